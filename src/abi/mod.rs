@@ -1,0 +1,16 @@
+//! The binary interface: `repr(C)` structs, enums and constants, one file per header, items in the original's order.
+//!
+//! From these files and from `capi/` the headers in `include/` are generated. Enums that C code passes or writes are
+//! taken as the integers in [`raw`] and checked with `from_raw`.
+#![allow(non_camel_case_types)]
+
+pub mod alloc;
+pub mod backend;
+pub mod backend_impl;
+pub mod cpu;
+pub mod ggml;
+pub mod gguf;
+pub mod graph;
+pub mod opt;
+pub mod raw;
+pub mod vulkan;

@@ -1,0 +1,1 @@
+//! ggml-vulkan.h: the Vulkan backend. The header holds functions only.

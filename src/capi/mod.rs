@@ -1,0 +1,7 @@
+//! The `extern "C"` surface: check, convert, call, convert back. One file, or one folder of files, per header.
+//!
+//! Nothing else in the crate is `no_mangle`. Conventions: pointers that a header allows to be NULL become `Option`;
+//! enum parameters arrive as the integers of `abi::raw` and are checked; a failure is logged once here.
+#![allow(clippy::missing_safety_doc)]
+
+pub mod variadic;

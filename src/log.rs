@@ -1,0 +1,125 @@
+//! The one logging path, and the end of the process when a caller breaks the contract.
+//!
+//! Everything that the library says goes through the log callback (default: standard error). A broken contract (what
+//! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
+
+use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
+use std::ffi::{CStr, CString, c_void};
+use std::fmt::Arguments;
+use std::sync::{PoisonError, RwLock};
+
+/// Where log lines go.
+#[derive(Clone, Copy)]
+struct Sink {
+    callback: ggml_log_callback,
+    user_data: *mut c_void,
+}
+// SAFETY: the pointer is the host's own; the host promises with `ggml_log_set` that its callback may be called from
+// any thread. Rust never dereferences it.
+unsafe impl Send for Sink {}
+// SAFETY: as above.
+unsafe impl Sync for Sink {}
+
+static SINK: RwLock<Sink> = RwLock::new(Sink { callback: None, user_data: std::ptr::null_mut() });
+static ABORT: RwLock<ggml_abort_callback_t> = RwLock::new(None);
+
+/// Installs the host's log callback; `None` restores standard error.
+pub fn set_callback(callback: ggml_log_callback, user_data: *mut c_void) {
+    *SINK.write().unwrap_or_else(PoisonError::into_inner) = Sink { callback, user_data };
+}
+
+/// The log callback in force and its data; `None` when lines go to standard error.
+pub fn callback() -> (ggml_log_callback, *mut c_void) {
+    let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
+    (sink.callback, sink.user_data)
+}
+
+/// Installs the abort callback and returns the one before.
+pub fn set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
+    std::mem::replace(&mut *ABORT.write().unwrap_or_else(PoisonError::into_inner), callback)
+}
+
+/// Sends text to the host as it is; lines end with `\n` in the text.
+pub fn write(level: ggml_log_level, text: &CStr) {
+    let (callback, user_data) = callback();
+    match callback {
+        // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
+        Some(f) => unsafe { f(level as i32, text.as_ptr(), user_data) },
+        None => {
+            use std::io::Write;
+            // A closed standard error is no reason to fail.
+            let _ = std::io::stderr().lock().write_all(text.to_bytes());
+        }
+    }
+}
+
+/// Formats one line and sends it; a line end is added.
+pub fn line(level: ggml_log_level, args: Arguments<'_>) {
+    let mut text = args.to_string();
+    text.push('\n');
+    text.retain(|c| c != '\0');
+    if let Ok(text) = CString::new(text) {
+        write(level, &text);
+    }
+}
+
+/// Ends the process because a caller broke the contract: the abort callback hears of it (or standard error), then `abort`.
+pub fn abort(file: &str, line: u32, message: &str) -> ! {
+    let text = format!("{file}:{line}: {message}");
+    let callback = *ABORT.read().unwrap_or_else(PoisonError::into_inner);
+    match (callback, CString::new(text.replace('\0', "?"))) {
+        (Some(f), Ok(c)) => {
+            // SAFETY: the host promised with `ggml_set_abort_callback` that the callback may be called from any thread.
+            unsafe { f(c.as_ptr()) };
+        }
+        _ => {
+            eprintln!("{text}");
+            if std::env::var_os("GGML_NO_BACKTRACE").is_none() {
+                eprintln!("{}", std::backtrace::Backtrace::force_capture());
+            }
+        }
+    }
+    std::process::abort()
+}
+
+/// Logs at debug level.
+#[macro_export]
+macro_rules! log_debug {
+    ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_DEBUG, format_args!($($arg)*)) };
+}
+/// Logs at information level.
+#[macro_export]
+macro_rules! log_info {
+    ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_INFO, format_args!($($arg)*)) };
+}
+/// Logs at warning level.
+#[macro_export]
+macro_rules! log_warn {
+    ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_WARN, format_args!($($arg)*)) };
+}
+/// Logs at error level.
+#[macro_export]
+macro_rules! log_error {
+    ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_ERROR, format_args!($($arg)*)) };
+}
+
+/// Ends the process when a caller broke the contract, as the original's assertions do.
+#[macro_export]
+macro_rules! ggml_assert {
+    ($cond:expr) => {
+        if !$cond {
+            $crate::log::abort(file!(), line!(), concat!("GGML_ASSERT(", stringify!($cond), ") failed"))
+        }
+    };
+    ($cond:expr, $($arg:tt)+) => {
+        if !$cond {
+            $crate::log::abort(file!(), line!(), &format!("GGML_ASSERT({}) failed: {}", stringify!($cond), format_args!($($arg)+)))
+        }
+    };
+}
+
+/// Ends the process with a message: a caller broke the contract.
+#[macro_export]
+macro_rules! ggml_abort {
+    ($($arg:tt)+) => { $crate::log::abort(file!(), line!(), &format!($($arg)+)) };
+}

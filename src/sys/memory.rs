@@ -1,0 +1,71 @@
+//! Aligned memory that is owned by one holder.
+
+use crate::error::{Error, Result};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+
+/// A block of aligned memory, freed when dropped. Its bytes are reached through the raw pointer, because C code shares them.
+#[derive(Debug)]
+pub struct AlignedBlock {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the block owns its memory; access goes through the raw pointer and is the holder's duty.
+unsafe impl Send for AlignedBlock {}
+// SAFETY: as above.
+unsafe impl Sync for AlignedBlock {}
+
+impl AlignedBlock {
+    /// A block of `size` uninitialised bytes (at least one is allocated) at a multiple of `align`, a power of two.
+    pub fn new(size: usize, align: usize, what: &str) -> Result<Self> {
+        Self::with(size, align, what, alloc)
+    }
+
+    /// A block of `size` zeroed bytes at a multiple of `align`.
+    pub fn zeroed(size: usize, align: usize, what: &str) -> Result<Self> {
+        Self::with(size, align, what, alloc_zeroed)
+    }
+
+    fn with(size: usize, align: usize, what: &str, get: unsafe fn(Layout) -> *mut u8) -> Result<Self> {
+        let oom = || Error::OutOfMemory { what: what.to_owned(), bytes: size };
+        let layout = Layout::from_size_align(size.max(1), align).map_err(|_| oom())?;
+        // SAFETY: the layout's size is not zero.
+        let ptr = NonNull::new(unsafe { get(layout) }).ok_or_else(oom)?;
+        Ok(Self { ptr, layout })
+    }
+
+    /// First byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Bytes in the block.
+    pub fn size(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for AlignedBlock {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `with` with this layout and freed only here.
+        unsafe { dealloc(self.ptr.as_ptr(), self.layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_impossible_sizes_are_errors() {
+        for align in [16, 64, 4096] {
+            let b = AlignedBlock::zeroed(100, align, "test").unwrap();
+            assert_eq!(b.as_ptr() as usize % align, 0);
+            // SAFETY: the block has 100 initialised bytes and nobody else holds it.
+            assert!(unsafe { std::slice::from_raw_parts(b.as_ptr(), 100) }.iter().all(|&x| x == 0));
+        }
+        assert!(matches!(AlignedBlock::new(usize::MAX - 64, 64, "test"), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(AlignedBlock::new(1 << 60, 64, "test"), Err(Error::OutOfMemory { .. })));
+    }
+}
