@@ -26,3 +26,4 @@ pub mod capi;
 pub mod error;
 pub mod log;
 pub mod sys;
+pub mod tensor;

@@ -13,4 +13,5 @@ pub mod gguf;
 pub mod graph;
 pub mod opt;
 pub mod raw;
+mod type_layout;
 pub mod vulkan;

@@ -1,0 +1,342 @@
+//! `TensorRef`: a copyable handle on a tensor that C code may own, read and write.
+//!
+//! The fields are reached one by one through raw pointers; no reference to the whole struct is ever made, because the
+//! host, a backend and several handles may hold the same tensor.
+
+use crate::abi::backend_impl::ggml_backend_buffer;
+use crate::abi::ggml::{
+    GGML_MAX_DIMS, GGML_MAX_NAME, GGML_MAX_OP_PARAMS, GGML_MAX_SRC, ggml_glu_op, ggml_op, ggml_tensor,
+    ggml_tensor_flag, ggml_type, ggml_unary_op,
+};
+use crate::ggml_abort;
+use std::borrow::Cow;
+use std::ffi::{c_char, c_void};
+use std::ptr::NonNull;
+
+/// Words of parameters an operation carries.
+pub const OP_PARAM_WORDS: usize = GGML_MAX_OP_PARAMS / 4;
+
+/// Handle on a valid tensor. Making one is the promise; using one is safe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct TensorRef(NonNull<ggml_tensor>);
+
+// SAFETY: a handle is a number; the promise made in `from_ptr` (no field is written from another thread meanwhile) is the
+// caller's. Worker threads of the CPU backend read the tensors of the graph they compute.
+unsafe impl Send for TensorRef {}
+// SAFETY: as above.
+unsafe impl Sync for TensorRef {}
+
+impl std::fmt::Debug for TensorRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}({:?} {:?})", self.name(), self.op_raw(), TensorRef::ne(*self))
+    }
+}
+
+macro_rules! field {
+    ($self:ident . $name:ident) => {
+        // SAFETY: a handle stands for a valid tensor.
+        unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
+    };
+    ($self:ident . $name:ident = $value:expr) => {
+        // SAFETY: a handle stands for a valid tensor.
+        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write($value) }
+    };
+}
+
+impl TensorRef {
+    /// The handle, or `None` for NULL.
+    ///
+    /// # Safety
+    /// `p` is NULL or a valid tensor for as long as the handle, or a copy of it, is used.
+    #[inline]
+    pub unsafe fn from_ptr(p: *const ggml_tensor) -> Option<Self> {
+        NonNull::new(p.cast_mut()).map(Self)
+    }
+
+    /// The tensor's address.
+    #[inline]
+    pub fn as_ptr(self) -> *mut ggml_tensor {
+        self.0.as_ptr()
+    }
+
+    /// Number format. Ends the process when the field holds no format (a broken contract).
+    #[inline]
+    pub fn dtype(self) -> ggml_type {
+        let raw = field!(self.r#type);
+        match ggml_type::from_raw(raw) {
+            Some(t) => t,
+            None => ggml_abort!("tensor has type {raw}, which does not exist"),
+        }
+    }
+
+    /// The number format as it stands in memory, unchecked.
+    #[inline]
+    pub fn dtype_raw(self) -> i32 {
+        field!(self.r#type)
+    }
+
+    /// Sets the number format (strides stay as they are).
+    pub fn set_dtype(self, t: ggml_type) {
+        field!(self.r#type = t as i32)
+    }
+
+    /// Elements per dimension, innermost first.
+    #[inline]
+    pub fn ne(self) -> [i64; GGML_MAX_DIMS] {
+        field!(self.ne)
+    }
+
+    /// Sets the elements per dimension.
+    pub fn set_ne(self, ne: [i64; GGML_MAX_DIMS]) {
+        field!(self.ne = ne)
+    }
+
+    /// Stride in bytes per dimension; `nb[0]` is the stride of a block.
+    #[inline]
+    pub fn nb(self) -> [usize; GGML_MAX_DIMS] {
+        field!(self.nb)
+    }
+
+    /// Sets the strides.
+    pub fn set_nb(self, nb: [usize; GGML_MAX_DIMS]) {
+        field!(self.nb = nb)
+    }
+
+    /// Operation. Ends the process when the field holds none (a broken contract).
+    #[inline]
+    pub fn op(self) -> ggml_op {
+        let raw = field!(self.op);
+        match ggml_op::from_raw(raw) {
+            Some(op) => op,
+            None => ggml_abort!("tensor has op {raw}, which does not exist"),
+        }
+    }
+
+    /// The operation as it stands in memory, unchecked.
+    #[inline]
+    pub fn op_raw(self) -> i32 {
+        field!(self.op)
+    }
+
+    /// Sets the operation.
+    pub fn set_op(self, op: ggml_op) {
+        field!(self.op = op as i32)
+    }
+
+    /// All parameter words.
+    #[inline]
+    pub fn op_params(self) -> [i32; OP_PARAM_WORDS] {
+        field!(self.op_params)
+    }
+
+    /// Sets all parameter words.
+    pub fn set_op_params(self, words: [i32; OP_PARAM_WORDS]) {
+        field!(self.op_params = words)
+    }
+
+    /// Parameter word `i` as an integer.
+    #[inline]
+    pub fn op_param_i32(self, i: usize) -> i32 {
+        self.op_params()[i]
+    }
+
+    /// Parameter word `i` as a float.
+    #[inline]
+    pub fn op_param_f32(self, i: usize) -> f32 {
+        f32::from_bits(self.op_params()[i] as u32)
+    }
+
+    /// Parameter words `i` and `i + 1` as one 64-bit number (low word first).
+    #[inline]
+    pub fn op_param_u64(self, i: usize) -> u64 {
+        let p = self.op_params();
+        u64::from(p[i] as u32) | u64::from(p[i + 1] as u32) << 32
+    }
+
+    /// Sets parameter word `i`.
+    pub fn set_op_param_i32(self, i: usize, v: i32) {
+        let mut p = self.op_params();
+        p[i] = v;
+        self.set_op_params(p);
+    }
+
+    /// Sets parameter word `i` to a float's bits.
+    pub fn set_op_param_f32(self, i: usize, v: f32) {
+        self.set_op_param_i32(i, v.to_bits() as i32)
+    }
+
+    /// Sets parameter words `i` and `i + 1` to a 64-bit number (low word first).
+    pub fn set_op_param_u64(self, i: usize, v: u64) {
+        self.set_op_param_i32(i, v as u32 as i32);
+        self.set_op_param_i32(i + 1, (v >> 32) as u32 as i32);
+    }
+
+    /// The unary operation of a `GGML_OP_UNARY` node, if its parameter names one.
+    #[inline]
+    pub fn unary_op(self) -> Option<ggml_unary_op> {
+        ggml_unary_op::from_raw(self.op_param_i32(0))
+    }
+
+    /// The gated operation of a `GGML_OP_GLU` node, if its parameter names one.
+    #[inline]
+    pub fn glu_op(self) -> Option<ggml_glu_op> {
+        ggml_glu_op::from_raw(self.op_param_i32(0))
+    }
+
+    /// Flag bits.
+    #[inline]
+    pub fn flags(self) -> i32 {
+        field!(self.flags)
+    }
+
+    /// Sets all flag bits.
+    pub fn set_flags(self, flags: i32) {
+        field!(self.flags = flags)
+    }
+
+    /// Whether a flag is set.
+    #[inline]
+    pub fn has_flag(self, flag: ggml_tensor_flag) -> bool {
+        self.flags() & flag as i32 != 0
+    }
+
+    /// Sets a flag.
+    pub fn add_flag(self, flag: ggml_tensor_flag) {
+        self.set_flags(self.flags() | flag as i32)
+    }
+
+    /// Source `i`.
+    #[inline]
+    pub fn src(self, i: usize) -> Option<Self> {
+        // SAFETY: sources of a valid tensor are NULL or valid tensors.
+        unsafe { Self::from_ptr(self.srcs_raw()[i]) }
+    }
+
+    /// All source pointers as they stand.
+    #[inline]
+    pub fn srcs_raw(self) -> [*mut ggml_tensor; GGML_MAX_SRC] {
+        field!(self.src)
+    }
+
+    /// The sources that are set, with their places.
+    #[inline]
+    pub fn srcs(self) -> impl Iterator<Item = (usize, Self)> {
+        self.srcs_raw().into_iter().enumerate().filter_map(|(i, p)| {
+            // SAFETY: sources of a valid tensor are NULL or valid tensors.
+            unsafe { Self::from_ptr(p) }.map(|t| (i, t))
+        })
+    }
+
+    /// Sets source `i`.
+    pub fn set_src(self, i: usize, t: Option<Self>) {
+        let mut s = self.srcs_raw();
+        s[i] = t.map_or(std::ptr::null_mut(), Self::as_ptr);
+        field!(self.src = s)
+    }
+
+    /// The tensor this one is a view of.
+    #[inline]
+    pub fn view_src(self) -> Option<Self> {
+        // SAFETY: the view source of a valid tensor is NULL or a valid tensor.
+        unsafe { Self::from_ptr(field!(self.view_src)) }
+    }
+
+    /// Sets the view source.
+    pub fn set_view_src(self, t: Option<Self>) {
+        field!(self.view_src = t.map_or(std::ptr::null_mut(), Self::as_ptr))
+    }
+
+    /// Bytes from the view source's data to this tensor's.
+    #[inline]
+    pub fn view_offs(self) -> usize {
+        field!(self.view_offs)
+    }
+
+    /// Sets the view offset.
+    pub fn set_view_offs(self, offs: usize) {
+        field!(self.view_offs = offs)
+    }
+
+    /// Address of the data: in host memory, or whatever the buffer's device understands; NULL when not allocated.
+    #[inline]
+    pub fn data(self) -> *mut u8 {
+        field!(self.data).cast()
+    }
+
+    /// Sets the data address.
+    pub fn set_data(self, data: *mut u8) {
+        field!(self.data = data.cast::<c_void>())
+    }
+
+    /// The buffer that holds the data, or NULL.
+    #[inline]
+    pub fn buffer_raw(self) -> *mut ggml_backend_buffer {
+        field!(self.buffer)
+    }
+
+    /// Sets the buffer.
+    pub fn set_buffer_raw(self, buffer: *mut ggml_backend_buffer) {
+        field!(self.buffer = buffer)
+    }
+
+    /// The word that backends use for themselves.
+    #[inline]
+    pub fn extra(self) -> *mut c_void {
+        field!(self.extra)
+    }
+
+    /// Sets the word that backends use for themselves.
+    pub fn set_extra(self, extra: *mut c_void) {
+        field!(self.extra = extra)
+    }
+
+    /// The name's bytes without the end mark.
+    pub fn name_bytes(self) -> Vec<u8> {
+        let name: [c_char; GGML_MAX_NAME] = field!(self.name);
+        name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect()
+    }
+
+    /// The name, for people: bytes that are no UTF-8 are replaced.
+    pub fn name(self) -> String {
+        match String::from_utf8_lossy(&self.name_bytes()) {
+            Cow::Borrowed(s) => s.to_owned(),
+            Cow::Owned(s) => s,
+        }
+    }
+
+    /// Whether the tensor has a name.
+    #[inline]
+    pub fn has_name(self) -> bool {
+        // SAFETY: a handle stands for a valid tensor.
+        unsafe { (&raw const (*self.0.as_ptr()).name).cast::<c_char>().read() != 0 }
+    }
+
+    /// Address of the name, a C string inside the tensor.
+    pub fn name_ptr(self) -> *const c_char {
+        // SAFETY: a handle stands for a valid tensor.
+        unsafe { (&raw const (*self.0.as_ptr()).name).cast() }
+    }
+
+    /// Address of the element counts, four numbers inside the tensor.
+    pub fn ne_ptr(self) -> *const i64 {
+        // SAFETY: a handle stands for a valid tensor.
+        unsafe { (&raw const (*self.0.as_ptr()).ne).cast() }
+    }
+
+    /// Sets the name; what does not fit into 63 bytes is cut.
+    pub fn set_name(self, name: &[u8]) {
+        let mut field: [c_char; GGML_MAX_NAME] = [0; GGML_MAX_NAME];
+        for (d, &s) in field.iter_mut().take(GGML_MAX_NAME - 1).zip(name.iter().take_while(|&&c| c != 0)) {
+            *d = s as c_char;
+        }
+        field!(self.name = field)
+    }
+
+    /// Sets the name to another tensor's name and a suffix, as derived tensors are named.
+    pub fn set_derived_name(self, from: Self, suffix: &str) {
+        let mut name = from.name_bytes();
+        name.extend_from_slice(suffix.as_bytes());
+        self.set_name(&name);
+    }
+}
