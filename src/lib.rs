@@ -22,8 +22,10 @@
 //! An arrow only ever points down: see `docs/HOUSE.md`.
 
 pub mod abi;
+pub mod backend;
 pub mod capi;
 pub mod error;
+pub mod graph;
 pub mod log;
 pub mod sys;
 pub mod tensor;

@@ -1,0 +1,267 @@
+//! `GraphRef`: a copyable handle on a compute graph that C code may own, and the hash set inside it.
+
+use crate::abi::ggml::ggml_tensor;
+use crate::abi::graph::{ggml_cgraph, ggml_hash_set};
+use crate::ggml_assert;
+use crate::tensor::TensorRef;
+use std::ptr::NonNull;
+
+/// Handle on a valid graph. Making one is the promise; using one is safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct GraphRef(NonNull<ggml_cgraph>);
+
+// SAFETY: a handle is a number; that nobody writes the graph meanwhile is the promise of its maker. Workers of the CPU
+// backend read the graph they compute.
+unsafe impl Send for GraphRef {}
+// SAFETY: as above.
+unsafe impl Sync for GraphRef {}
+
+macro_rules! field {
+    ($self:ident . $name:ident) => {
+        // SAFETY: a handle stands for a valid graph.
+        unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
+    };
+    ($self:ident . $name:ident = $value:expr) => {
+        // SAFETY: a handle stands for a valid graph.
+        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write($value) }
+    };
+}
+
+impl GraphRef {
+    /// The handle, or `None` for NULL.
+    ///
+    /// # Safety
+    /// `p` is NULL or a valid graph for as long as the handle, or a copy of it, is used.
+    #[inline]
+    pub unsafe fn from_ptr(p: *const ggml_cgraph) -> Option<Self> {
+        NonNull::new(p.cast_mut()).map(Self)
+    }
+
+    /// The graph's address.
+    #[inline]
+    pub fn as_ptr(self) -> *mut ggml_cgraph {
+        self.0.as_ptr()
+    }
+
+    /// Room for nodes, and for leafs. 0 for a view of another graph.
+    #[inline]
+    pub fn size(self) -> usize {
+        usize::try_from(field!(self.size)).unwrap_or(0)
+    }
+
+    /// Nodes in use.
+    #[inline]
+    pub fn n_nodes(self) -> usize {
+        usize::try_from(field!(self.n_nodes)).unwrap_or(0)
+    }
+
+    /// Leafs in use.
+    #[inline]
+    pub fn n_leafs(self) -> usize {
+        usize::try_from(field!(self.n_leafs)).unwrap_or(0)
+    }
+
+    /// Node `i`; ends the process when there is none (the contract).
+    #[inline]
+    pub fn node(self, i: usize) -> TensorRef {
+        ggml_assert!(i < self.n_nodes(), "node {i} of {}", self.n_nodes());
+        // SAFETY: the first `n_nodes` entries are valid tensors.
+        match unsafe { TensorRef::from_ptr(field!(self.nodes).add(i).read()) } {
+            Some(t) => t,
+            None => crate::ggml_abort!("node {i} of a graph is NULL"),
+        }
+    }
+
+    /// Puts `t` in the place of node `i`.
+    pub fn set_node(self, i: usize, t: TensorRef) {
+        ggml_assert!(i < self.n_nodes());
+        // SAFETY: `nodes` has room for `n_nodes` entries.
+        unsafe { field!(self.nodes).add(i).write(t.as_ptr()) }
+    }
+
+    /// Leaf `i`; ends the process when there is none (the contract).
+    #[inline]
+    pub fn leaf(self, i: usize) -> TensorRef {
+        ggml_assert!(i < self.n_leafs(), "leaf {i} of {}", self.n_leafs());
+        // SAFETY: the first `n_leafs` entries are valid tensors.
+        match unsafe { TensorRef::from_ptr(field!(self.leafs).add(i).read()) } {
+            Some(t) => t,
+            None => crate::ggml_abort!("leaf {i} of a graph is NULL"),
+        }
+    }
+
+    /// All nodes in the order of their evaluation.
+    pub fn nodes(self) -> impl DoubleEndedIterator<Item = TensorRef> + ExactSizeIterator {
+        (0..self.n_nodes()).map(move |i| self.node(i))
+    }
+
+    /// All leafs.
+    pub fn leafs(self) -> impl DoubleEndedIterator<Item = TensorRef> + ExactSizeIterator {
+        (0..self.n_leafs()).map(move |i| self.leaf(i))
+    }
+
+    /// Adds a node at the end; `false` when the graph is full.
+    pub fn push_node(self, t: TensorRef) -> bool {
+        let n = self.n_nodes();
+        if n >= self.size() {
+            return false;
+        }
+        // SAFETY: `nodes` has room for `size` entries.
+        unsafe { field!(self.nodes).add(n).write(t.as_ptr()) };
+        field!(self.n_nodes = n as i32 + 1);
+        true
+    }
+
+    /// Adds a leaf at the end; `false` when the graph is full.
+    pub fn push_leaf(self, t: TensorRef) -> bool {
+        let n = self.n_leafs();
+        if n >= self.size() {
+            return false;
+        }
+        // SAFETY: `leafs` has room for `size` entries.
+        unsafe { field!(self.leafs).add(n).write(t.as_ptr()) };
+        field!(self.n_leafs = n as i32 + 1);
+        true
+    }
+
+    /// Sets how many nodes and leafs are in use; at most as many as there is room for.
+    pub fn set_counts(self, n_nodes: usize, n_leafs: usize) {
+        ggml_assert!(n_nodes <= self.size() && n_leafs <= self.size());
+        field!(self.n_nodes = n_nodes as i32);
+        field!(self.n_leafs = n_leafs as i32);
+    }
+
+    /// Number by which equal graphs are known; 0 for none.
+    #[inline]
+    pub fn uid(self) -> u64 {
+        field!(self.uid)
+    }
+
+    /// Sets the number.
+    pub fn set_uid(self, uid: u64) {
+        field!(self.uid = uid)
+    }
+
+    /// The set of all tensors of the graph.
+    #[inline]
+    pub fn visited(self) -> HashSetRef {
+        HashSetRef(field!(self.visited_hash_set))
+    }
+
+    /// How many nodes read the tensor, 0 for one that is not in the graph. Backends use it to see what may be fused.
+    pub fn use_count(self, t: TensorRef) -> i32 {
+        match self.visited().find(t) {
+            // SAFETY: `use_counts` has an entry for every slot of the hash set.
+            Some((slot, true)) => unsafe { field!(self.use_counts).add(slot).read() },
+            _ => 0,
+        }
+    }
+
+    /// Sets the use count of a slot.
+    pub(crate) fn set_use_count(self, slot: usize, n: i32) {
+        ggml_assert!(slot < self.visited().size());
+        // SAFETY: as in `use_count`.
+        unsafe { field!(self.use_counts).add(slot).write(n) }
+    }
+
+    /// The use count of a slot.
+    pub(crate) fn use_count_at(self, slot: usize) -> i32 {
+        ggml_assert!(slot < self.visited().size());
+        // SAFETY: as in `use_count`.
+        unsafe { field!(self.use_counts).add(slot).read() }
+    }
+
+    /// The raw struct, copied.
+    pub fn raw(self) -> ggml_cgraph {
+        // SAFETY: a handle stands for a valid graph.
+        unsafe { self.0.as_ptr().read() }
+    }
+}
+
+/// A set of tensors as it lies in a graph: linear probing from `(address >> 4) % size`.
+#[derive(Clone, Copy)]
+pub struct HashSetRef(ggml_hash_set);
+
+impl HashSetRef {
+    /// Wraps the raw struct.
+    ///
+    /// # Safety
+    /// `used` has a bit and `keys` an entry for each of `size` slots, and both live as long as the handle is used.
+    pub unsafe fn new(raw: ggml_hash_set) -> Self {
+        Self(raw)
+    }
+
+    /// Number of slots.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// Whether a slot holds a tensor.
+    #[inline]
+    pub fn is_used(&self, slot: usize) -> bool {
+        ggml_assert!(slot < self.0.size);
+        // SAFETY: `used` has a bit for each of `size` slots.
+        unsafe { self.0.used.add(slot / 32).read() >> (slot % 32) & 1 == 1 }
+    }
+
+    /// The tensor of a used slot.
+    #[inline]
+    pub fn key(&self, slot: usize) -> Option<TensorRef> {
+        if !self.is_used(slot) {
+            return None;
+        }
+        // SAFETY: a used slot holds a valid tensor.
+        unsafe { TensorRef::from_ptr(self.key_raw(slot)) }
+    }
+
+    #[inline]
+    fn key_raw(&self, slot: usize) -> *mut ggml_tensor {
+        // SAFETY: `keys` has an entry for each of `size` slots; callers pass a smaller number.
+        unsafe { self.0.keys.add(slot).read() }
+    }
+
+    /// The slot that holds `t` (with `true`), or the slot where it would go (with `false`); `None` when the set is full.
+    #[inline]
+    pub fn find(&self, t: TensorRef) -> Option<(usize, bool)> {
+        if self.0.size == 0 {
+            return None;
+        }
+        let start = (t.as_ptr() as usize >> 4) % self.0.size;
+        let mut slot = start;
+        loop {
+            if !self.is_used(slot) {
+                return Some((slot, false));
+            }
+            if self.key_raw(slot) == t.as_ptr() {
+                return Some((slot, true));
+            }
+            slot = if slot + 1 == self.0.size { 0 } else { slot + 1 };
+            if slot == start {
+                return None;
+            }
+        }
+    }
+
+    /// Puts `t` into its slot and returns it, with whether it was there before; `None` when the set is full.
+    #[inline]
+    pub fn insert(&self, t: TensorRef) -> Option<(usize, bool)> {
+        let (slot, found) = self.find(t)?;
+        if !found {
+            // SAFETY: `used` and `keys` have room for `size` slots, and `slot` is smaller.
+            unsafe {
+                let word = self.0.used.add(slot / 32);
+                word.write(word.read() | 1 << (slot % 32));
+                self.0.keys.add(slot).write(t.as_ptr());
+            }
+        }
+        Some((slot, found))
+    }
+
+    /// Empties the set.
+    pub fn reset(&self) {
+        // SAFETY: `used` has a bit for each of `size` slots.
+        unsafe { self.0.used.write_bytes(0, self.0.size.div_ceil(32)) }
+    }
+}
