@@ -12,24 +12,24 @@ pub type ggml_backend_buffer_t = *mut ggml_backend_buffer;
 /// A stream of work on a device.
 pub type ggml_backend_t = *mut ggml_backend;
 
-/// TODO-DOC (opaque)
+/// Plans and owns the memory that graphs compute in.
 pub struct ggml_gallocr {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC
+/// Hands out a buffer's memory to tensors, one after the other.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_tallocr {
-    /// TODO-DOC
+    /// The buffer.
     pub buffer: ggml_backend_buffer_t,
-    /// TODO-DOC
+    /// Start of the buffer's memory.
     pub base: *mut c_void,
-    /// TODO-DOC
+    /// Alignment of every tensor in bytes, a power of two.
     pub alignment: usize,
-    /// TODO-DOC
+    /// Bytes from `base` to the first free byte.
     pub offset: usize,
 }
 
-/// TODO-DOC
+/// A graph allocator.
 pub type ggml_gallocr_t = *mut ggml_gallocr;

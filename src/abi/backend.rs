@@ -9,15 +9,15 @@ use std::ffi::{c_char, c_int, c_void};
 /// Devices a meta device may join at most.
 pub const GGML_BACKEND_META_MAX_DEVICES: usize = 16;
 
-/// TODO-DOC
+/// What a buffer is for; the scheduler runs operations where their weights lie.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_backend_buffer_usage {
-    /// TODO-DOC
+    /// Nothing in particular.
     GGML_BACKEND_BUFFER_USAGE_ANY = 0,
-    /// TODO-DOC
+    /// Weights of a model.
     GGML_BACKEND_BUFFER_USAGE_WEIGHTS = 1,
-    /// TODO-DOC
+    /// Intermediate results.
     GGML_BACKEND_BUFFER_USAGE_COMPUTE = 2,
 }
 impl ggml_backend_buffer_usage {
@@ -34,19 +34,19 @@ impl ggml_backend_buffer_usage {
     }
 }
 
-/// TODO-DOC
+/// Kinds of devices.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_backend_dev_type {
-    /// TODO-DOC
+    /// The processor, working in system memory.
     GGML_BACKEND_DEVICE_TYPE_CPU = 0,
-    /// TODO-DOC
+    /// A graphics processor with memory of its own.
     GGML_BACKEND_DEVICE_TYPE_GPU = 1,
-    /// TODO-DOC
+    /// A graphics processor that shares system memory.
     GGML_BACKEND_DEVICE_TYPE_IGPU = 2,
-    /// TODO-DOC
+    /// A helper to be used together with the CPU device, such as a BLAS library.
     GGML_BACKEND_DEVICE_TYPE_ACCEL = 3,
-    /// TODO-DOC
+    /// Several devices joined into one that splits tensors among them.
     GGML_BACKEND_DEVICE_TYPE_META = 4,
 }
 impl ggml_backend_dev_type {
@@ -65,25 +65,25 @@ impl ggml_backend_dev_type {
     }
 }
 
-/// TODO-DOC
+/// How a tensor is spread over the devices of a meta device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_backend_meta_split_axis {
-    /// TODO-DOC
+    /// Divided along dimension 0.
     GGML_BACKEND_SPLIT_AXIS_0 = 0,
-    /// TODO-DOC
+    /// Divided along dimension 1.
     GGML_BACKEND_SPLIT_AXIS_1 = 1,
-    /// TODO-DOC
+    /// Divided along dimension 2.
     GGML_BACKEND_SPLIT_AXIS_2 = 2,
-    /// TODO-DOC
+    /// Divided along dimension 3.
     GGML_BACKEND_SPLIT_AXIS_3 = 3,
-    /// TODO-DOC
+    /// Every device holds the whole tensor.
     GGML_BACKEND_SPLIT_AXIS_MIRRORED = 10,
-    /// TODO-DOC
+    /// Every device holds a summand of the whole.
     GGML_BACKEND_SPLIT_AXIS_PARTIAL = 11,
-    /// TODO-DOC
+    /// No way of spreading; for bookkeeping inside the library.
     GGML_BACKEND_SPLIT_AXIS_NONE = 98,
-    /// TODO-DOC
+    /// Not known yet; for bookkeeping inside the library.
     GGML_BACKEND_SPLIT_AXIS_UNKNOWN = 99,
 }
 impl ggml_backend_meta_split_axis {
@@ -115,120 +115,126 @@ impl ggml_backend_meta_split_axis {
     }
 }
 
-/// TODO-DOC (opaque)
+/// Spreads graphs over several backends.
 pub struct ggml_backend_sched {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC
+/// What a device can do beyond computing.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_dev_caps {
-    /// TODO-DOC
+    /// Works while the host goes on.
     pub r#async: bool,
-    /// TODO-DOC
+    /// Has a buffer type in host memory that makes transfers fast.
     pub host_buffer: bool,
-    /// TODO-DOC
+    /// Makes a buffer of memory that the host already has.
     pub buffer_from_host_ptr: bool,
-    /// TODO-DOC
+    /// Has events to synchronise streams with.
     pub events: bool,
-    /// TODO-DOC
+    /// Loads well from files mapped into memory.
     pub mmap_support: bool,
 }
 
-/// TODO-DOC
+/// All properties of a device. The texts live as long as the device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_dev_props {
-    /// TODO-DOC
+    /// Short name, such as "CPU".
     pub name: *const c_char,
-    /// TODO-DOC
+    /// The product, for people to read.
     pub description: *const c_char,
-    /// TODO-DOC
+    /// Free memory in bytes.
     pub memory_free: usize,
-    /// TODO-DOC
+    /// All memory in bytes.
     pub memory_total: usize,
-    /// TODO-DOC
+    /// Kind of device.
     pub r#type: raw::ggml_backend_dev_type,
-    /// TODO-DOC
+    /// PCI address in lower case, "domain:bus:device.function", for PCI devices; NULL when unknown.
     pub device_id: *const c_char,
-    /// TODO-DOC
+    /// What the device can do.
     pub caps: ggml_backend_dev_caps,
 }
 
-/// TODO-DOC
+/// A feature of a backend, as name and value. Lists of them end with a NULL name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_feature {
-    /// TODO-DOC
+    /// Name, such as "AVX2".
     pub name: *const c_char,
-    /// TODO-DOC
+    /// Value, usually "1".
     pub value: *const c_char,
 }
 
-/// TODO-DOC
+/// How one tensor is spread over the devices of a meta device.
+///
+/// A tensor divided along an axis may consist of several segments (as when query, key and value weights are fused
+/// into one matrix), each divided by itself. All parts, their repetitions counted, add up to the tensor's size
+/// along the axis.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_meta_split_state {
-    /// TODO-DOC
+    /// Axis of the division, or how the devices hold the whole.
     pub axis: raw::ggml_backend_meta_split_axis,
-    /// TODO-DOC
+    /// Elements of segment `s` on device `d` along the axis, at `s * n_devices + d`.
     pub ne: [i64; 256],
-    /// TODO-DOC
+    /// How often each segment repeats.
     pub nr: [u32; 16],
-    /// TODO-DOC
+    /// Segments in use.
     pub n_segments: u32,
 }
 
-/// TODO-DOC
+/// A copy of a graph on another backend, with everything it owns.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_graph_copy {
-    /// TODO-DOC
+    /// Data of the tensors that have some.
     pub buffer: ggml_backend_buffer_t,
-    /// TODO-DOC
+    /// Tensors that have data.
     pub ctx_allocated: *mut ggml_context,
-    /// TODO-DOC
+    /// Views and tensors without data.
     pub ctx_unallocated: *mut ggml_context,
-    /// TODO-DOC
+    /// The copied graph; NULL when copying failed.
     pub graph: *mut ggml_cgraph,
 }
 
-/// TODO-DOC
+/// A point in a stream that the host or another stream can wait for.
 pub type ggml_backend_event_t = *mut ggml_backend_event;
 
-/// TODO-DOC
+/// A graph that a backend prepared to compute several times.
 pub type ggml_backend_graph_plan_t = *mut c_void;
 
-/// TODO-DOC
+/// A family of devices: a backend as the registry knows it.
 pub type ggml_backend_reg_t = *mut ggml_backend_reg;
 
-/// TODO-DOC
+/// A device.
 pub type ggml_backend_dev_t = *mut ggml_backend_device;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_comm_init": makes a communication context for backends that compute together; NULL
+/// on failure.
 pub type ggml_backend_comm_init_t =
     Option<unsafe extern "C" fn(backends: *mut ggml_backend_t, n_backends: usize) -> *mut c_void>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_comm_free": frees a communication context.
 pub type ggml_backend_comm_free_t = Option<unsafe extern "C" fn(comm_ctx: *mut c_void)>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_comm_allreduce_tensor": sums one tensor of each backend into all of them.
 pub type ggml_backend_comm_allreduce_tensor_t =
     Option<unsafe extern "C" fn(comm_ctx: *mut c_void, tensors: *mut *mut ggml_tensor) -> bool>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_split_buffer_type": a buffer type that spreads rows over devices in given
+/// proportions.
 pub type ggml_backend_split_buffer_type_t =
     Option<unsafe extern "C" fn(main_device: c_int, tensor_split: *const f32) -> ggml_backend_buffer_type_t>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_set_n_threads": sets how many threads a backend computes with.
 pub type ggml_backend_set_n_threads_t = Option<unsafe extern "C" fn(backend: ggml_backend_t, n_threads: c_int)>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_dev_get_extra_bufts": further buffer types of a device, a list that ends with NULL.
 pub type ggml_backend_dev_get_extra_bufts_t =
     Option<unsafe extern "C" fn(device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t>;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_set_abort_callback": sets who is asked whether to stop computing.
 pub type ggml_backend_set_abort_callback_t = Option<
     unsafe extern "C" fn(
         backend: ggml_backend_t,
@@ -237,22 +243,25 @@ pub type ggml_backend_set_abort_callback_t = Option<
     ),
 >;
 
-/// TODO-DOC
+/// Under the name "ggml_backend_get_features": features of a backend, a list that ends with a NULL name.
 pub type ggml_backend_get_features_t =
     Option<unsafe extern "C" fn(reg: ggml_backend_reg_t) -> *mut ggml_backend_feature>;
 
-/// TODO-DOC
+/// A scheduler.
 pub type ggml_backend_sched_t = *mut ggml_backend_sched;
 
-/// TODO-DOC
+/// Watches the nodes of a graph as a scheduler computes it.
+///
+/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
+/// With `ask` false `t` has been computed: false cancels the rest of the graph.
 pub type ggml_backend_sched_eval_callback =
     Option<unsafe extern "C" fn(t: *mut ggml_tensor, ask: bool, user_data: *mut c_void) -> bool>;
 
-/// TODO-DOC
+/// Says how a meta device spreads a tensor that holds data (weights, inputs); the spread of results follows.
 pub type ggml_backend_meta_get_split_state_t =
     Option<unsafe extern "C" fn(tensor: *const ggml_tensor, userdata: *mut c_void) -> ggml_backend_meta_split_state>;
 
-/// TODO-DOC
+/// Compares a node's results on two backends; false ends the comparison.
 pub type ggml_backend_eval_callback = Option<
     unsafe extern "C" fn(node_index: c_int, t1: *mut ggml_tensor, t2: *mut ggml_tensor, user_data: *mut c_void) -> bool,
 >;

@@ -9,16 +9,17 @@ use std::ffi::{c_char, c_int, c_void};
 /// Version of the vtables below; a module with another one is not loaded.
 pub const GGML_BACKEND_API_VERSION: i32 = 3;
 
-/// TODO-DOC
+/// Functions of a buffer type. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer_type_i {
-    /// TODO-DOC
+    /// Name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> *const c_char>,
-    /// TODO-DOC
+    /// Allocates a buffer; NULL when memory cannot be had.
     pub alloc_buffer:
         Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t>,
-    /// TODO-DOC
+    /// Optional: allocates a buffer and places the given tensors in it. Without it: `alloc_buffer` and one tensor
+    /// after the other.
     pub alloc_buffer_n: Option<
         unsafe extern "C" fn(
             buft: ggml_backend_buffer_type_t,
@@ -26,14 +27,14 @@ pub struct ggml_backend_buffer_type_i {
             n_tensors: c_int,
         ) -> ggml_backend_buffer_t,
     >,
-    /// TODO-DOC
+    /// Alignment of tensors in bytes.
     pub get_alignment: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> usize>,
-    /// TODO-DOC
+    /// Optional: bytes a buffer may have; without it no limit.
     pub get_max_size: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> usize>,
-    /// TODO-DOC
+    /// Optional: bytes a tensor needs, padding included; without it `ggml_nbytes`.
     pub get_alloc_size:
         Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t, tensor: *const ggml_tensor) -> usize>,
-    /// TODO-DOC
+    /// Optional: bytes that `alloc_buffer_n` needs for the given tensors; without it the sum over `get_alloc_size`.
     pub get_alloc_size_n: Option<
         unsafe extern "C" fn(
             buft: ggml_backend_buffer_type_t,
@@ -41,34 +42,34 @@ pub struct ggml_backend_buffer_type_i {
             n_tensors: c_int,
         ) -> usize,
     >,
-    /// TODO-DOC
+    /// Optional: whether data lies in host memory in the usual layout; without it false.
     pub is_host: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> bool>,
 }
 
-/// TODO-DOC
+/// A kind of buffer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer_type {
-    /// TODO-DOC
+    /// Its functions.
     pub iface: ggml_backend_buffer_type_i,
-    /// TODO-DOC
+    /// Device it belongs to.
     pub device: ggml_backend_dev_t,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
 }
 
-/// TODO-DOC
+/// Functions of a buffer. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer_i {
-    /// TODO-DOC
+    /// Optional: frees what `context` holds.
     pub free_buffer: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t)>,
-    /// TODO-DOC
+    /// Address of the first byte; may be no host address, but is never NULL for a buffer with bytes in it.
     pub get_base: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t) -> *mut c_void>,
-    /// TODO-DOC
+    /// Optional: prepares a tensor that has just been placed in the buffer.
     pub init_tensor:
         Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t, tensor: *mut ggml_tensor) -> raw::ggml_status>,
-    /// TODO-DOC
+    /// Sets bytes of a tensor.
     pub memset_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -78,7 +79,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Copies host memory into a tensor.
     pub set_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -88,7 +89,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Copies a tensor into host memory.
     pub get_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -98,7 +99,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: copies `n_copies` pieces of `size` bytes, a stride apart on either side, into a tensor.
     pub set_tensor_2d: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -111,7 +112,7 @@ pub struct ggml_backend_buffer_i {
             stride_data: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: the same out of a tensor.
     pub get_tensor_2d: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -124,52 +125,53 @@ pub struct ggml_backend_buffer_i {
             stride_data: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: copies `src`, wherever it lies, to `dst` in this buffer; false when it cannot.
     pub cpy_tensor: Option<
         unsafe extern "C" fn(buffer: ggml_backend_buffer_t, src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool,
     >,
-    /// TODO-DOC
+    /// Sets all bytes of the buffer.
     pub clear: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t, value: u8)>,
-    /// TODO-DOC
+    /// Optional: forgets what `init_tensor` prepared.
     pub reset: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t)>,
 }
 
-/// TODO-DOC
+/// Memory of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer {
-    /// TODO-DOC
+    /// Its functions.
     pub iface: ggml_backend_buffer_i,
-    /// TODO-DOC
+    /// Its type.
     pub buft: ggml_backend_buffer_type_t,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
-    /// TODO-DOC
+    /// Bytes.
     pub size: usize,
-    /// TODO-DOC
+    /// What it is for.
     pub usage: raw::ggml_backend_buffer_usage,
 }
 
-/// TODO-DOC
+/// Lets `graph_optimize` lengthen the life of tensors, when the backend will run nodes out of order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_graph_optimize_params {
-    /// TODO-DOC
+    /// Keeps the memory of `tensor` until `until`, a node of the same graph, has been computed. The longest wish
+    /// counts.
     pub add_alloc_dep:
         Option<unsafe extern "C" fn(user_data: *mut c_void, tensor: *mut ggml_tensor, until: *mut ggml_tensor)>,
-    /// TODO-DOC
+    /// First argument of `add_alloc_dep`.
     pub user_data: *mut c_void,
 }
 
-/// TODO-DOC
+/// Functions of a stream. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_i {
-    /// TODO-DOC
+    /// Name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(backend: ggml_backend_t) -> *const c_char>,
-    /// TODO-DOC
+    /// Frees the stream, and the object itself.
     pub free: Option<unsafe extern "C" fn(backend: ggml_backend_t)>,
-    /// TODO-DOC
+    /// Optional: queues a copy of host memory into a tensor.
     pub set_tensor_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -179,7 +181,7 @@ pub struct ggml_backend_i {
             size: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: queues a copy of a tensor into host memory.
     pub get_tensor_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -189,7 +191,7 @@ pub struct ggml_backend_i {
             size: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: queues a copy of pieces into a tensor.
     pub set_tensor_2d_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -202,7 +204,7 @@ pub struct ggml_backend_i {
             stride_data: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: queues a copy of pieces out of a tensor.
     pub get_tensor_2d_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -215,7 +217,7 @@ pub struct ggml_backend_i {
             stride_data: usize,
         ),
     >,
-    /// TODO-DOC
+    /// Optional: queues a copy between streams; false when it cannot.
     pub cpy_tensor_async: Option<
         unsafe extern "C" fn(
             backend_src: ggml_backend_t,
@@ -224,28 +226,28 @@ pub struct ggml_backend_i {
             dst: *mut ggml_tensor,
         ) -> bool,
     >,
-    /// TODO-DOC
+    /// Optional: waits until everything queued is done. Needed when anything is queued.
     pub synchronize: Option<unsafe extern "C" fn(backend: ggml_backend_t)>,
-    /// TODO-DOC
+    /// Optional: prepares a graph to be computed several times.
     pub graph_plan_create:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, cgraph: *const ggml_cgraph) -> ggml_backend_graph_plan_t>,
-    /// TODO-DOC
+    /// Optional: frees a plan.
     pub graph_plan_free: Option<unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t)>,
-    /// TODO-DOC
+    /// Optional: changes a plan to a new graph.
     pub graph_plan_update: Option<
         unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t, cgraph: *const ggml_cgraph),
     >,
-    /// TODO-DOC
+    /// Optional: computes a plan.
     pub graph_plan_compute:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) -> raw::ggml_status>,
-    /// TODO-DOC
+    /// Computes a graph, or queues it where the stream is asynchronous.
     pub graph_compute:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, cgraph: *mut ggml_cgraph) -> raw::ggml_status>,
-    /// TODO-DOC
+    /// Optional: marks the present end of the queue with an event.
     pub event_record: Option<unsafe extern "C" fn(backend: ggml_backend_t, event: ggml_backend_event_t)>,
-    /// TODO-DOC
+    /// Optional: queued work waits for an event of another stream.
     pub event_wait: Option<unsafe extern "C" fn(backend: ggml_backend_t, event: ggml_backend_event_t)>,
-    /// TODO-DOC
+    /// Optional: reorders the nodes of a graph before memory is planned.
     pub graph_optimize: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -255,51 +257,51 @@ pub struct ggml_backend_i {
     >,
 }
 
-/// TODO-DOC
+/// A stream of work on a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend {
-    /// TODO-DOC
+    /// Tells implementations apart.
     pub guid: ggml_guid_t,
-    /// TODO-DOC
+    /// Its functions.
     pub iface: ggml_backend_i,
-    /// TODO-DOC
+    /// Device it works on.
     pub device: ggml_backend_dev_t,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
 }
 
-/// TODO-DOC
+/// An event.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_event {
-    /// TODO-DOC
+    /// Device it belongs to.
     pub device: *mut ggml_backend_device,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
 }
 
-/// TODO-DOC
+/// Functions of a device. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_device_i {
-    /// TODO-DOC
+    /// Short name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> *const c_char>,
-    /// TODO-DOC
+    /// The product, for people to read.
     pub get_description: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> *const c_char>,
-    /// TODO-DOC
+    /// Free and total memory in bytes; 0 when there is nothing to tell.
     pub get_memory: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, free: *mut usize, total: *mut usize)>,
-    /// TODO-DOC
+    /// Kind of device.
     pub get_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> raw::ggml_backend_dev_type>,
-    /// TODO-DOC
+    /// All properties.
     pub get_props: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, props: *mut ggml_backend_dev_props)>,
-    /// TODO-DOC
+    /// Makes a stream; NULL on failure.
     pub init_backend: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t>,
-    /// TODO-DOC
+    /// Preferred buffer type.
     pub get_buffer_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t>,
-    /// TODO-DOC
+    /// Optional: buffer type in host memory that makes transfers fast.
     pub get_host_buffer_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t>,
-    /// TODO-DOC
+    /// Optional: a buffer of memory that the host already has, such as a mapped file.
     pub buffer_from_host_ptr: Option<
         unsafe extern "C" fn(
             dev: ggml_backend_dev_t,
@@ -308,60 +310,61 @@ pub struct ggml_backend_device_i {
             max_tensor_size: usize,
         ) -> ggml_backend_buffer_t,
     >,
-    /// TODO-DOC
+    /// Whether the device can compute a node.
     pub supports_op: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool>,
-    /// TODO-DOC
+    /// Whether the device can compute with tensors in buffers of a type.
     pub supports_buft: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, buft: ggml_backend_buffer_type_t) -> bool>,
-    /// TODO-DOC
+    /// Optional: whether a node is worth running here although its weights lie elsewhere.
     pub offload_op: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool>,
-    /// TODO-DOC
+    /// Optional: makes an event.
     pub event_new: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_event_t>,
-    /// TODO-DOC
+    /// Optional: frees an event.
     pub event_free: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, event: ggml_backend_event_t)>,
-    /// TODO-DOC
+    /// Optional: waits for an event.
     pub event_synchronize: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, event: ggml_backend_event_t)>,
 }
 
-/// TODO-DOC
+/// A device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_device {
-    /// TODO-DOC
+    /// Its functions.
     pub iface: ggml_backend_device_i,
-    /// TODO-DOC
+    /// Family it belongs to.
     pub reg: ggml_backend_reg_t,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
 }
 
-/// TODO-DOC
+/// Functions of a family of devices. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_reg_i {
-    /// TODO-DOC
+    /// Name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(reg: ggml_backend_reg_t) -> *const c_char>,
-    /// TODO-DOC
+    /// Number of devices.
     pub get_device_count: Option<unsafe extern "C" fn(reg: ggml_backend_reg_t) -> usize>,
-    /// TODO-DOC
+    /// A device by its index.
     pub get_device: Option<unsafe extern "C" fn(reg: ggml_backend_reg_t, index: usize) -> ggml_backend_dev_t>,
-    /// TODO-DOC
+    /// Optional: address of a function beyond this interface, by its name; NULL when there is none.
     pub get_proc_address: Option<unsafe extern "C" fn(reg: ggml_backend_reg_t, name: *const c_char) -> *mut c_void>,
 }
 
-/// TODO-DOC
+/// A family of devices: what a backend registers.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_reg {
-    /// TODO-DOC
+    /// `GGML_BACKEND_API_VERSION` of the header it was built with.
     pub api_version: c_int,
-    /// TODO-DOC
+    /// Its functions.
     pub iface: ggml_backend_reg_i,
-    /// TODO-DOC
+    /// Belongs to the implementation.
     pub context: *mut c_void,
 }
 
-/// TODO-DOC
+/// What a loadable module exports as `ggml_backend_init`; NULL when the module cannot work here.
 pub type ggml_backend_init_t = Option<unsafe extern "C" fn() -> ggml_backend_reg_t>;
 
-/// TODO-DOC
+/// What a loadable module may export as `ggml_backend_score`: the highest score among variants wins, 0 cannot run
+/// here.
 pub type ggml_backend_score_t = Option<unsafe extern "C" fn() -> c_int>;

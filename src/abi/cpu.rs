@@ -4,21 +4,21 @@ use super::ggml::*;
 use super::raw;
 use std::ffi::{c_int, c_void};
 
-/// TODO-DOC
+/// How threads and memory are spread over the nodes of a NUMA machine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_numa_strategy {
-    /// TODO-DOC
+    /// No attention to nodes.
     GGML_NUMA_STRATEGY_DISABLED = 0,
-    /// TODO-DOC
+    /// Threads spread evenly over all nodes.
     GGML_NUMA_STRATEGY_DISTRIBUTE = 1,
-    /// TODO-DOC
+    /// All threads on the node that the process started on.
     GGML_NUMA_STRATEGY_ISOLATE = 2,
-    /// TODO-DOC
+    /// The processors that `numactl` gave to the process.
     GGML_NUMA_STRATEGY_NUMACTL = 3,
-    /// TODO-DOC
+    /// Reserved for copies of the weights on each node.
     GGML_NUMA_STRATEGY_MIRROR = 4,
-    /// TODO-DOC
+    /// Number after the last strategy.
     GGML_NUMA_STRATEGY_COUNT = 5,
 }
 impl ggml_numa_strategy {
@@ -37,41 +37,42 @@ impl ggml_numa_strategy {
     }
 }
 
-/// TODO-DOC
+/// What computing a graph on the CPU needs: `ggml_graph_plan` fills it, the caller adds the work memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_cplan {
-    /// TODO-DOC
+    /// Bytes of work memory needed.
     pub work_size: usize,
-    /// TODO-DOC
+    /// Work memory of the caller, `work_size` bytes; it must stay until the computation ends.
     pub work_data: *mut u8,
-    /// TODO-DOC
+    /// Threads to compute with.
     pub n_threads: c_int,
-    /// TODO-DOC
+    /// Pool to compute in; NULL: one is made for this computation.
     pub threadpool: *mut ggml_threadpool,
-    /// TODO-DOC
+    /// Asked whether to stop; may be NULL.
     pub abort_callback: ggml_abort_callback,
-    /// TODO-DOC
+    /// Argument of `abort_callback`.
     pub abort_callback_data: *mut c_void,
-    /// TODO-DOC
+    /// Compute with the plain reference kernels.
     pub use_ref: bool,
 }
 
-/// TODO-DOC
+/// How the CPU backend computes with a number format.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_type_traits_cpu {
-    /// TODO-DOC
+    /// Conversion of a row from single precision; NULL when there is none.
     pub from_float: ggml_from_float_t,
-    /// TODO-DOC
+    /// Dot product of rows.
     pub vec_dot: ggml_vec_dot_t,
-    /// TODO-DOC
+    /// Format of the second row of `vec_dot`.
     pub vec_dot_type: raw::ggml_type,
-    /// TODO-DOC
+    /// Rows that `vec_dot` takes at a time.
     pub nrows: i64,
 }
 
-/// TODO-DOC
+/// Dot product of `n` elements of `x` and `y` into `s`. With `nrc` above 1 several rows at once: `bs`, `bx` and
+/// `by` are the distances of the rows.
 pub type ggml_vec_dot_t = Option<
     unsafe extern "C" fn(
         n: c_int,

@@ -60,17 +60,17 @@ pub struct ggml_bf16_t {
     pub bits: u16,
 }
 
-/// TODO-DOC
+/// How a computation or an allocation ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_status {
-    /// TODO-DOC
+    /// Memory could not be had.
     GGML_STATUS_ALLOC_FAILED = -2,
-    /// TODO-DOC
+    /// The work failed; the log says why.
     GGML_STATUS_FAILED = -1,
-    /// TODO-DOC
+    /// Done.
     GGML_STATUS_SUCCESS = 0,
-    /// TODO-DOC
+    /// The abort callback asked to stop.
     GGML_STATUS_ABORTED = 1,
 }
 impl ggml_status {
@@ -94,81 +94,89 @@ impl ggml_status {
     }
 }
 
-/// TODO-DOC
+/// Number formats of tensor elements.
+///
+/// A block format packs a fixed number of neighbouring elements of a row with their scales. The bits per weight
+/// named below count everything that a block holds. The numbers are part of GGUF files: gaps are formats that no
+/// longer exist.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_type {
-    /// TODO-DOC
+    /// IEEE 754 single precision.
     GGML_TYPE_F32 = 0,
-    /// TODO-DOC
+    /// IEEE 754 half precision.
     GGML_TYPE_F16 = 1,
-    /// TODO-DOC
+    /// Blocks of 32: 4-bit integers around zero, one half-precision scale (4.5 bits per weight).
     GGML_TYPE_Q4_0 = 2,
-    /// TODO-DOC
+    /// Blocks of 32: 4-bit integers, half-precision scale and minimum (5 bits per weight).
     GGML_TYPE_Q4_1 = 3,
-    /// TODO-DOC
+    /// Blocks of 32: 5-bit integers around zero, one half-precision scale (5.5 bits per weight).
     GGML_TYPE_Q5_0 = 6,
-    /// TODO-DOC
+    /// Blocks of 32: 5-bit integers, half-precision scale and minimum (6 bits per weight).
     GGML_TYPE_Q5_1 = 7,
-    /// TODO-DOC
+    /// Blocks of 32: 8-bit integers, one half-precision scale (8.5 bits per weight).
     GGML_TYPE_Q8_0 = 8,
-    /// TODO-DOC
+    /// Blocks of 32: 8-bit integers, scale, and scale times their sum. Intermediate format of activations, not of
+    /// files.
     GGML_TYPE_Q8_1 = 9,
-    /// TODO-DOC
+    /// Super-blocks of 256: 2-bit integers in groups of 16 with 4-bit scales and minimums (2.625 bits per weight).
     GGML_TYPE_Q2_K = 10,
-    /// TODO-DOC
+    /// Super-blocks of 256: 3-bit integers in groups of 16 with 6-bit scales (3.4375 bits per weight).
     GGML_TYPE_Q3_K = 11,
-    /// TODO-DOC
+    /// Super-blocks of 256: 4-bit integers in groups of 32 with 6-bit scales and minimums (4.5 bits per weight).
     GGML_TYPE_Q4_K = 12,
-    /// TODO-DOC
+    /// Super-blocks of 256: 5-bit integers in groups of 32 with 6-bit scales and minimums (5.5 bits per weight).
     GGML_TYPE_Q5_K = 13,
-    /// TODO-DOC
+    /// Super-blocks of 256: 6-bit integers in groups of 16 with 8-bit scales (6.5625 bits per weight).
     GGML_TYPE_Q6_K = 14,
-    /// TODO-DOC
+    /// Super-blocks of 256: 8-bit integers, a single-precision scale, sums of groups of 16. Intermediate format of
+    /// activations, not of files.
     GGML_TYPE_Q8_K = 15,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 8 looked up in a grid of 256 points, with signs (2.0625 bits per weight).
     GGML_TYPE_IQ2_XXS = 16,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 8 looked up in a grid of 512 points, with signs and 4-bit scales (2.3125 bits
+    /// per weight).
     GGML_TYPE_IQ2_XS = 17,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 4 looked up in a grid of 256 points, with signs (3.0625 bits per weight).
     GGML_TYPE_IQ3_XXS = 18,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 8 looked up in a ternary grid of 2048 points (1.5625 bits per weight).
     GGML_TYPE_IQ1_S = 19,
-    /// TODO-DOC
+    /// Blocks of 32: 4-bit indices into a fixed table of 16 values, one half-precision scale (4.5 bits per weight).
     GGML_TYPE_IQ4_NL = 20,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 4 looked up in a grid of 512 points, with signs (3.4375 bits per weight).
     GGML_TYPE_IQ3_S = 21,
-    /// TODO-DOC
+    /// Super-blocks of 256: groups of 8 looked up in a grid of 1024 points, with signs (2.5625 bits per weight).
     GGML_TYPE_IQ2_S = 22,
-    /// TODO-DOC
+    /// Super-blocks of 256: 4-bit indices as in IQ4_NL, with a 6-bit scale for each group of 32 (4.25 bits per
+    /// weight).
     GGML_TYPE_IQ4_XS = 23,
-    /// TODO-DOC
+    /// Signed integer of 8 bits.
     GGML_TYPE_I8 = 24,
-    /// TODO-DOC
+    /// Signed integer of 16 bits.
     GGML_TYPE_I16 = 25,
-    /// TODO-DOC
+    /// Signed integer of 32 bits.
     GGML_TYPE_I32 = 26,
-    /// TODO-DOC
+    /// Signed integer of 64 bits.
     GGML_TYPE_I64 = 27,
-    /// TODO-DOC
+    /// IEEE 754 double precision.
     GGML_TYPE_F64 = 28,
-    /// TODO-DOC
+    /// Super-blocks of 256: the grid of IQ1_S with a scale for each group of 16 (1.75 bits per weight).
     GGML_TYPE_IQ1_M = 29,
-    /// TODO-DOC
+    /// Brain float: the upper half of a single-precision number.
     GGML_TYPE_BF16 = 30,
-    /// TODO-DOC
+    /// Super-blocks of 256: ternary weights, five to a byte (1.6875 bits per weight).
     GGML_TYPE_TQ1_0 = 34,
-    /// TODO-DOC
+    /// Super-blocks of 256: ternary weights in 2 bits each (2.0625 bits per weight).
     GGML_TYPE_TQ2_0 = 35,
-    /// TODO-DOC
+    /// Blocks of 32: 4-bit floats (E2M1) with a power-of-two scale (OCP Microscaling; 4.25 bits per weight).
     GGML_TYPE_MXFP4 = 39,
-    /// TODO-DOC
+    /// Blocks of 64: 4-bit floats (E2M1) with an 8-bit float scale for each group of 16 (4.5 bits per weight).
     GGML_TYPE_NVFP4 = 40,
-    /// TODO-DOC
+    /// Blocks of 128: one sign bit each and a half-precision scale (1.125 bits per weight).
     GGML_TYPE_Q1_0 = 41,
-    /// TODO-DOC
+    /// Blocks of 64: 2-bit integers and a half-precision scale (2.25 bits per weight).
     GGML_TYPE_Q2_0 = 42,
-    /// TODO-DOC
+    /// Number after the last format.
     GGML_TYPE_COUNT = 43,
 }
 impl ggml_type {
@@ -254,21 +262,21 @@ impl ggml_type {
     }
 }
 
-/// TODO-DOC
+/// Precision an operation must keep, for its sums or for its conversion of a source.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_prec {
-    /// TODO-DOC
+    /// The backend may choose.
     GGML_PREC_UNDEFINED = 0,
-    /// TODO-DOC
+    /// Single precision.
     GGML_PREC_F32 = 10,
-    /// TODO-DOC
+    /// Brain floats or better.
     GGML_PREC_BF16 = 15,
-    /// TODO-DOC
+    /// Half precision or better.
     GGML_PREC_F16 = 20,
-    /// TODO-DOC
+    /// 8-bit block formats or better.
     GGML_PREC_Q8 = 30,
-    /// TODO-DOC
+    /// 4-bit block formats or better.
     GGML_PREC_Q4 = 40,
 }
 impl ggml_prec {
@@ -296,13 +304,13 @@ impl ggml_prec {
     }
 }
 
-/// TODO-DOC
+/// What a caller knows about the sources of an operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_op_hint {
-    /// TODO-DOC
+    /// Nothing in particular.
     GGML_HINT_NONE = 0,
-    /// TODO-DOC
+    /// The first source is a Hadamard matrix, so a fast transform may take the place of the product.
     GGML_HINT_SRC0_IS_HADAMARD = 1,
 }
 impl ggml_op_hint {
@@ -315,65 +323,65 @@ impl ggml_op_hint {
     }
 }
 
-/// TODO-DOC
+/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_ftype {
-    /// TODO-DOC
+    /// Not known.
     GGML_FTYPE_UNKNOWN = -1,
-    /// TODO-DOC
+    /// Everything is F32.
     GGML_FTYPE_ALL_F32 = 0,
-    /// TODO-DOC
+    /// Mostly F16.
     GGML_FTYPE_MOSTLY_F16 = 1,
-    /// TODO-DOC
+    /// Mostly Q4_0.
     GGML_FTYPE_MOSTLY_Q4_0 = 2,
-    /// TODO-DOC
+    /// Mostly Q4_1.
     GGML_FTYPE_MOSTLY_Q4_1 = 3,
-    /// TODO-DOC
+    /// Mostly Q4_1; token embeddings and output are F16.
     GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
-    /// TODO-DOC
+    /// Mostly Q8_0.
     GGML_FTYPE_MOSTLY_Q8_0 = 7,
-    /// TODO-DOC
+    /// Mostly Q5_0.
     GGML_FTYPE_MOSTLY_Q5_0 = 8,
-    /// TODO-DOC
+    /// Mostly Q5_1.
     GGML_FTYPE_MOSTLY_Q5_1 = 9,
-    /// TODO-DOC
+    /// Mostly Q2_K.
     GGML_FTYPE_MOSTLY_Q2_K = 10,
-    /// TODO-DOC
+    /// Mostly Q3_K.
     GGML_FTYPE_MOSTLY_Q3_K = 11,
-    /// TODO-DOC
+    /// Mostly Q4_K.
     GGML_FTYPE_MOSTLY_Q4_K = 12,
-    /// TODO-DOC
+    /// Mostly Q5_K.
     GGML_FTYPE_MOSTLY_Q5_K = 13,
-    /// TODO-DOC
+    /// Mostly Q6_K.
     GGML_FTYPE_MOSTLY_Q6_K = 14,
-    /// TODO-DOC
+    /// Mostly IQ2_XXS.
     GGML_FTYPE_MOSTLY_IQ2_XXS = 15,
-    /// TODO-DOC
+    /// Mostly IQ2_XS.
     GGML_FTYPE_MOSTLY_IQ2_XS = 16,
-    /// TODO-DOC
+    /// Mostly IQ3_XXS.
     GGML_FTYPE_MOSTLY_IQ3_XXS = 17,
-    /// TODO-DOC
+    /// Mostly IQ1_S.
     GGML_FTYPE_MOSTLY_IQ1_S = 18,
-    /// TODO-DOC
+    /// Mostly IQ4_NL.
     GGML_FTYPE_MOSTLY_IQ4_NL = 19,
-    /// TODO-DOC
+    /// Mostly IQ3_S.
     GGML_FTYPE_MOSTLY_IQ3_S = 20,
-    /// TODO-DOC
+    /// Mostly IQ2_S.
     GGML_FTYPE_MOSTLY_IQ2_S = 21,
-    /// TODO-DOC
+    /// Mostly IQ4_XS.
     GGML_FTYPE_MOSTLY_IQ4_XS = 22,
-    /// TODO-DOC
+    /// Mostly IQ1_M.
     GGML_FTYPE_MOSTLY_IQ1_M = 23,
-    /// TODO-DOC
+    /// Mostly BF16.
     GGML_FTYPE_MOSTLY_BF16 = 24,
-    /// TODO-DOC
+    /// Mostly MXFP4.
     GGML_FTYPE_MOSTLY_MXFP4 = 25,
-    /// TODO-DOC
+    /// Mostly NVFP4.
     GGML_FTYPE_MOSTLY_NVFP4 = 26,
-    /// TODO-DOC
+    /// Mostly Q1_0.
     GGML_FTYPE_MOSTLY_Q1_0 = 27,
-    /// TODO-DOC
+    /// Mostly Q2_0.
     GGML_FTYPE_MOSTLY_Q2_0 = 28,
 }
 impl ggml_ftype {
@@ -445,213 +453,213 @@ impl ggml_ftype {
     }
 }
 
-/// TODO-DOC
+/// What a tensor is computed from its sources by.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_op {
-    /// TODO-DOC
+    /// Not computed: a weight, an input or a constant.
     GGML_OP_NONE = 0,
-    /// TODO-DOC
+    /// A copy of the source.
     GGML_OP_DUP = 1,
-    /// TODO-DOC
+    /// Sum; the second source is repeated to the shape of the first.
     GGML_OP_ADD = 2,
-    /// TODO-DOC
+    /// Sum with rows of the second source that the third source chooses.
     GGML_OP_ADD_ID = 3,
-    /// TODO-DOC
+    /// Sum with a scalar tensor.
     GGML_OP_ADD1 = 4,
-    /// TODO-DOC
+    /// The first source with the second added to a view of it.
     GGML_OP_ACC = 5,
-    /// TODO-DOC
+    /// Difference.
     GGML_OP_SUB = 6,
-    /// TODO-DOC
+    /// Product, element by element.
     GGML_OP_MUL = 7,
-    /// TODO-DOC
+    /// Quotient, element by element.
     GGML_OP_DIV = 8,
-    /// TODO-DOC
+    /// Square.
     GGML_OP_SQR = 9,
-    /// TODO-DOC
+    /// Square root.
     GGML_OP_SQRT = 10,
-    /// TODO-DOC
+    /// Natural logarithm.
     GGML_OP_LOG = 11,
-    /// TODO-DOC
+    /// Sine.
     GGML_OP_SIN = 12,
-    /// TODO-DOC
+    /// Cosine.
     GGML_OP_COS = 13,
-    /// TODO-DOC
+    /// Sum of all elements.
     GGML_OP_SUM = 14,
-    /// TODO-DOC
+    /// Sum of each row.
     GGML_OP_SUM_ROWS = 15,
-    /// TODO-DOC
+    /// Running sum along each row.
     GGML_OP_CUMSUM = 16,
-    /// TODO-DOC
+    /// Mean of each row.
     GGML_OP_MEAN = 17,
-    /// TODO-DOC
+    /// Index of the largest element of each row.
     GGML_OP_ARGMAX = 18,
-    /// TODO-DOC
+    /// How many elements of two tensors are equal.
     GGML_OP_COUNT_EQUAL = 19,
-    /// TODO-DOC
+    /// The source repeated to a larger shape.
     GGML_OP_REPEAT = 20,
-    /// TODO-DOC
+    /// Gradient of REPEAT: sums of the repetitions.
     GGML_OP_REPEAT_BACK = 21,
-    /// TODO-DOC
+    /// Two sources one after the other along a dimension.
     GGML_OP_CONCAT = 22,
-    /// TODO-DOC
+    /// Gradient of SILU.
     GGML_OP_SILU_BACK = 23,
-    /// TODO-DOC
+    /// Rows shifted to mean 0 and scaled to variance 1.
     GGML_OP_NORM = 24,
-    /// TODO-DOC
+    /// Rows scaled to root mean square 1.
     GGML_OP_RMS_NORM = 25,
-    /// TODO-DOC
+    /// Gradient of RMS_NORM.
     GGML_OP_RMS_NORM_BACK = 26,
-    /// TODO-DOC
+    /// Groups of channels shifted to mean 0 and scaled to variance 1.
     GGML_OP_GROUP_NORM = 27,
-    /// TODO-DOC
+    /// Rows scaled to Euclidean length 1.
     GGML_OP_L2_NORM = 28,
-    /// TODO-DOC
+    /// Matrix product with the first source transposed.
     GGML_OP_MUL_MAT = 29,
-    /// TODO-DOC
+    /// Matrix product where the third source chooses the matrix for each row (mixture of experts).
     GGML_OP_MUL_MAT_ID = 30,
-    /// TODO-DOC
+    /// Sum of outer products: matrix product with the second source transposed.
     GGML_OP_OUT_PROD = 31,
-    /// TODO-DOC
+    /// Multiplication by a number and addition of a number.
     GGML_OP_SCALE = 32,
-    /// TODO-DOC
+    /// The first source with a view of it overwritten by the second.
     GGML_OP_SET = 33,
-    /// TODO-DOC
+    /// The first source written into the second, converted to its type.
     GGML_OP_CPY = 34,
-    /// TODO-DOC
+    /// A contiguous copy.
     GGML_OP_CONT = 35,
-    /// TODO-DOC
+    /// The same data under another shape.
     GGML_OP_RESHAPE = 36,
-    /// TODO-DOC
+    /// A part of the data under another shape and strides.
     GGML_OP_VIEW = 37,
-    /// TODO-DOC
+    /// The same data with dimensions in another order.
     GGML_OP_PERMUTE = 38,
-    /// TODO-DOC
+    /// The same data with the first two dimensions exchanged.
     GGML_OP_TRANSPOSE = 39,
-    /// TODO-DOC
+    /// Rows of the first source that the second source chooses.
     GGML_OP_GET_ROWS = 40,
-    /// TODO-DOC
+    /// Gradient of GET_ROWS.
     GGML_OP_GET_ROWS_BACK = 41,
-    /// TODO-DOC
+    /// Rows written into a tensor at indices that the second source gives.
     GGML_OP_SET_ROWS = 42,
-    /// TODO-DOC
+    /// Vectors placed on the diagonals of matrices.
     GGML_OP_DIAG = 43,
-    /// TODO-DOC
+    /// Elements above a diagonal set to minus infinity.
     GGML_OP_DIAG_MASK_INF = 44,
-    /// TODO-DOC
+    /// Elements above a diagonal set to zero.
     GGML_OP_DIAG_MASK_ZERO = 45,
-    /// TODO-DOC
+    /// Softmax of each row, with optional scale, mask, position bias and sinks.
     GGML_OP_SOFT_MAX = 46,
-    /// TODO-DOC
+    /// Gradient of SOFT_MAX.
     GGML_OP_SOFT_MAX_BACK = 47,
-    /// TODO-DOC
+    /// Rotary position embedding.
     GGML_OP_ROPE = 48,
-    /// TODO-DOC
+    /// Rotation the other way: gradient of ROPE.
     GGML_OP_ROPE_BACK = 49,
-    /// TODO-DOC
+    /// Values limited to a range.
     GGML_OP_CLAMP = 50,
-    /// TODO-DOC
+    /// Transposed convolution along one dimension.
     GGML_OP_CONV_TRANSPOSE_1D = 51,
-    /// TODO-DOC
+    /// Patches of an image laid out as rows, so that a matrix product convolves.
     GGML_OP_IM2COL = 52,
-    /// TODO-DOC
+    /// Gradient of IM2COL.
     GGML_OP_IM2COL_BACK = 53,
-    /// TODO-DOC
+    /// IM2COL over three dimensions.
     GGML_OP_IM2COL_3D = 54,
-    /// TODO-DOC
+    /// Columns added back into a signal: the last step of a transposed convolution.
     GGML_OP_COL2IM_1D = 55,
-    /// TODO-DOC
+    /// Convolution along two dimensions, without laying out patches.
     GGML_OP_CONV_2D = 56,
-    /// TODO-DOC
+    /// Convolution along three dimensions.
     GGML_OP_CONV_3D = 57,
-    /// TODO-DOC
+    /// Convolution of each channel with its own kernel.
     GGML_OP_CONV_2D_DW = 58,
-    /// TODO-DOC
+    /// Transposed convolution along two dimensions.
     GGML_OP_CONV_TRANSPOSE_2D = 59,
-    /// TODO-DOC
+    /// Pooling along one dimension.
     GGML_OP_POOL_1D = 60,
-    /// TODO-DOC
+    /// Pooling along two dimensions.
     GGML_OP_POOL_2D = 61,
-    /// TODO-DOC
+    /// Gradient of POOL_2D.
     GGML_OP_POOL_2D_BACK = 62,
-    /// TODO-DOC
+    /// Resampling to another size.
     GGML_OP_UPSCALE = 63,
-    /// TODO-DOC
+    /// Padding with zeros, or around a torus.
     GGML_OP_PAD = 64,
-    /// TODO-DOC
+    /// Padding of rows by reflection at their ends.
     GGML_OP_PAD_REFLECT_1D = 65,
-    /// TODO-DOC
+    /// Elements shifted along each dimension, wrapping around.
     GGML_OP_ROLL = 66,
-    /// TODO-DOC
+    /// Numbers from a start to a stop in equal steps.
     GGML_OP_ARANGE = 67,
-    /// TODO-DOC
+    /// Sinusoidal embedding of time steps.
     GGML_OP_TIMESTEP_EMBEDDING = 68,
-    /// TODO-DOC
+    /// Indices that sort each row.
     GGML_OP_ARGSORT = 69,
-    /// TODO-DOC
+    /// Indices of the k largest elements of each row, in no particular order.
     GGML_OP_TOP_K = 70,
-    /// TODO-DOC
+    /// Rectifier with a slope for negative values.
     GGML_OP_LEAKY_RELU = 71,
-    /// TODO-DOC
+    /// A triangular part of each matrix, zeros elsewhere.
     GGML_OP_TRI = 72,
-    /// TODO-DOC
+    /// All elements set to one number.
     GGML_OP_FILL = 73,
-    /// TODO-DOC
+    /// Attention (softmax of query-key products, times values) in one operation.
     GGML_OP_FLASH_ATTN_EXT = 74,
-    /// TODO-DOC
+    /// Gradient of attention.
     GGML_OP_FLASH_ATTN_BACK = 75,
-    /// TODO-DOC
+    /// Causal convolution of a state-space model.
     GGML_OP_SSM_CONV = 76,
-    /// TODO-DOC
+    /// Recurrence of a state-space model.
     GGML_OP_SSM_SCAN = 77,
-    /// TODO-DOC
+    /// Division into square windows.
     GGML_OP_WIN_PART = 78,
-    /// TODO-DOC
+    /// Windows joined again.
     GGML_OP_WIN_UNPART = 79,
-    /// TODO-DOC
+    /// Relative position embeddings looked up for each pair of positions.
     GGML_OP_GET_REL_POS = 80,
-    /// TODO-DOC
+    /// Relative position embeddings added to attention scores.
     GGML_OP_ADD_REL_POS = 81,
-    /// TODO-DOC
+    /// Recurrence of RWKV version 6.
     GGML_OP_RWKV_WKV6 = 82,
-    /// TODO-DOC
+    /// Linear attention with gates.
     GGML_OP_GATED_LINEAR_ATTN = 83,
-    /// TODO-DOC
+    /// Recurrence of RWKV version 7.
     GGML_OP_RWKV_WKV7 = 84,
-    /// TODO-DOC
+    /// Solution of a triangular system of equations.
     GGML_OP_SOLVE_TRI = 85,
-    /// TODO-DOC
+    /// Recurrence of a gated delta network.
     GGML_OP_GATED_DELTA_NET = 86,
-    /// TODO-DOC
+    /// Scores that choose the keys of a sparse attention.
     GGML_OP_LIGHTNING_INDEXER = 87,
-    /// TODO-DOC
+    /// Hyper-connections: doubly normalised mixing matrices of the residual streams.
     GGML_OP_DSV4_HC_COMB = 88,
-    /// TODO-DOC
+    /// Hyper-connections: weighted sum of the streams, before a layer.
     GGML_OP_DSV4_HC_PRE = 89,
-    /// TODO-DOC
+    /// Hyper-connections: the layer's result spread over the mixed streams, after a layer.
     GGML_OP_DSV4_HC_POST = 90,
-    /// TODO-DOC
+    /// A function of each element: see `enum ggml_unary_op`.
     GGML_OP_UNARY = 91,
-    /// TODO-DOC
+    /// A function of the host with one source.
     GGML_OP_MAP_CUSTOM1 = 92,
-    /// TODO-DOC
+    /// A function of the host with two sources.
     GGML_OP_MAP_CUSTOM2 = 93,
-    /// TODO-DOC
+    /// A function of the host with three sources.
     GGML_OP_MAP_CUSTOM3 = 94,
-    /// TODO-DOC
+    /// A function of the host with any sources.
     GGML_OP_CUSTOM = 95,
-    /// TODO-DOC
+    /// Cross entropy of logits and labels, a scalar.
     GGML_OP_CROSS_ENTROPY_LOSS = 96,
-    /// TODO-DOC
+    /// Gradient of CROSS_ENTROPY_LOSS.
     GGML_OP_CROSS_ENTROPY_LOSS_BACK = 97,
-    /// TODO-DOC
+    /// A step of the optimizer AdamW.
     GGML_OP_OPT_STEP_ADAMW = 98,
-    /// TODO-DOC
+    /// A step of stochastic gradient descent.
     GGML_OP_OPT_STEP_SGD = 99,
-    /// TODO-DOC
+    /// A gated linear unit: see `enum ggml_glu_op`.
     GGML_OP_GLU = 100,
-    /// TODO-DOC
+    /// Number after the last operation.
     GGML_OP_COUNT = 101,
 }
 impl ggml_op {
@@ -766,55 +774,57 @@ impl ggml_op {
     }
 }
 
-/// TODO-DOC
+/// Functions of one number, for `GGML_OP_UNARY`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_unary_op {
-    /// TODO-DOC
+    ///
+    /// x
+    /// .
     GGML_UNARY_OP_ABS = 0,
-    /// TODO-DOC
+    /// -1, 0 or 1 by sign.
     GGML_UNARY_OP_SGN = 1,
-    /// TODO-DOC
+    /// -x.
     GGML_UNARY_OP_NEG = 2,
-    /// TODO-DOC
+    /// 1 where x > 0, else 0.
     GGML_UNARY_OP_STEP = 3,
-    /// TODO-DOC
+    /// Hyperbolic tangent.
     GGML_UNARY_OP_TANH = 4,
-    /// TODO-DOC
+    /// x where x > 0, else exp(x) - 1.
     GGML_UNARY_OP_ELU = 5,
-    /// TODO-DOC
+    /// max(x, 0).
     GGML_UNARY_OP_RELU = 6,
-    /// TODO-DOC
+    /// 1 / (1 + exp(-x)).
     GGML_UNARY_OP_SIGMOID = 7,
-    /// TODO-DOC
+    /// Gaussian error linear unit, by the tanh approximation.
     GGML_UNARY_OP_GELU = 8,
-    /// TODO-DOC
+    /// x times the sigmoid of 1.702 x.
     GGML_UNARY_OP_GELU_QUICK = 9,
-    /// TODO-DOC
+    /// x times the sigmoid of x.
     GGML_UNARY_OP_SILU = 10,
-    /// TODO-DOC
+    /// x * min(max(x + 3, 0), 6) / 6.
     GGML_UNARY_OP_HARDSWISH = 11,
-    /// TODO-DOC
+    /// min(max(x + 3, 0), 6) / 6.
     GGML_UNARY_OP_HARDSIGMOID = 12,
-    /// TODO-DOC
+    /// exp(x).
     GGML_UNARY_OP_EXP = 13,
-    /// TODO-DOC
+    /// exp(x) - 1.
     GGML_UNARY_OP_EXPM1 = 14,
-    /// TODO-DOC
+    /// log(1 + exp(x)).
     GGML_UNARY_OP_SOFTPLUS = 15,
-    /// TODO-DOC
+    /// Gaussian error linear unit, by the error function.
     GGML_UNARY_OP_GELU_ERF = 16,
-    /// TODO-DOC
+    /// Expanded integral of ELU, with four parameters.
     GGML_UNARY_OP_XIELU = 17,
-    /// TODO-DOC
+    /// Rounded down.
     GGML_UNARY_OP_FLOOR = 18,
-    /// TODO-DOC
+    /// Rounded up.
     GGML_UNARY_OP_CEIL = 19,
-    /// TODO-DOC
+    /// Rounded to the nearest integer, halves away from zero.
     GGML_UNARY_OP_ROUND = 20,
-    /// TODO-DOC
+    /// Rounded towards zero.
     GGML_UNARY_OP_TRUNC = 21,
-    /// TODO-DOC
+    /// Number after the last function.
     GGML_UNARY_OP_COUNT = 22,
 }
 impl ggml_unary_op {
@@ -850,25 +860,25 @@ impl ggml_unary_op {
     }
 }
 
-/// TODO-DOC
+/// Gated linear units, for `GGML_OP_GLU`: a function of one half times the other half.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_glu_op {
-    /// TODO-DOC
+    /// Gate by RELU.
     GGML_GLU_OP_REGLU = 0,
-    /// TODO-DOC
+    /// Gate by GELU.
     GGML_GLU_OP_GEGLU = 1,
-    /// TODO-DOC
+    /// Gate by SILU.
     GGML_GLU_OP_SWIGLU = 2,
-    /// TODO-DOC
+    /// Gate by a sigmoid of alpha x, both halves limited, the other half raised by 1.
     GGML_GLU_OP_SWIGLU_OAI = 3,
-    /// TODO-DOC
+    /// Gate by GELU_ERF.
     GGML_GLU_OP_GEGLU_ERF = 4,
-    /// TODO-DOC
+    /// Gate by GELU_QUICK.
     GGML_GLU_OP_GEGLU_QUICK = 5,
-    /// TODO-DOC
+    /// Gate by SILU, with both halves limited.
     GGML_GLU_OP_SWIGLU_CLAMP = 6,
-    /// TODO-DOC
+    /// Number after the last unit.
     GGML_GLU_OP_COUNT = 7,
 }
 impl ggml_glu_op {
@@ -889,15 +899,15 @@ impl ggml_glu_op {
     }
 }
 
-/// TODO-DOC
+/// What a context's memory holds at a place.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_object_type {
-    /// TODO-DOC
+    /// A tensor, perhaps with its data.
     GGML_OBJECT_TYPE_TENSOR = 0,
-    /// TODO-DOC
+    /// A compute graph.
     GGML_OBJECT_TYPE_GRAPH = 1,
-    /// TODO-DOC
+    /// Scratch memory of a computation.
     GGML_OBJECT_TYPE_WORK_BUFFER = 2,
 }
 impl ggml_object_type {
@@ -911,21 +921,21 @@ impl ggml_object_type {
     }
 }
 
-/// TODO-DOC
+/// How much a log line matters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_log_level {
-    /// TODO-DOC
+    /// Plain output without a level.
     GGML_LOG_LEVEL_NONE = 0,
-    /// TODO-DOC
+    /// For those who look for a fault.
     GGML_LOG_LEVEL_DEBUG = 1,
-    /// TODO-DOC
+    /// Worth knowing.
     GGML_LOG_LEVEL_INFO = 2,
-    /// TODO-DOC
+    /// Something is wrong, the work goes on.
     GGML_LOG_LEVEL_WARN = 3,
-    /// TODO-DOC
+    /// Something failed.
     GGML_LOG_LEVEL_ERROR = 4,
-    /// TODO-DOC
+    /// Continues the line before, at its level.
     GGML_LOG_LEVEL_CONT = 5,
 }
 impl ggml_log_level {
@@ -945,19 +955,19 @@ impl ggml_log_level {
     }
 }
 
-/// TODO-DOC
+/// Roles of a tensor, as bits of its `flags`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_tensor_flag {
-    /// TODO-DOC
+    /// Written by the host before the graph runs; allocated first and never shared.
     GGML_TENSOR_FLAG_INPUT = 1,
-    /// TODO-DOC
+    /// Read by the host afterwards; its memory is not reused.
     GGML_TENSOR_FLAG_OUTPUT = 2,
-    /// TODO-DOC
+    /// A parameter that training changes.
     GGML_TENSOR_FLAG_PARAM = 4,
-    /// TODO-DOC
+    /// Part of the loss that training minimises; several add up.
     GGML_TENSOR_FLAG_LOSS = 8,
-    /// TODO-DOC
+    /// To be computed when the graph runs.
     GGML_TENSOR_FLAG_COMPUTE = 16,
 }
 impl ggml_tensor_flag {
@@ -983,17 +993,17 @@ impl ggml_tensor_flag {
     }
 }
 
-/// TODO-DOC
+/// Which triangle of a matrix is kept.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_tri_type {
-    /// TODO-DOC
+    /// Above the diagonal, and the diagonal.
     GGML_TRI_TYPE_UPPER_DIAG = 0,
-    /// TODO-DOC
+    /// Above the diagonal.
     GGML_TRI_TYPE_UPPER = 1,
-    /// TODO-DOC
+    /// Below the diagonal, and the diagonal.
     GGML_TRI_TYPE_LOWER_DIAG = 2,
-    /// TODO-DOC
+    /// Below the diagonal.
     GGML_TRI_TYPE_LOWER = 3,
 }
 impl ggml_tri_type {
@@ -1011,15 +1021,15 @@ impl ggml_tri_type {
     }
 }
 
-/// TODO-DOC
+/// What pooling takes of a window.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_op_pool {
-    /// TODO-DOC
+    /// Its largest element.
     GGML_OP_POOL_MAX = 0,
-    /// TODO-DOC
+    /// Its mean.
     GGML_OP_POOL_AVG = 1,
-    /// TODO-DOC
+    /// Number after the last kind.
     GGML_OP_POOL_COUNT = 2,
 }
 impl ggml_op_pool {
@@ -1032,17 +1042,17 @@ impl ggml_op_pool {
     }
 }
 
-/// TODO-DOC
+/// How resampling finds values between the given ones.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_scale_mode {
-    /// TODO-DOC
+    /// The nearest one.
     GGML_SCALE_MODE_NEAREST = 0,
-    /// TODO-DOC
+    /// Linear in two dimensions.
     GGML_SCALE_MODE_BILINEAR = 1,
-    /// TODO-DOC
+    /// Cubic in two dimensions.
     GGML_SCALE_MODE_BICUBIC = 2,
-    /// TODO-DOC
+    /// Number after the last mode.
     GGML_SCALE_MODE_COUNT = 3,
 }
 impl ggml_scale_mode {
@@ -1056,13 +1066,13 @@ impl ggml_scale_mode {
     }
 }
 
-/// TODO-DOC
+/// Flags to be or-ed to a scale mode.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_scale_flag {
-    /// TODO-DOC
+    /// The centres of the corner elements fall on each other, instead of the outer edges.
     GGML_SCALE_FLAG_ALIGN_CORNERS = 256,
-    /// TODO-DOC
+    /// Average over the source area when the result is smaller.
     GGML_SCALE_FLAG_ANTIALIAS = 512,
 }
 impl ggml_scale_flag {
@@ -1079,13 +1089,13 @@ impl ggml_scale_flag {
     }
 }
 
-/// TODO-DOC
+/// Order of sorting.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_sort_order {
-    /// TODO-DOC
+    /// The smallest first.
     GGML_SORT_ORDER_ASC = 0,
-    /// TODO-DOC
+    /// The largest first.
     GGML_SORT_ORDER_DESC = 1,
 }
 impl ggml_sort_order {
@@ -1098,19 +1108,19 @@ impl ggml_sort_order {
     }
 }
 
-/// TODO-DOC
+/// Priority of threads with the operating system.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_sched_priority {
-    /// TODO-DOC
+    /// Below normal.
     GGML_SCHED_PRIO_LOW = -1,
-    /// TODO-DOC
+    /// The system's default.
     GGML_SCHED_PRIO_NORMAL = 0,
-    /// TODO-DOC
+    /// Above normal.
     GGML_SCHED_PRIO_MEDIUM = 1,
-    /// TODO-DOC
+    /// High; may need a privilege.
     GGML_SCHED_PRIO_HIGH = 2,
-    /// TODO-DOC
+    /// Highest; may need a privilege.
     GGML_SCHED_PRIO_REALTIME = 3,
 }
 impl ggml_sched_priority {
@@ -1136,131 +1146,137 @@ impl ggml_sched_priority {
     }
 }
 
-/// TODO-DOC (opaque)
+/// An entry of a context's list of objects.
 pub struct ggml_object {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC (opaque)
+/// A pool of memory that tensors and graphs are made in; they all go when it is freed.
 pub struct ggml_context {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC (opaque)
+/// A compute graph: tensors in an order in which they can be computed.
 pub struct ggml_cgraph {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC (opaque)
+/// Threads that compute graphs together.
 pub struct ggml_threadpool {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC
+/// What `ggml_init` needs to know.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_init_params {
-    /// TODO-DOC
+    /// Bytes of the pool.
     pub mem_size: usize,
-    /// TODO-DOC
+    /// Memory of the caller for the pool, which must outlive the context; NULL: the context allocates its own.
     pub mem_buffer: *mut c_void,
-    /// TODO-DOC
+    /// Make only the description of tensors in the pool, not their data.
     pub no_alloc: bool,
 }
 
-/// TODO-DOC
+/// An array of up to four dimensions, and how to compute it.
+///
+/// Dimension 0 is the innermost: neighbouring elements of a row lie side by side. Tensors live in a context, which
+/// owns them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_tensor {
-    /// TODO-DOC
+    /// Number format of the elements.
     pub r#type: raw::ggml_type,
-    /// TODO-DOC
+    /// Buffer that the data lies in; NULL when it lies in the context, or nowhere yet.
     pub buffer: *mut ggml_backend_buffer,
-    /// TODO-DOC
+    /// Elements along each dimension; 1 for unused ones.
     pub ne: [i64; 4],
-    /// TODO-DOC
+    /// Distance in bytes between neighbours along each dimension. `nb[0]` is the size of a block; for a contiguous
+    /// tensor
+    /// `nb[1]` is the size of a row and `nb[i]` is `nb[i-1] * ne[i-1]` from there on.
     pub nb: [usize; 4],
-    /// TODO-DOC
+    /// Operation that computes the tensor from `src`.
     pub op: raw::ggml_op,
-    /// TODO-DOC
+    /// Parameters of the operation; their meaning depends on it.
     pub op_params: [i32; 16],
-    /// TODO-DOC
+    /// Bits of `enum ggml_tensor_flag`.
     pub flags: i32,
-    /// TODO-DOC
+    /// Sources of the operation; NULL where there is none.
     pub src: [*mut ggml_tensor; 10],
-    /// TODO-DOC
+    /// Tensor whose data a view shows; never itself a view. NULL when not a view.
     pub view_src: *mut ggml_tensor,
-    /// TODO-DOC
+    /// Bytes from the start of `view_src`'s data to this tensor's.
     pub view_offs: usize,
-    /// TODO-DOC
+    /// First element, in host memory or an address of the buffer's device; NULL when not allocated.
     pub data: *mut c_void,
-    /// TODO-DOC
+    /// Name, ended by a zero byte.
     pub name: [c_char; 64],
-    /// TODO-DOC
+    /// Belongs to the buffer or backend.
     pub extra: *mut c_void,
-    /// TODO-DOC
+    /// Unused.
     pub padding: [c_char; 8],
 }
 
-/// TODO-DOC
+/// Facts about a number format.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_type_traits {
-    /// TODO-DOC
+    /// Name, such as "q4_0".
     pub type_name: *const c_char,
-    /// TODO-DOC
+    /// Elements in a block.
     pub blck_size: i64,
-    /// TODO-DOC
+    /// Elements in an interleaved block; 0 when the format has none.
     pub blck_size_interleave: i64,
-    /// TODO-DOC
+    /// Bytes of a block.
     pub type_size: usize,
-    /// TODO-DOC
+    /// Whether elements share scales in a block.
     pub is_quantized: bool,
-    /// TODO-DOC
+    /// Conversion of a row to single precision; NULL when there is none.
     pub to_float: ggml_to_float_t,
-    /// TODO-DOC
+    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
     pub from_float_ref: ggml_from_float_t,
 }
 
-/// TODO-DOC
+/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_threadpool_params {
-    /// TODO-DOC
+    /// Processors the threads may run on; all false: wherever the system likes.
     pub cpumask: [bool; 512],
-    /// TODO-DOC
+    /// Threads that compute, the calling thread included.
     pub n_threads: c_int,
-    /// TODO-DOC
+    /// Priority of the threads.
     pub prio: raw::ggml_sched_priority,
-    /// TODO-DOC
+    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
     pub poll: u32,
-    /// TODO-DOC
+    /// Bind each thread to one processor of the mask, in turn.
     pub strict_cpu: bool,
-    /// TODO-DOC
+    /// Start asleep, until `ggml_threadpool_resume`.
     pub paused: bool,
 }
 
-/// TODO-DOC
+/// Hears why the process is about to end; called before `abort`.
 pub type ggml_abort_callback_t = Option<unsafe extern "C" fn(error_message: *const c_char)>;
 
-/// TODO-DOC
+/// The bits of a half-precision number.
 pub type ggml_fp16_t = u16;
 
-/// TODO-DOC
+/// Asked before and during a computation whether to stop it: true stops.
 pub type ggml_abort_callback = Option<unsafe extern "C" fn(data: *mut c_void) -> bool>;
 
-/// TODO-DOC
+/// A globally unique identifier.
 pub type ggml_guid = [u8; 16];
 
-/// TODO-DOC
+/// Points to an identifier.
 pub type ggml_guid_t = *mut ggml_guid;
 
-/// TODO-DOC
+/// A host's operation with one source. Called once on each of `nth` threads with its number `ith`; it computes its
+/// share of `dst`.
 pub type ggml_custom1_op_t = Option<
     unsafe extern "C" fn(dst: *mut ggml_tensor, a: *const ggml_tensor, ith: c_int, nth: c_int, userdata: *mut c_void),
 >;
 
-/// TODO-DOC
+/// A host's operation with two sources; see `ggml_custom1_op_t`.
 pub type ggml_custom2_op_t = Option<
     unsafe extern "C" fn(
         dst: *mut ggml_tensor,
@@ -1272,7 +1288,7 @@ pub type ggml_custom2_op_t = Option<
     ),
 >;
 
-/// TODO-DOC
+/// A host's operation with three sources; see `ggml_custom1_op_t`.
 pub type ggml_custom3_op_t = Option<
     unsafe extern "C" fn(
         dst: *mut ggml_tensor,
@@ -1285,19 +1301,19 @@ pub type ggml_custom3_op_t = Option<
     ),
 >;
 
-/// TODO-DOC
+/// A host's operation with any sources, to be found in `dst->src`; see `ggml_custom1_op_t`.
 pub type ggml_custom_op_t =
     Option<unsafe extern "C" fn(dst: *mut ggml_tensor, ith: c_int, nth: c_int, userdata: *mut c_void)>;
 
-/// TODO-DOC
+/// Receives log text. A line may come in pieces; it ends with a line feed.
 pub type ggml_log_callback =
     Option<unsafe extern "C" fn(level: raw::ggml_log_level, text: *const c_char, user_data: *mut c_void)>;
 
-/// TODO-DOC
+/// Converts `k` elements of a format at `x` to single precision at `y`.
 pub type ggml_to_float_t = Option<unsafe extern "C" fn(x: *const c_void, y: *mut f32, k: i64)>;
 
-/// TODO-DOC
+/// Converts `k` single-precision numbers at `x` to a format at `y`.
 pub type ggml_from_float_t = Option<unsafe extern "C" fn(x: *const f32, y: *mut c_void, k: i64)>;
 
-/// TODO-DOC
+/// A thread pool.
 pub type ggml_threadpool_t = *mut ggml_threadpool;

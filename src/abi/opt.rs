@@ -1,48 +1,47 @@
 //! ggml-opt.h: training.
 
-use super::alloc::*;
 use super::backend::*;
 use super::ggml::*;
 use super::raw;
 use std::ffi::{c_int, c_void};
 
-/// TODO-DOC
+/// Parameters of AdamW.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_adamw_params {
-    /// TODO-DOC
+    /// Learning rate.
     pub alpha: f32,
-    /// TODO-DOC
+    /// Decay of the mean of gradients.
     pub beta1: f32,
-    /// TODO-DOC
+    /// Decay of the mean of squared gradients.
     pub beta2: f32,
-    /// TODO-DOC
+    /// Added to divisors, so that none is zero.
     pub eps: f32,
-    /// TODO-DOC
+    /// Weight decay; 0 is none.
     pub wd: f32,
 }
 
-/// TODO-DOC
+/// Parameters of stochastic gradient descent.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_sgd_params {
-    /// TODO-DOC
+    /// Learning rate.
     pub alpha: f32,
-    /// TODO-DOC
+    /// Weight decay; 0 is none.
     pub wd: f32,
 }
 
-/// TODO-DOC
+/// What training minimises.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_opt_loss_type {
-    /// TODO-DOC
+    /// Mean of the outputs, for losses the graph computes itself.
     GGML_OPT_LOSS_TYPE_MEAN = 0,
-    /// TODO-DOC
+    /// Sum of the outputs, for losses the graph computes itself.
     GGML_OPT_LOSS_TYPE_SUM = 1,
-    /// TODO-DOC
+    /// Cross entropy of outputs and labels.
     GGML_OPT_LOSS_TYPE_CROSS_ENTROPY = 2,
-    /// TODO-DOC
+    /// Mean squared difference of outputs and labels.
     GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR = 3,
 }
 impl ggml_opt_loss_type {
@@ -60,15 +59,15 @@ impl ggml_opt_loss_type {
     }
 }
 
-/// TODO-DOC
+/// How much of a training graph is built.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_opt_build_type {
-    /// TODO-DOC
+    /// Results and loss.
     GGML_OPT_BUILD_TYPE_FORWARD = 10,
-    /// TODO-DOC
+    /// Gradients as well.
     GGML_OPT_BUILD_TYPE_GRAD = 20,
-    /// TODO-DOC
+    /// The optimizer's steps as well.
     GGML_OPT_BUILD_TYPE_OPT = 30,
 }
 impl ggml_opt_build_type {
@@ -87,15 +86,15 @@ impl ggml_opt_build_type {
     }
 }
 
-/// TODO-DOC
+/// Optimizers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_opt_optimizer_type {
-    /// TODO-DOC
+    /// AdamW: two moments for each parameter.
     GGML_OPT_OPTIMIZER_TYPE_ADAMW = 0,
-    /// TODO-DOC
+    /// Stochastic gradient descent with weight decay.
     GGML_OPT_OPTIMIZER_TYPE_SGD = 1,
-    /// TODO-DOC
+    /// Number after the last optimizer.
     GGML_OPT_OPTIMIZER_TYPE_COUNT = 2,
 }
 impl ggml_opt_optimizer_type {
@@ -108,71 +107,73 @@ impl ggml_opt_optimizer_type {
     }
 }
 
-/// TODO-DOC (opaque)
+/// Data points and their labels.
 pub struct ggml_opt_dataset {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC (opaque)
+/// A training run: graphs, gradients, moments.
 pub struct ggml_opt_context {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC (opaque)
+/// What evaluations gave: losses, predictions, accuracy.
 pub struct ggml_opt_result {
     _opaque: [u8; 0],
 }
 
-/// TODO-DOC
+/// Parameters of each optimizer; those of the one in use count.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_optimizer_params {
-    /// TODO-DOC
+    /// For AdamW.
     pub adamw: ggml_opt_adamw_params,
-    /// TODO-DOC
+    /// For stochastic gradient descent.
     pub sgd: ggml_opt_sgd_params,
 }
 
-/// TODO-DOC
+/// What a training run needs to know. Fill it with `ggml_opt_default_params`, then change what matters.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_params {
-    /// TODO-DOC
+    /// Scheduler that computes the graphs.
     pub backend_sched: ggml_backend_sched_t,
-    /// TODO-DOC
+    /// Context of the forward graph, when graphs are to be built once only; with `inputs` and `outputs`. NULL:
+    /// built anew for each evaluation.
     pub ctx_compute: *mut ggml_context,
-    /// TODO-DOC
+    /// Input of the forward graph.
     pub inputs: *mut ggml_tensor,
-    /// TODO-DOC
+    /// Output of the forward graph.
     pub outputs: *mut ggml_tensor,
-    /// TODO-DOC
+    /// What is minimised.
     pub loss_type: raw::ggml_opt_loss_type,
-    /// TODO-DOC
+    /// How much is built.
     pub build_type: raw::ggml_opt_build_type,
-    /// TODO-DOC
+    /// Evaluations whose gradients add up before the optimizer takes a step.
     pub opt_period: i32,
-    /// TODO-DOC
+    /// Gives the optimizer's parameters before each step.
     pub get_opt_pars: ggml_opt_get_optimizer_params,
-    /// TODO-DOC
+    /// Argument of `get_opt_pars`.
     pub get_opt_pars_ud: *mut c_void,
-    /// TODO-DOC
+    /// Optimizer in use.
     pub optimizer: raw::ggml_opt_optimizer_type,
 }
 
-/// TODO-DOC
+/// A data set.
 pub type ggml_opt_dataset_t = *mut ggml_opt_dataset;
 
-/// TODO-DOC
+/// A training run.
 pub type ggml_opt_context_t = *mut ggml_opt_context;
 
-/// TODO-DOC
+/// Results of evaluations.
 pub type ggml_opt_result_t = *mut ggml_opt_result;
 
-/// TODO-DOC
+/// Gives the optimizer's parameters before a step.
 pub type ggml_opt_get_optimizer_params =
     Option<unsafe extern "C" fn(userdata: *mut c_void) -> ggml_opt_optimizer_params>;
 
-/// TODO-DOC
+/// Called after each batch of an epoch, in training (`train` true) and in evaluation: batches done, batches in all,
+/// and the time it began in microseconds.
 pub type ggml_opt_epoch_callback = Option<
     unsafe extern "C" fn(
         train: bool,

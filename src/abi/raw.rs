@@ -1,4 +1,6 @@
-//! raw
+//! Integers that stand for enums in C signatures and structs: C code may pass any bits, so they are checked with
+//! `from_raw` before use.
+
 use std::ffi::c_int;
 /// Any bits a C caller may pass as `enum ggml_status`.
 pub type ggml_status = c_int;
