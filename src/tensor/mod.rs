@@ -1,8 +1,9 @@
 //! Tensors. Who lives here: `handle` (`TensorRef`, the one way to a tensor's fields), `shape` (what shapes and strides
-//! mean), `context` (the arena that tensors and graphs live in), `ops` (one file of constructors per op family).
+//! mean), `context` (the arena that tensors and graphs live in), `names`, `ops` (one file of constructors per op family).
 
 pub mod context;
 pub mod handle;
+pub mod names;
 pub mod shape;
 
 pub use context::{Context, ObjectKind};
