@@ -4,4 +4,5 @@
 //! enum parameters arrive as the integers of `abi::raw` and are checked; a failure is logged once here.
 #![allow(clippy::missing_safety_doc)]
 
+pub mod convert;
 pub mod variadic;

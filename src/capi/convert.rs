@@ -1,0 +1,142 @@
+//! From C's pointers and integers to handles and enums, and back. A NULL or a number that the header forbids ends the
+//! process as the original's assertions do; the message names the line of the function that was called.
+
+use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
+use crate::abi::raw;
+use crate::error::Result;
+use crate::log_error;
+use crate::tensor::{Context, TensorRef};
+use std::panic::Location;
+
+/// Ends the process for a NULL argument, or hands out what is there.
+#[track_caller]
+fn required<T>(value: Option<T>, name: &str) -> T {
+    match value {
+        Some(v) => v,
+        None => broken(&format!("GGML_ASSERT({name} != NULL) failed")),
+    }
+}
+
+/// Ends the process with a message at the caller's line.
+#[track_caller]
+pub fn broken(message: &str) -> ! {
+    let at = Location::caller();
+    crate::log::abort(at.file(), at.line(), message)
+}
+
+/// The tensor at `p`, which the header forbids to be NULL; `name` is the parameter's.
+///
+/// # Safety
+/// `p` is NULL or a valid tensor for as long as the handle, or a copy of it, is used.
+#[inline]
+#[track_caller]
+pub unsafe fn tensor(p: *const ggml_tensor, name: &str) -> TensorRef {
+    // SAFETY: forwarded to the caller.
+    required(unsafe { TensorRef::from_ptr(p) }, name)
+}
+
+/// The tensor at `p`, or `None` for NULL.
+///
+/// # Safety
+/// As for [`tensor`].
+#[inline]
+pub unsafe fn opt_tensor(p: *const ggml_tensor) -> Option<TensorRef> {
+    // SAFETY: forwarded to the caller.
+    unsafe { TensorRef::from_ptr(p) }
+}
+
+/// The context at `p`, which the header forbids to be NULL.
+///
+/// # Safety
+/// `p` is NULL or a valid context that no other thread and no other reference uses during the call.
+#[inline]
+#[track_caller]
+pub unsafe fn ctx<'a>(p: *mut ggml_context) -> &'a mut Context {
+    // SAFETY: forwarded to the caller.
+    required(unsafe { opt_ctx(p) }, "ctx")
+}
+
+/// The context at `p`, or `None` for NULL.
+///
+/// # Safety
+/// As for [`ctx`].
+#[inline]
+pub unsafe fn opt_ctx<'a>(p: *mut ggml_context) -> Option<&'a mut Context> {
+    // SAFETY: a valid context is a `Context` behind the opaque name; that it is not shared is the caller's promise.
+    unsafe { p.cast::<Context>().as_mut() }
+}
+
+/// The pointer a C caller holds a new context by. `ctx_from_raw` takes it back.
+pub fn ctx_into_raw(ctx: Context) -> *mut ggml_context {
+    Box::into_raw(Box::new(ctx)).cast()
+}
+
+/// Takes a context back from its C pointer, to be dropped; `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from [`ctx_into_raw`] and is not used afterwards.
+pub unsafe fn ctx_from_raw(p: *mut ggml_context) -> Option<Box<Context>> {
+    if p.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller's promise the pointer came from `Box::into_raw` of a `Context`.
+    Some(unsafe { Box::from_raw(p.cast::<Context>()) })
+}
+
+/// The number format with this number; the contract forbids others.
+#[inline]
+#[track_caller]
+pub fn dtype(v: raw::ggml_type) -> ggml_type {
+    match ggml_type::from_raw(v) {
+        Some(t) => t,
+        None => broken(&format!("GGML_ASSERT(type >= 0 && type < GGML_TYPE_COUNT) failed: there is no type {v}")),
+    }
+}
+
+/// A checked enum: `value` is what `from_raw` made of `number`; the contract forbids numbers without a meaning.
+#[inline]
+#[track_caller]
+pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
+    match value {
+        Some(v) => v,
+        None => broken(&format!("{name}: {number} names nothing")),
+    }
+}
+
+/// The tensor for C, or NULL after the error was logged.
+#[inline]
+pub fn out(result: Result<TensorRef>) -> *mut ggml_tensor {
+    match result {
+        Ok(t) => t.as_ptr(),
+        Err(e) => {
+            log_error!("ggml: {e}");
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_none_where_it_is_allowed_and_errors_become_null() {
+        // SAFETY: NULL is allowed.
+        unsafe {
+            assert!(opt_tensor(std::ptr::null()).is_none());
+            assert!(opt_ctx(std::ptr::null_mut()).is_none());
+            assert!(ctx_from_raw(std::ptr::null_mut()).is_none());
+        }
+        assert!(out(Err(crate::invalid!("test"))).is_null());
+    }
+
+    #[test]
+    fn a_context_goes_to_c_and_back() {
+        let p = ctx_into_raw(Context::with_size(1024, true).unwrap());
+        // SAFETY: `p` is the context made above, used by nobody else, and taken back once.
+        unsafe {
+            assert_eq!(ctx(p).mem_size(), 1024);
+            assert_eq!(ctx_from_raw(p).unwrap().mem_size(), 1024);
+        }
+    }
+}
