@@ -24,6 +24,7 @@
 pub mod abi;
 pub mod backend;
 pub mod capi;
+pub mod cpu;
 pub mod error;
 pub mod graph;
 pub mod log;

@@ -1,0 +1,10 @@
+//! The CPU backend. Who lives here:
+//! `worker` what a kernel knows about its thread · `barrier` · `threadpool` · `table` the one row per operation ·
+//! `check` what is verified of a node before it runs · `rows` typed access to rows · `ops` kernels, one file per family ·
+//! `matmul` matrix products · `simd` vector kernels, chosen at run time · `plan`, `exec` computing a graph ·
+//! `device` the backend objects · `traits` number formats as ggml-cpu.h shows them.
+
+pub mod barrier;
+pub mod worker;
+
+pub use worker::Worker;

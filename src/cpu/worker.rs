@@ -1,0 +1,177 @@
+//! What a kernel knows about the thread it runs on: its number, the scratch memory of the node, the barrier, and where
+//! to report that the data is bad.
+
+use super::barrier::Barrier;
+use crate::error::Error;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Scratch memory that all threads of a node share: aligned to 64 bytes, at least as long as the node's row of the op
+/// table asked for, with nothing useful in it when a node starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Scratch {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: two words; who may write which bytes is agreed between the threads of a node with the barrier.
+unsafe impl Send for Scratch {}
+// SAFETY: as above.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    /// Alignment of the first byte.
+    pub const ALIGN: usize = 64;
+
+    /// No scratch memory.
+    pub const EMPTY: Self = Self { ptr: std::ptr::without_provenance_mut(Self::ALIGN), len: 0 };
+
+    /// The aligned part of `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// `ptr` is NULL, or `len` bytes there are writable and used by nobody else for as long as the scratch is used.
+    pub unsafe fn new(ptr: *mut u8, len: usize) -> Self {
+        let skip = ptr.align_offset(Self::ALIGN);
+        if ptr.is_null() || skip >= len {
+            return Self::EMPTY;
+        }
+        Self { ptr: ptr.wrapping_add(skip), len: len - skip }
+    }
+
+    /// First byte.
+    pub fn as_ptr(self) -> *mut u8 {
+        self.ptr
+    }
+
+    /// Bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Whether something went wrong in a region, and what (the first report wins).
+#[derive(Default)]
+pub struct Faults {
+    any: AtomicBool,
+    first: Mutex<Option<Error>>,
+}
+
+impl Faults {
+    /// Reports an error.
+    pub fn report(&self, e: Error) {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether something was reported.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// The first report.
+    pub fn take(&self) -> Option<Error> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// One thread of a parallel region, as a kernel sees it.
+///
+/// A worker exists only in a region whose nodes have been checked (`check.rs`): shapes and types are what the op's
+/// row of the table says, every tensor has data in host memory, and the strides of each stay inside its memory. Kernels rely on that.
+pub struct Worker<'a> {
+    /// Number of this thread, from 0.
+    pub ith: usize,
+    /// Number of threads; all of them call the kernel.
+    pub nth: usize,
+    /// Scratch memory of the node, shared by all threads.
+    pub scratch: Scratch,
+    /// The barrier of exactly these threads.
+    pub barrier: &'a Barrier,
+    /// 0 when the node starts; for handing out pieces of work, see [`Worker::next_chunk`].
+    pub chunk: &'a AtomicUsize,
+    /// Whether the caller asked for the plain reference kernels.
+    pub use_ref: bool,
+    /// Where bad data (an index out of range) is reported.
+    pub faults: &'a Faults,
+}
+
+impl Worker<'_> {
+    /// This thread's part of `n` things: the parts of all threads are disjoint, in order, and cover `0..n`.
+    #[inline]
+    pub fn share(&self, n: usize) -> Range<usize> {
+        let each = n.div_ceil(self.nth);
+        (each * self.ith).min(n)..(each * (self.ith + 1)).min(n)
+    }
+
+    /// The next piece that no thread has taken yet: 0, 1, 2 ... Each number is given once for each node (until somebody,
+    /// between two waits, sets `chunk` back).
+    #[inline]
+    pub fn next_chunk(&self) -> usize {
+        self.chunk.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until all threads of the node are here. What any of them wrote before is visible to all afterwards.
+    #[inline]
+    pub fn wait(&self) {
+        self.barrier.wait();
+    }
+
+    /// Reports that the node cannot be computed; the graph then ends with this error. The kernel returns, and takes part in
+    /// the same number of waits as the other threads do.
+    pub fn fail(&self, e: Error) {
+        self.faults.report(e);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node; the reported error, if any.
+    pub(crate) fn run_workers(nth: usize, scratch_len: usize, f: impl Fn(&Worker<'_>) + Sync) -> Option<Error> {
+        let mut memory = vec![0u8; scratch_len + Scratch::ALIGN];
+        // SAFETY: `memory` is used through the scratch alone until the threads have ended.
+        let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
+        let (barrier, chunk, faults) = (Barrier::new(nth), AtomicUsize::new(0), Faults::default());
+        std::thread::scope(|s| {
+            for ith in 0..nth {
+                let (barrier, chunk, faults, f) = (&barrier, &chunk, &faults, &f);
+                s.spawn(move || f(&Worker { ith, nth, scratch, barrier, chunk, use_ref: false, faults }));
+            }
+        });
+        faults.take()
+    }
+
+    #[test]
+    fn shares_cover_everything_once() {
+        for nth in [1, 2, 3, 7] {
+            for n in [0, 1, 5, 7, 100] {
+                let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+                run_workers(nth, 0, |w| {
+                    w.share(n).for_each(|i| {
+                        seen[i].fetch_add(1, Ordering::Relaxed);
+                    })
+                });
+                assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn scratch_is_aligned_and_inside() {
+        let mut memory = vec![0u8; 200];
+        for skip in 0..64 {
+            // SAFETY: inside `memory`.
+            let s = unsafe { Scratch::new(memory.as_mut_ptr().add(skip), 130) };
+            assert!(s.as_ptr().addr().is_multiple_of(64) && s.len() >= 66);
+            assert!(s.as_ptr().addr() + s.len() <= memory.as_ptr().addr() + skip + 130);
+        }
+    }
+}
