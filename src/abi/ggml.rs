@@ -5,6 +5,7 @@ use super::raw;
 use std::ffi::{c_char, c_int, c_void};
 
 /// "ggml" as a little-endian number: the magic of the files from before GGUF.
+/// cbindgen:ignore
 pub const GGML_FILE_MAGIC: u32 = 0x67676d6c;
 /// Version of the file layout from before GGUF.
 pub const GGML_FILE_VERSION: u32 = 2;
