@@ -45,12 +45,15 @@ pub fn write(level: ggml_log_level, text: &CStr) {
     match callback {
         // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
         Some(f) => unsafe { f(level as i32, text.as_ptr(), user_data) },
-        None => {
-            use std::io::Write;
-            // A closed standard error is no reason to fail.
-            let _ = std::io::stderr().lock().write_all(text.to_bytes());
-        }
+        None => to_stderr(text),
     }
+}
+
+/// Writes text to standard error.
+pub fn to_stderr(text: &CStr) {
+    use std::io::Write;
+    // A closed standard error is no reason to fail.
+    let _ = std::io::stderr().lock().write_all(text.to_bytes());
 }
 
 /// Formats one line and sends it; a line end is added.

@@ -2,8 +2,10 @@
 //! process as the original's assertions do; the message names the line of the function that was called.
 
 use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
+use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::error::Result;
+use crate::graph::GraphRef;
 use crate::log_error;
 use crate::tensor::{Context, TensorRef};
 use std::panic::Location;
@@ -53,17 +55,60 @@ pub unsafe fn opt_tensor(p: *const ggml_tensor) -> Option<TensorRef> {
 #[track_caller]
 pub unsafe fn ctx<'a>(p: *mut ggml_context) -> &'a mut Context {
     // SAFETY: forwarded to the caller.
-    required(unsafe { opt_ctx(p) }, "ctx")
+    required(unsafe { p.cast::<Context>().as_mut() }, "ctx")
 }
 
-/// The context at `p`, or `None` for NULL.
+/// The context at `p` to read, or `None` for NULL.
 ///
 /// # Safety
-/// As for [`ctx`].
+/// `p` is NULL or a valid context that nobody changes meanwhile.
 #[inline]
-pub unsafe fn opt_ctx<'a>(p: *mut ggml_context) -> Option<&'a mut Context> {
-    // SAFETY: a valid context is a `Context` behind the opaque name; that it is not shared is the caller's promise.
-    unsafe { p.cast::<Context>().as_mut() }
+pub unsafe fn opt_ctx<'a>(p: *const ggml_context) -> Option<&'a Context> {
+    // SAFETY: a valid context is a `Context` behind the opaque name; that nobody changes it is the caller's promise.
+    unsafe { p.cast::<Context>().as_ref() }
+}
+
+/// The graph at `p`, which the header forbids to be NULL.
+///
+/// # Safety
+/// `p` is NULL or a valid graph for as long as the handle, or a copy of it, is used.
+#[inline]
+#[track_caller]
+pub unsafe fn graph(p: *const ggml_cgraph) -> GraphRef {
+    // SAFETY: forwarded to the caller.
+    required(unsafe { GraphRef::from_ptr(p) }, "cgraph")
+}
+
+/// The graph at `p`, or `None` for NULL.
+///
+/// # Safety
+/// As for [`graph`].
+#[inline]
+pub unsafe fn opt_graph(p: *const ggml_cgraph) -> Option<GraphRef> {
+    // SAFETY: forwarded to the caller.
+    unsafe { GraphRef::from_ptr(p) }
+}
+
+/// The value, or `None` with the error in the log.
+pub fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
+    result.map_err(|e| log_error!("{what}: {e}")).ok()
+}
+
+/// A tensor for C, NULL for none.
+#[inline]
+pub fn opt_out(t: Option<TensorRef>) -> *mut ggml_tensor {
+    t.map_or(std::ptr::null_mut(), TensorRef::as_ptr)
+}
+
+/// Writes to an address that C may leave NULL.
+///
+/// # Safety
+/// `p` is NULL or valid for writing a `T`.
+pub unsafe fn put<T>(p: *mut T, value: T) {
+    if !p.is_null() {
+        // SAFETY: not NULL, so by the caller's promise valid.
+        unsafe { p.write(value) }
+    }
 }
 
 /// The pointer a C caller holds a new context by. `ctx_from_raw` takes it back.
@@ -106,13 +151,7 @@ pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
 /// The tensor for C, or NULL after the error was logged.
 #[inline]
 pub fn out(result: Result<TensorRef>) -> *mut ggml_tensor {
-    match result {
-        Ok(t) => t.as_ptr(),
-        Err(e) => {
-            log_error!("ggml: {e}");
-            std::ptr::null_mut()
-        }
-    }
+    opt_out(logged("ggml", result))
 }
 
 #[cfg(test)]

@@ -5,4 +5,5 @@
 #![allow(clippy::missing_safety_doc)]
 
 pub mod convert;
+pub mod ggml;
 pub mod variadic;

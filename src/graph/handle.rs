@@ -66,8 +66,9 @@ impl GraphRef {
     #[inline]
     pub fn node(self, i: usize) -> TensorRef {
         ggml_assert!(i < self.n_nodes(), "node {i} of {}", self.n_nodes());
+        let entries = field!(self.nodes);
         // SAFETY: the first `n_nodes` entries are valid tensors.
-        match unsafe { TensorRef::from_ptr(field!(self.nodes).add(i).read()) } {
+        match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
             Some(t) => t,
             None => crate::ggml_abort!("node {i} of a graph is NULL"),
         }
@@ -76,16 +77,18 @@ impl GraphRef {
     /// Puts `t` in the place of node `i`.
     pub fn set_node(self, i: usize, t: TensorRef) {
         ggml_assert!(i < self.n_nodes());
+        let entries = field!(self.nodes);
         // SAFETY: `nodes` has room for `n_nodes` entries.
-        unsafe { field!(self.nodes).add(i).write(t.as_ptr()) }
+        unsafe { entries.add(i).write(t.as_ptr()) }
     }
 
     /// Leaf `i`; ends the process when there is none (the contract).
     #[inline]
     pub fn leaf(self, i: usize) -> TensorRef {
         ggml_assert!(i < self.n_leafs(), "leaf {i} of {}", self.n_leafs());
+        let entries = field!(self.leafs);
         // SAFETY: the first `n_leafs` entries are valid tensors.
-        match unsafe { TensorRef::from_ptr(field!(self.leafs).add(i).read()) } {
+        match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
             Some(t) => t,
             None => crate::ggml_abort!("leaf {i} of a graph is NULL"),
         }
@@ -107,8 +110,9 @@ impl GraphRef {
         if n >= self.size() {
             return false;
         }
+        let entries = field!(self.nodes);
         // SAFETY: `nodes` has room for `size` entries.
-        unsafe { field!(self.nodes).add(n).write(t.as_ptr()) };
+        unsafe { entries.add(n).write(t.as_ptr()) };
         field!(self.n_nodes = n as i32 + 1);
         true
     }
@@ -119,8 +123,9 @@ impl GraphRef {
         if n >= self.size() {
             return false;
         }
+        let entries = field!(self.leafs);
         // SAFETY: `leafs` has room for `size` entries.
-        unsafe { field!(self.leafs).add(n).write(t.as_ptr()) };
+        unsafe { entries.add(n).write(t.as_ptr()) };
         field!(self.n_leafs = n as i32 + 1);
         true
     }
@@ -152,8 +157,7 @@ impl GraphRef {
     /// How many nodes read the tensor, 0 for one that is not in the graph. Backends use it to see what may be fused.
     pub fn use_count(self, t: TensorRef) -> i32 {
         match self.visited().find(t) {
-            // SAFETY: `use_counts` has an entry for every slot of the hash set.
-            Some((slot, true)) => unsafe { field!(self.use_counts).add(slot).read() },
+            Some((slot, true)) => self.use_count_at(slot),
             _ => 0,
         }
     }
@@ -161,15 +165,17 @@ impl GraphRef {
     /// Sets the use count of a slot.
     pub(crate) fn set_use_count(self, slot: usize, n: i32) {
         ggml_assert!(slot < self.visited().size());
+        let entries = field!(self.use_counts);
         // SAFETY: as in `use_count`.
-        unsafe { field!(self.use_counts).add(slot).write(n) }
+        unsafe { entries.add(slot).write(n) }
     }
 
     /// The use count of a slot.
     pub(crate) fn use_count_at(self, slot: usize) -> i32 {
         ggml_assert!(slot < self.visited().size());
+        let entries = field!(self.use_counts);
         // SAFETY: as in `use_count`.
-        unsafe { field!(self.use_counts).add(slot).read() }
+        unsafe { entries.add(slot).read() }
     }
 
     /// The raw struct, copied.

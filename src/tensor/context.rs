@@ -180,15 +180,10 @@ impl Context {
         unsafe { TensorRef::from_ptr(self.mem_buffer().add(head.offs).cast()) }
     }
 
-    /// Prints every object, for people who debug.
+    /// One line an object, for people who debug.
     pub fn describe_objects(&self) -> Vec<String> {
-        self.objects()
-            .map(|o| {
-                // SAFETY: the head lies in the arena.
-                let head = unsafe { o.as_ref() };
-                format!(" - object: kind = {}, offset = {}, size = {}", head.kind, head.offs, head.size)
-            })
-            .collect()
+        // SAFETY: the chain consists of heads in the arena.
+        self.objects().filter_map(|o| unsafe { describe_object(o.as_ptr().cast()) }).collect()
     }
 
     fn layout(dtype: ggml_type, dims: &[i64]) -> Result<Layout> {
@@ -249,6 +244,14 @@ impl Context {
         self.new_view_as(src.dtype(), src, dims, offset)
     }
 
+    /// A view of the whole of `src`, with its strides, named after it.
+    pub fn new_view_of(&mut self, src: TensorRef) -> Result<TensorRef> {
+        let t = self.new_view(src, &src.ne(), 0)?;
+        t.set_nb(src.nb());
+        t.set_derived_name(src, " (view)");
+        Ok(t)
+    }
+
     /// As [`Self::new_view`], read as another number format.
     pub fn new_view_as(&mut self, dtype: ggml_type, src: TensorRef, dims: &[i64], offset: usize) -> Result<TensorRef> {
         let layout = Self::layout(dtype, dims)?;
@@ -272,6 +275,17 @@ impl Context {
         t.set_view_offs(offset);
         Ok(t)
     }
+}
+
+/// One line on an object, or `None` for NULL.
+///
+/// # Safety
+/// `object` is NULL or the head of an object of a context that lives.
+pub unsafe fn describe_object(object: *const u8) -> Option<String> {
+    // SAFETY: forwarded to the caller.
+    let o = unsafe { object.cast::<Object>().as_ref() }?;
+    let next = o.next.map_or(std::ptr::null_mut(), NonNull::as_ptr);
+    Some(format!(" - ggml_object: type = {}, offset = {}, size = {}, next = {next:p}", o.kind, o.offs, o.size))
 }
 
 #[cfg(test)]

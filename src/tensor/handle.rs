@@ -238,8 +238,9 @@ impl TensorRef {
     /// The tensor this one is a view of.
     #[inline]
     pub fn view_src(self) -> Option<Self> {
+        let view_src = field!(self.view_src);
         // SAFETY: the view source of a valid tensor is NULL or a valid tensor.
-        unsafe { Self::from_ptr(field!(self.view_src)) }
+        unsafe { Self::from_ptr(view_src) }
     }
 
     /// Sets the view source.
@@ -303,6 +304,12 @@ impl TensorRef {
             Cow::Borrowed(s) => s.to_owned(),
             Cow::Owned(s) => s,
         }
+    }
+
+    /// Whether the name is this one, byte by byte.
+    pub fn name_is(self, name: &[u8]) -> bool {
+        // SAFETY: the name is a C string inside a valid tensor.
+        unsafe { std::ffi::CStr::from_ptr(self.name_ptr()) }.to_bytes() == name
     }
 
     /// Whether the tensor has a name.

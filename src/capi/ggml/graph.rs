@@ -1,0 +1,256 @@
+//! Compute graphs.
+
+use crate::abi::ggml::*;
+use crate::abi::graph::ggml_cgraph;
+use crate::capi::convert::{
+    ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
+};
+use crate::graph::{GraphRef, build};
+use crate::sys::cstr;
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert, log_error, log_info};
+use std::ffi::{c_char, c_int};
+
+fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph {
+    logged(what, r).map_or(std::ptr::null_mut(), GraphRef::as_ptr)
+}
+
+/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
+/// keeps its shape whichever is chosen. Returns the chosen one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_build_forward_select(
+    cgraph: *mut ggml_cgraph,
+    tensors: *mut *mut ggml_tensor,
+    n_tensors: c_int,
+    idx: c_int,
+) -> *mut ggml_tensor {
+    ggml_assert!(idx >= 0 && idx < n_tensors && !tensors.is_null());
+    // SAFETY: a valid graph, by the contract.
+    let graph = unsafe { need_graph(cgraph) };
+    let mut chosen = std::ptr::null_mut();
+    for i in 0..n_tensors {
+        // SAFETY: `tensors` holds `n_tensors` valid tensors, by the contract.
+        let t = unsafe { need(*tensors.add(i as usize), "tensors[i]") };
+        graph.expand(t, i == idx);
+        if i == idx {
+            chosen = t.as_ptr();
+        }
+    }
+    chosen
+}
+
+/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
+/// Unnamed tensors are named "node_N" and "leaf_N".
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
+    // SAFETY: a valid graph and a valid tensor, by the contract.
+    unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), true) }
+}
+
+/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
+    // SAFETY: a valid graph and a valid tensor, by the contract.
+    unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), false) }
+}
+
+/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgraph {
+    // SAFETY: a valid context, by the contract.
+    out_graph("ggml_new_graph", build::new(unsafe { need_ctx(ctx) }, GGML_DEFAULT_GRAPH_SIZE, false))
+}
+
+/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
+/// is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usize, grads: bool) -> *mut ggml_cgraph {
+    // SAFETY: a valid context, by the contract.
+    out_graph("ggml_new_graph_custom", build::new(unsafe { need_ctx(ctx) }, size, grads))
+}
+
+/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_dup(
+    ctx: *mut ggml_context,
+    cgraph: *mut ggml_cgraph,
+    force_grads: bool,
+) -> *mut ggml_cgraph {
+    // SAFETY: a valid graph and a valid context, by the contract.
+    let (graph, ctx) = unsafe { (need_graph(cgraph), need_ctx(ctx)) };
+    out_graph("ggml_graph_dup", graph.dup(ctx, force_grads))
+}
+
+/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cgraph) {
+    // SAFETY: valid graphs, by the contract.
+    unsafe { need_graph(src).copy_to(need_graph(dst)) }
+}
+
+fn store(t: TensorRef, value: f32) {
+    if t.is_empty() {
+        return;
+    }
+    // SAFETY: NULL or a valid buffer, which a valid tensor names.
+    if let Some(buffer) = unsafe { t.buffer_raw().as_mut() } {
+        let (p, b) = (t.as_ptr(), &raw mut *buffer);
+        match (value, buffer.iface.memset_tensor, buffer.iface.set_tensor) {
+            // SAFETY: the vtable contract; the bytes lie in the tensor.
+            (0.0, Some(memset), _) => unsafe { memset(b, p, 0, 0, t.nbytes()) },
+            // SAFETY: as above; `value` is 4 readable bytes.
+            (_, _, Some(set)) => unsafe { set(b, p, (&raw const value).cast(), 0, size_of::<f32>()) },
+            _ => ggml_abort!("the buffer of '{}' cannot be written", t.name()),
+        }
+        return;
+    }
+    ggml_assert!(!t.data().is_null(), "'{}' has no data to set", t.name());
+    // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, by the contract.
+    unsafe {
+        if value == 0.0 {
+            t.data().write_bytes(0, t.nbytes());
+        } else {
+            t.data().cast::<f32>().write_unaligned(value);
+        }
+    }
+}
+
+/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid tensor with data, by the contract.
+    store(unsafe { need(tensor, "tensor") }, 0.0);
+    tensor
+}
+
+/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
+/// momenta of AdamW steps become 0. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
+    // SAFETY: NULL or a valid graph, by the contract.
+    let Some(graph) = (unsafe { opt_graph(cgraph) }) else { return };
+    ggml_assert!(graph.has_grads(), "only a graph with gradients can be reset");
+    for node in graph.nodes() {
+        if node.op() == ggml_op::GGML_OP_OPT_STEP_ADAMW {
+            [node.src(2), node.src(3)].into_iter().flatten().for_each(|t| store(t, 0.0));
+        }
+        let Some(acc) = graph.grad_acc(node) else { continue };
+        if node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS) {
+            ggml_assert!(acc.dtype() == ggml_type::GGML_TYPE_F32 && acc.is_scalar());
+            store(acc, 1.0);
+        } else {
+            store(acc, 0.0);
+        }
+    }
+}
+
+/// Forgets all nodes and leafs of a graph.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
+    // SAFETY: a valid graph, by the contract.
+    unsafe { need_graph(cgraph) }.clear();
+}
+
+/// How many nodes the graph has room for. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
+    // SAFETY: NULL or a valid graph, by the contract.
+    unsafe { opt_graph(cgraph) }.map_or(0, |g| g.size() as c_int)
+}
+
+/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> *mut ggml_tensor {
+    // SAFETY: a valid graph, by the contract.
+    let graph = unsafe { need_graph(cgraph) };
+    let n = graph.n_nodes() as i64;
+    let at = if i < 0 { n + i64::from(i) } else { i64::from(i) };
+    match usize::try_from(at) {
+        Ok(at) => graph.node(at).as_ptr(),
+        Err(_) => ggml_abort!("node {i} of a graph with {n} nodes"),
+    }
+}
+
+/// The array of nodes, in the order of their evaluation. NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut ggml_tensor {
+    // SAFETY: NULL or a valid graph, by the contract.
+    unsafe { opt_graph(cgraph) }.map_or(std::ptr::null_mut(), |g| g.raw().nodes)
+}
+
+/// Number of nodes. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
+    // SAFETY: NULL or a valid graph, by the contract.
+    unsafe { opt_graph(cgraph) }.map_or(0, |g| g.n_nodes() as c_int)
+}
+
+/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
+    // SAFETY: a valid graph and a valid tensor, by the contract.
+    let (graph, t) = unsafe { (need_graph(cgraph), need(tensor, "tensor")) };
+    ggml_assert!(graph.push_node(t), "the graph has room for {} nodes only", graph.size());
+}
+
+/// Bytes of a context that a graph of the default size takes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_overhead() -> usize {
+    build::overhead(GGML_DEFAULT_GRAPH_SIZE, false)
+}
+
+/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_overhead_custom(size: usize, grads: bool) -> usize {
+    build::overhead(size, grads)
+}
+
+/// The leaf, or else the node, of this name; NULL when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name: *const c_char) -> *mut ggml_tensor {
+    // SAFETY: NULL or a valid graph and a valid C string, by the contract.
+    opt_out(unsafe { opt_graph(cgraph).zip(cstr::bytes(name)) }.and_then(|(g, name)| g.find_by_name(name)))
+}
+
+/// The gradient of a node, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: NULL or a valid graph and a valid tensor, by the contract.
+    opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad(t)))
+}
+
+/// The gradient accumulator of a node, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_get_grad_acc(
+    cgraph: *const ggml_cgraph,
+    node: *const ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: NULL or a valid graph and a valid tensor, by the contract.
+    opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad_acc(t)))
+}
+
+/// Writes a listing of the graph to the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
+    // SAFETY: NULL or a valid graph, by the contract.
+    if let Some(graph) = unsafe { opt_graph(cgraph) } {
+        graph.listing().iter().for_each(|line| log_info!("{line}"));
+    }
+}
+
+/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
+/// nodes from those of the backward pass. A file that cannot be written is said in the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_dump_dot(
+    gb: *const ggml_cgraph,
+    cgraph: *const ggml_cgraph,
+    filename: *const c_char,
+) {
+    // SAFETY: a valid graph, NULL or a valid graph, and a valid C string, by the contract.
+    let (graph, forward, path) = unsafe { (need_graph(gb), opt_graph(cgraph), cstr::text(filename)) };
+    let Some(path) = path else { return log_error!("ggml_graph_dump_dot: no file name") };
+    match std::fs::write(&*path, graph.dot(forward)) {
+        Ok(()) => log_info!("ggml_graph_dump_dot: dot -Tpng {path} -o {path}.png && open {path}.png"),
+        Err(e) => log_error!("ggml_graph_dump_dot: {path}: {e}"),
+    }
+}
