@@ -6,6 +6,56 @@ use crate::abi::backend::*;
 use crate::abi::backend_impl::*;
 use std::ptr::NonNull;
 
+/// Reads a slot of an object's vtable.
+macro_rules! slot {
+    ($self:ident . $name:ident) => {{
+        #[allow(unused_unsafe)] // also used inside unsafe blocks
+        // SAFETY: a handle stands for a valid object.
+        let slot = unsafe { (&raw const (*$self.as_ptr()).iface.$name).read() };
+        slot
+    }};
+}
+/// Reads a field of an object.
+macro_rules! object_field {
+    ($self:ident . $name:ident) => {{
+        #[allow(unused_unsafe)] // also used inside unsafe blocks
+        // SAFETY: a handle stands for a valid object.
+        let value = unsafe { (&raw const (*$self.as_ptr()).$name).read() };
+        value
+    }};
+    ($self:ident . $name:ident = $value:expr) => {
+        // SAFETY: a handle stands for a valid object.
+        unsafe { (&raw mut (*$self.as_ptr()).$name).write($value) }
+    };
+}
+/// Calls a slot that every object must fill; an empty one ends the process with its name (the contract).
+macro_rules! call {
+    ($self:ident . $name:ident ( $($arg:expr),* )) => {
+        match slot!($self.$name) {
+            Some(f) => {
+                #[allow(unused_unsafe)] // also used inside unsafe blocks
+                // SAFETY: the vtable contract, with the object the slot belongs to.
+                let result = unsafe { f($self.as_ptr() $(, $arg)*) };
+                result
+            }
+            None => $crate::ggml_abort!(concat!("a backend object has no function '", stringify!($name), "'")),
+        }
+    };
+}
+pub(crate) use {call, object_field, slot};
+
+/// The text behind a pointer that a vtable gave, or "" for NULL.
+pub(crate) fn name_of(p: *const std::ffi::c_char) -> String {
+    // SAFETY: the vtable contract: names are NULL or valid C strings that live as long as their object.
+    unsafe { crate::sys::cstr::text(p) }.map(|s| s.into_owned()).unwrap_or_default()
+}
+
+/// The status for a number that a vtable gave; unknown numbers count as failure.
+pub(crate) fn status_of(raw: std::ffi::c_int) -> crate::abi::ggml::ggml_status {
+    use crate::abi::ggml::ggml_status;
+    ggml_status::from_raw(raw).unwrap_or(ggml_status::GGML_STATUS_FAILED)
+}
+
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $ptr:ty) => {
         $(#[$doc])*
@@ -38,6 +88,49 @@ macro_rules! handle {
     };
 }
 
+/// An object that its holder owns: freed through its vtable when dropped.
+macro_rules! owned {
+    ($(#[$doc:meta])* $name:ident, $handle:ident, $ptr:ty) => {
+        $(#[$doc])*
+        #[derive(Debug, PartialEq, Eq)]
+        pub struct $name($handle);
+
+        impl $name {
+            /// Takes the object over.
+            ///
+            /// # Safety
+            /// The object is valid and nobody else frees it.
+            pub unsafe fn own(handle: $handle) -> Self {
+                Self(handle)
+            }
+
+            /// A copy of the handle; it is dead when the owner is dropped.
+            pub fn handle(&self) -> $handle {
+                self.0
+            }
+
+            /// Gives the object to C code, which frees it.
+            pub fn into_raw(self) -> $ptr {
+                std::mem::ManuallyDrop::new(self).0.as_ptr()
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: the owner is the only one who frees the object.
+                unsafe { self.0.free() }
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = $handle;
+            fn deref(&self) -> &$handle {
+                &self.0
+            }
+        }
+    };
+}
+
 handle!(
     /// Memory of a device.
     BufferRef, ggml_backend_buffer, ggml_backend_buffer_t);
@@ -56,3 +149,13 @@ handle!(
 handle!(
     /// A mark in a stream's work that others can wait for.
     EventRef, ggml_backend_event, ggml_backend_event_t);
+
+owned!(
+    /// A buffer with its owner.
+    BufferBox, BufferRef, ggml_backend_buffer_t);
+owned!(
+    /// A stream with its owner.
+    BackendBox, BackendRef, ggml_backend_t);
+owned!(
+    /// An event with its owner.
+    EventBox, EventRef, ggml_backend_event_t);

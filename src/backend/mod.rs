@@ -1,6 +1,23 @@
-//! Backends, all reached through the C vtables. Who lives here: `handle` (buffers, buffer types, streams, devices,
-//! registries and events as copyable handles).
+//! Backends, all reached through the C vtables. Who lives here:
+//!
+//! - `handle`: buffers, buffer types, streams, devices, registries and events as copyable handles, and their owners;
+//!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
+//! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
+//! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `view`: tensors bound to memory
+//! - `host`: the buffer type "CPU" in host memory
+//! - `author`: safe traits for those who write a backend
 
+mod buffer;
+mod buffer_type;
+mod device;
+mod event;
 pub mod handle;
+pub mod host;
+pub mod multi;
+pub mod placement;
+mod reg;
+mod stream;
+pub mod tensor_io;
+pub mod view;
 
-pub use handle::{BackendRef, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef};
+pub use handle::{BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef};

@@ -1,0 +1,164 @@
+//! What a stream (a `ggml_backend_t`) can do beyond moving data.
+
+use super::handle::{call, name_of, object_field, slot, status_of};
+use super::{BackendRef, BufferTypeRef, DeviceRef};
+use crate::abi::backend::ggml_backend_graph_plan_t;
+use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
+use crate::abi::ggml::{ggml_guid, ggml_guid_t, ggml_status};
+use crate::graph::GraphRef;
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert};
+use std::ffi::{c_char, c_void};
+
+impl BackendRef {
+    /// Name as a C string that lives as long as the stream.
+    pub fn name_ptr(self) -> *const c_char {
+        call!(self.get_name())
+    }
+
+    /// Name.
+    pub fn name(self) -> String {
+        name_of(self.name_ptr())
+    }
+
+    /// Address of the number that tells implementations apart.
+    pub fn guid_ptr(self) -> ggml_guid_t {
+        object_field!(self.guid)
+    }
+
+    /// The number that tells implementations apart.
+    pub fn guid(self) -> Option<ggml_guid> {
+        // SAFETY: the number of a valid stream is NULL or lives as long as the stream.
+        unsafe { self.guid_ptr().as_ref() }.copied()
+    }
+
+    /// What the implementation keeps.
+    pub fn context(self) -> *mut c_void {
+        object_field!(self.context)
+    }
+
+    /// Frees the stream.
+    ///
+    /// # Safety
+    /// Nobody uses the stream afterwards, and nobody else frees it.
+    pub unsafe fn free(self) {
+        call!(self.free())
+    }
+
+    /// The device the stream works on, or `None` for an old backend without one.
+    #[inline]
+    pub fn device_opt(self) -> Option<DeviceRef> {
+        // SAFETY: the device of a valid stream is NULL or a valid device.
+        unsafe { DeviceRef::from_ptr(object_field!(self.device)) }
+    }
+
+    /// The device the stream works on; there must be one (the contract).
+    #[inline]
+    pub fn device(self) -> DeviceRef {
+        match self.device_opt() {
+            Some(d) => d,
+            None => ggml_abort!("the backend {} has no device", self.name()),
+        }
+    }
+
+    /// The device's preferred buffer type; there must be one (the contract).
+    pub fn default_buffer_type(self) -> BufferTypeRef {
+        match self.device().buffer_type() {
+            Some(t) => t,
+            None => ggml_abort!("the device {} has no buffer type", self.device().name()),
+        }
+    }
+
+    /// Waits until everything queued is done.
+    #[inline]
+    pub fn synchronize(self) {
+        if let Some(f) = slot!(self.synchronize) {
+            // SAFETY: the vtable contract.
+            unsafe { f(self.as_ptr()) }
+        }
+    }
+
+    /// Computes a graph and waits for it.
+    pub fn graph_compute(self, graph: GraphRef) -> ggml_status {
+        let status = self.graph_compute_async(graph);
+        self.synchronize();
+        status
+    }
+
+    /// Computes a graph, or queues it where the stream is asynchronous.
+    #[inline]
+    pub fn graph_compute_async(self, graph: GraphRef) -> ggml_status {
+        status_of(call!(self.graph_compute(graph.as_ptr().cast())))
+    }
+
+    /// Whether graphs can be prepared to be computed several times.
+    pub fn has_plans(self) -> bool {
+        slot!(self.graph_plan_create).is_some() && slot!(self.graph_plan_compute).is_some()
+    }
+
+    /// Prepares a graph; NULL on failure. The stream must have plans (the contract).
+    pub fn graph_plan_create(self, graph: GraphRef) -> ggml_backend_graph_plan_t {
+        call!(self.graph_plan_create(graph.as_ptr().cast()))
+    }
+
+    /// Changes a plan to a new graph; `false` when the stream cannot.
+    ///
+    /// # Safety
+    /// `plan` was made by this stream and is not freed.
+    pub unsafe fn graph_plan_update(self, plan: ggml_backend_graph_plan_t, graph: GraphRef) -> bool {
+        let Some(f) = slot!(self.graph_plan_update) else { return false };
+        // SAFETY: the vtable contract, and the caller's promise for the plan.
+        unsafe { f(self.as_ptr(), plan, graph.as_ptr().cast()) };
+        true
+    }
+
+    /// Frees a plan.
+    ///
+    /// # Safety
+    /// `plan` was made by this stream and is not used afterwards.
+    pub unsafe fn graph_plan_free(self, plan: ggml_backend_graph_plan_t) {
+        call!(self.graph_plan_free(plan))
+    }
+
+    /// Computes a plan.
+    ///
+    /// # Safety
+    /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
+    pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t) -> ggml_status {
+        status_of(call!(self.graph_plan_compute(plan)))
+    }
+
+    /// Lets the stream reorder the nodes of a graph before memory is planned.
+    pub fn graph_optimize(self, graph: GraphRef, params: &mut ggml_backend_graph_optimize_params) {
+        if let Some(f) = slot!(self.graph_optimize) {
+            // SAFETY: the vtable contract.
+            unsafe { f(self.as_ptr(), graph.as_ptr().cast(), params) }
+        }
+    }
+
+    /// Whether the stream's device can compute a node.
+    #[inline]
+    pub fn supports_op(self, op: TensorRef) -> bool {
+        self.device().supports_op(op)
+    }
+
+    /// Whether the stream's device can compute with tensors in buffers of a type.
+    #[inline]
+    pub fn supports_buft(self, buft: BufferTypeRef) -> bool {
+        self.device().supports_buft(buft)
+    }
+
+    /// Whether a node is worth running here although its weights lie elsewhere.
+    #[inline]
+    pub fn offload_op(self, op: TensorRef) -> bool {
+        self.device().offload_op(op)
+    }
+
+    /// Tries to queue a copy from `src`, last written on `from`, to `dst` on this stream; `false` when it cannot.
+    pub fn try_copy_async(self, from: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
+        ggml_assert!(super::tensor_io::same_layout(src, dst), "cannot copy tensors with different layouts");
+        let Some(f) = slot!(self.cpy_tensor_async) else { return false };
+        // SAFETY: the vtable contract.
+        unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) }
+    }
+}

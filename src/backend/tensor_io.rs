@@ -1,0 +1,301 @@
+//! Bytes into, out of and between tensors. Where an object lacks an optional function, this file does with the others
+//! what it would have done: pieces one by one, or wait and then copy.
+//!
+//! Functions that take a raw pointer trust its bytes; ranges inside the tensor are always checked (the contract).
+
+use super::handle::slot;
+use super::{BackendRef, BufferRef};
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert};
+
+/// `count` pieces of `size` bytes each, a stride apart in the tensor and in host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Byte in the tensor where the first piece begins.
+    pub offset: usize,
+    /// Bytes of a piece.
+    pub size: usize,
+    /// Number of pieces.
+    pub count: usize,
+    /// Bytes from piece to piece in the tensor.
+    pub stride_tensor: usize,
+    /// Bytes from piece to piece in host memory.
+    pub stride_data: usize,
+}
+
+/// Whether both have the same format, element counts and strides.
+pub fn same_layout(a: TensorRef, b: TensorRef) -> bool {
+    a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
+}
+
+fn buffer_of(tensor: TensorRef) -> BufferRef {
+    match tensor.data_buffer() {
+        Some(b) => b,
+        None => ggml_abort!("tensor buffer not set: '{}'", tensor.name()),
+    }
+}
+
+fn check_range(tensor: TensorRef, offset: usize, size: usize, what: &str) {
+    ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
+    let end = offset.checked_add(size);
+    ggml_assert!(
+        end.is_some_and(|end| end <= tensor.nbytes()),
+        "tensor {what} out of bounds: {size} bytes at {offset} of '{}', which has {}",
+        tensor.name(),
+        tensor.nbytes()
+    );
+}
+
+fn check_pieces(tensor: TensorRef, p: Pieces, what: &str) {
+    let last = (p.count - 1).checked_mul(p.stride_tensor).and_then(|n| n.checked_add(p.offset));
+    match last {
+        Some(last) => check_range(tensor, last, p.size, what),
+        None => ggml_abort!("tensor {what} out of bounds: '{}'", tensor.name()),
+    }
+}
+
+/// Copies `size` bytes from `data` into the tensor at `offset`.
+///
+/// # Safety
+/// `data` points to `size` readable bytes.
+pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize) {
+    let buffer = buffer_of(tensor);
+    if size == 0 {
+        return;
+    }
+    check_range(tensor, offset, size, "write");
+    match slot!(buffer.set_tensor) {
+        // SAFETY: the vtable contract, and the caller's promise for `data`.
+        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+        None => ggml_abort!("a buffer of type {} cannot be written", buffer.name()),
+    }
+}
+
+/// Copies `size` bytes of the tensor from `offset` on to `data`.
+///
+/// # Safety
+/// `data` points to `size` writable bytes.
+pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) {
+    let buffer = buffer_of(tensor);
+    if size == 0 {
+        return;
+    }
+    check_range(tensor, offset, size, "read");
+    match slot!(buffer.get_tensor) {
+        // SAFETY: the vtable contract, and the caller's promise for `data`.
+        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+        None => ggml_abort!("a buffer of type {} cannot be read", buffer.name()),
+    }
+}
+
+/// Copies bytes into the tensor at `offset`.
+pub fn set_bytes(tensor: TensorRef, data: &[u8], offset: usize) {
+    // SAFETY: a slice is readable.
+    unsafe { set(tensor, data.as_ptr(), offset, data.len()) }
+}
+
+/// Copies bytes of the tensor from `offset` on.
+pub fn get_bytes(tensor: TensorRef, data: &mut [u8], offset: usize) {
+    // SAFETY: a mutable slice is writable.
+    unsafe { get(tensor, data.as_mut_ptr(), offset, data.len()) }
+}
+
+/// Sets `size` bytes of the tensor from `offset` on.
+pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
+    if size == 0 {
+        return;
+    }
+    let buffer = buffer_of(tensor);
+    check_range(tensor, offset, size, "write");
+    match slot!(buffer.memset_tensor) {
+        // SAFETY: the vtable contract.
+        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) },
+        None => ggml_abort!("memset not implemented by a buffer of type {}", buffer.name()),
+    }
+}
+
+/// Copies pieces of host memory into the tensor.
+///
+/// # Safety
+/// Every piece of `data` is readable.
+pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
+    let buffer = buffer_of(tensor);
+    match slot!(buffer.set_tensor_2d) {
+        Some(f) if p.count > 1 => {
+            if p.size > 0 {
+                check_pieces(tensor, p, "write");
+                let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
+                // SAFETY: the vtable contract, and the caller's promise for `data`.
+                unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+            }
+        }
+        _ => each_piece(p, |offset, at| {
+            // SAFETY: forwarded to the caller.
+            unsafe { set(tensor, data.wrapping_add(at), offset, p.size) }
+        }),
+    }
+}
+
+/// Copies the tensor into pieces of host memory.
+///
+/// # Safety
+/// Every piece of `data` is writable.
+pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
+    let buffer = buffer_of(tensor);
+    match slot!(buffer.get_tensor_2d) {
+        Some(f) if p.count > 1 => {
+            if p.size > 0 {
+                check_pieces(tensor, p, "read");
+                let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
+                // SAFETY: the vtable contract, and the caller's promise for `data`.
+                unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+            }
+        }
+        _ => each_piece(p, |offset, at| {
+            // SAFETY: forwarded to the caller.
+            unsafe { get(tensor, data.wrapping_add(at), offset, p.size) }
+        }),
+    }
+}
+
+/// Calls `f` with the offset of each piece in the tensor and in host memory.
+fn each_piece(p: Pieces, mut f: impl FnMut(usize, usize)) {
+    for i in 0..p.count {
+        let in_tensor = i.checked_mul(p.stride_tensor).and_then(|n| n.checked_add(p.offset));
+        let Some((offset, at)) = in_tensor.zip(i.checked_mul(p.stride_data)) else {
+            ggml_abort!("strides of a copy in pieces are larger than memory")
+        };
+        f(offset, at);
+    }
+}
+
+impl BackendRef {
+    /// Queues a copy of host memory into a tensor; a stream without queues has done it on return.
+    ///
+    /// # Safety
+    /// `data` points to `size` readable bytes that stay until the stream is synchronised.
+    pub unsafe fn set_async(self, tensor: TensorRef, data: *const u8, offset: usize, size: usize) {
+        check_range(tensor, offset, size, "write");
+        match slot!(self.set_tensor_async) {
+            // SAFETY: the vtable contract, and the caller's promise for `data`.
+            Some(f) => unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+            None => {
+                // What is queued may still read the tensor.
+                self.synchronize();
+                // SAFETY: forwarded to the caller.
+                unsafe { set(tensor, data, offset, size) }
+            }
+        }
+    }
+
+    /// Queues a copy of a tensor into host memory; a stream without queues has done it on return.
+    ///
+    /// # Safety
+    /// `data` points to `size` writable bytes that stay, untouched, until the stream is synchronised.
+    pub unsafe fn get_async(self, tensor: TensorRef, data: *mut u8, offset: usize, size: usize) {
+        check_range(tensor, offset, size, "read");
+        match slot!(self.get_tensor_async) {
+            // SAFETY: the vtable contract, and the caller's promise for `data`.
+            Some(f) => unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+            None => {
+                // What is queued may still write the tensor.
+                self.synchronize();
+                // SAFETY: forwarded to the caller.
+                unsafe { get(tensor, data, offset, size) }
+            }
+        }
+    }
+
+    /// Queues a copy of pieces of host memory into a tensor.
+    ///
+    /// # Safety
+    /// As for [`Self::set_async`], for every piece.
+    pub unsafe fn set_2d_async(self, tensor: TensorRef, data: *const u8, p: Pieces) {
+        ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
+        match slot!(self.set_tensor_2d_async) {
+            Some(f) if p.count > 1 => {
+                if p.size > 0 {
+                    check_pieces(tensor, p, "write");
+                    let (b, t) = (self.as_ptr(), tensor.as_ptr());
+                    // SAFETY: the vtable contract, and the caller's promise for `data`.
+                    unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                }
+            }
+            _ => each_piece(p, |offset, at| {
+                // SAFETY: forwarded to the caller.
+                unsafe { self.set_async(tensor, data.wrapping_add(at), offset, p.size) }
+            }),
+        }
+    }
+
+    /// Queues a copy of a tensor into pieces of host memory.
+    ///
+    /// # Safety
+    /// As for [`Self::get_async`], for every piece.
+    pub unsafe fn get_2d_async(self, tensor: TensorRef, data: *mut u8, p: Pieces) {
+        ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
+        match slot!(self.get_tensor_2d_async) {
+            Some(f) if p.count > 1 => {
+                if p.size > 0 {
+                    check_pieces(tensor, p, "read");
+                    let (b, t) = (self.as_ptr(), tensor.as_ptr());
+                    // SAFETY: the vtable contract, and the caller's promise for `data`.
+                    unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                }
+            }
+            _ => each_piece(p, |offset, at| {
+                // SAFETY: forwarded to the caller.
+                unsafe { self.get_async(tensor, data.wrapping_add(at), offset, p.size) }
+            }),
+        }
+    }
+}
+
+/// Asks the buffer of `dst` to copy `src`, wherever that lies; `false` when it cannot.
+pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
+    let buffer = buffer_of(dst);
+    // SAFETY: the vtable contract.
+    slot!(buffer.cpy_tensor).is_some_and(|f| unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) })
+}
+
+/// Copies a tensor to one of the same layout, on any devices, and returns when it is done.
+pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
+    ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
+    if src == dst {
+        return Ok(());
+    }
+    let bytes = src.nbytes();
+    let is_host = |t: TensorRef| match t.buffer() {
+        Some(b) => b.is_host(),
+        None => ggml_abort!("tensor buffer not set: '{}'", t.name()),
+    };
+    if is_host(src) {
+        // SAFETY: its data is in host memory.
+        unsafe { set(dst, src.data(), 0, bytes) };
+    } else if is_host(dst) {
+        // SAFETY: its data is in host memory.
+        unsafe { get(src, dst.data(), 0, bytes) };
+    } else if !buffer_copy(src, dst) {
+        let mut stage = Vec::new();
+        stage
+            .try_reserve_exact(bytes)
+            .map_err(|_| Error::OutOfMemory { what: "a copy between devices".into(), bytes })?;
+        stage.resize(bytes, 0);
+        get_bytes(src, &mut stage, 0);
+        set_bytes(dst, &stage, 0);
+    }
+    Ok(())
+}
+
+/// Copies `src`, last written on `from`, to `dst`, next read on `to`, behind everything that is queued on both. Where the
+/// streams cannot do that by themselves, waits for both and copies.
+pub fn copy_async(from: BackendRef, to: BackendRef, src: TensorRef, dst: TensorRef) -> Result<()> {
+    ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
+    if src == dst || to.try_copy_async(from, src, dst) {
+        return Ok(());
+    }
+    from.synchronize();
+    to.synchronize();
+    copy(src, dst)
+}
