@@ -5,6 +5,7 @@
 //! `device` the backend objects · `traits` number formats as ggml-cpu.h shows them.
 
 pub mod barrier;
+pub mod simd;
 pub mod worker;
 
 pub use worker::Worker;

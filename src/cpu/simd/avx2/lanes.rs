@@ -1,0 +1,81 @@
+//! The eight lanes of the float kernels.
+
+use crate::cpu::simd::lanes::Lanes;
+use std::arch::x86_64::*;
+
+/// Eight floats in a 256-bit register.
+#[derive(Clone, Copy)]
+pub struct Avx2(pub(super) __m256);
+
+/// Words whose sign bit is set in the first `n` of eight, read at `8 - n`.
+static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[inline(always)]
+unsafe fn mask(n: usize) -> __m256i {
+    debug_assert!(n < 8);
+    // SAFETY: eight words from 8 - n on lie in the table, n being below 8; the processor has AVX2, the caller's promise.
+    unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast()) }
+}
+
+/// Sum of eight floats.
+#[inline(always)]
+unsafe fn sum(v: __m256) -> f32 {
+    // SAFETY: the processor has AVX2, the caller's promise.
+    unsafe {
+        let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+        _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
+    }
+}
+
+/// Greatest of eight floats.
+#[inline(always)]
+unsafe fn top(v: __m256) -> f32 {
+    // SAFETY: the processor has AVX2, the caller's promise.
+    unsafe {
+        let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+        _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)))
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the processor has AVX2, FMA and F16C, and the pointer reaches as far as `Lanes` says: the caller's promise.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Lanes for Avx2 {
+    const N: usize = 8;
+    methods! {
+        splat(|x: f32) -> Self = Self(_mm256_set1_ps(x));
+        load(|p: *const f32) -> Self = Self(_mm256_loadu_ps(p));
+        load_part(|p: *const f32 |n: usize) -> Self = Self(_mm256_maskload_ps(p, mask(n)));
+        store(self |p: *mut f32) = _mm256_storeu_ps(p, self.0);
+        store_part(self |p: *mut f32 |n: usize) = _mm256_maskstore_ps(p, mask(n), self.0);
+        load_f16(|p: *const u16) -> Self = Self(_mm256_cvtph_ps(_mm_loadu_si128(p.cast())));
+        store_f16(self |p: *mut u16) = _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
+        load_bf16(|p: *const u16) -> Self =
+            Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))));
+        add(self |b: Self) -> Self = Self(_mm256_add_ps(self.0, b.0));
+        sub(self |b: Self) -> Self = Self(_mm256_sub_ps(self.0, b.0));
+        mul(self |b: Self) -> Self = Self(_mm256_mul_ps(self.0, b.0));
+        div(self |b: Self) -> Self = Self(_mm256_div_ps(self.0, b.0));
+        mul_add(self |b: Self |c: Self) -> Self = Self(_mm256_fmadd_ps(self.0, b.0, c.0));
+        neg_mul_add(self |b: Self |c: Self) -> Self = Self(_mm256_fnmadd_ps(self.0, b.0, c.0));
+        max(self |b: Self) -> Self = Self(_mm256_max_ps(b.0, self.0));
+        max_skip_nan(self |b: Self) -> Self = Self(_mm256_max_ps(self.0, b.0));
+        min(self |b: Self) -> Self = Self(_mm256_min_ps(b.0, self.0));
+        round(self) -> Self = Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
+        exp2_less_one(self) -> Self = Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
+            _mm256_cvtps_epi32(self.0),
+            _mm256_set1_epi32(126),
+        ))));
+        sum(self) -> f32 = sum(self.0);
+        top(self) -> f32 = top(self.0);
+    }
+}

@@ -1,0 +1,397 @@
+//! The float kernels, written once over [`Lanes`] and compiled once for each instruction set.
+//!
+//! Sums are taken lane by lane in four chains, so the result depends on the instruction set (as rounding does), but never on
+//! the thread count or on alignment.
+
+use super::lanes::Lanes;
+
+/// Calls `full(i)` for every whole vector of `n` elements and `part(i, rest)` for what is left.
+#[inline(always)]
+fn sweep(step: usize, n: usize, mut full: impl FnMut(usize), part: impl FnOnce(usize, usize)) {
+    let whole = n - n % step;
+    let mut i = 0;
+    while i < whole {
+        full(i);
+        i += step;
+    }
+    if whole < n {
+        part(whole, n - whole);
+    }
+}
+
+/// `dst[i] = f(a[i])`.
+///
+/// # Safety
+/// As for [`Lanes`]; `a` is readable and `dst` writable for `n` floats, and they are the same memory or do not overlap.
+#[inline(always)]
+pub unsafe fn map<V: Lanes>(n: usize, dst: *mut f32, a: *const f32, f: impl Fn(V) -> V) {
+    sweep(
+        V::N,
+        n,
+        // SAFETY: i + N <= n.
+        |i| unsafe { f(V::load(a.add(i))).store(dst.add(i)) },
+        // SAFETY: i + r == n and r < N.
+        |i, r| unsafe { f(V::load_part(a.add(i), r)).store_part(dst.add(i), r) },
+    );
+}
+
+/// `dst[i] = f(a[i], b[i])`.
+///
+/// # Safety
+/// As for [`map`], for both sources.
+#[inline(always)]
+pub unsafe fn map2<V: Lanes>(n: usize, dst: *mut f32, a: *const f32, b: *const f32, f: impl Fn(V, V) -> V) {
+    sweep(
+        V::N,
+        n,
+        // SAFETY: i + N <= n.
+        |i| unsafe { f(V::load(a.add(i)), V::load(b.add(i))).store(dst.add(i)) },
+        // SAFETY: i + r == n and r < N.
+        |i, r| unsafe { f(V::load_part(a.add(i), r), V::load_part(b.add(i), r)).store_part(dst.add(i), r) },
+    );
+}
+
+/// Sum of `f(i)` over vectors, `part` for what is left; every 4096 elements the lanes go into a double.
+#[inline(always)]
+unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe {
+        let mut total = 0.0;
+        let mut i = 0;
+        while n - i >= V::N {
+            let end = n.min(i + 4096);
+            let mut acc = [V::splat(0.0); 4];
+            while end - i >= 4 * V::N {
+                for (j, acc) in acc.iter_mut().enumerate() {
+                    *acc = acc.add(full(i + j * V::N));
+                }
+                i += 4 * V::N;
+            }
+            while end - i >= V::N {
+                acc[0] = acc[0].add(full(i));
+                i += V::N;
+            }
+            total += f64::from(acc[0].add(acc[1]).add(acc[2].add(acc[3])).sum());
+        }
+        if i < n {
+            total += f64::from(part(i, n - i).sum());
+        }
+        total
+    }
+}
+
+/// `e^x`: at most 2 units in the last place; zero below -86.99, infinity above 88.73, NaN for NaN.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub unsafe fn exp<V: Lanes>(x: V) -> V {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe {
+        let x = x.max(V::splat(-87.5)).min(V::splat(89.0));
+        let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
+        // ln 2 in two parts: the first has few bits, so its multiples are exact.
+        let r = n.neg_mul_add(V::splat(0.693_359_4), x);
+        let r = n.neg_mul_add(V::splat(-2.121_944_4e-4), r);
+        // Cephes' polynomial for e^r on |r| <= ln 2 / 2.
+        let p = V::splat(1.987_569_2e-4);
+        let p = p.mul_add(r, V::splat(1.398_2e-3));
+        let p = p.mul_add(r, V::splat(8.333_452e-3));
+        let p = p.mul_add(r, V::splat(4.166_579_6e-2));
+        let p = p.mul_add(r, V::splat(1.666_666_6e-1));
+        let p = p.mul_add(r, V::splat(5.0e-1));
+        let e = p.mul_add(r.mul(r), r).add(V::splat(1.0));
+        // Twice e^r, and one power of two less: so 2^n needs no exponent beyond those that exist.
+        e.add(e).mul(n.exp2_less_one())
+    }
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+unsafe fn logistic<V: Lanes>(x: V) -> V {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe {
+        let e = exp(V::splat(0.0).sub(x));
+        V::splat(1.0).div(V::splat(1.0).add(e))
+    }
+}
+
+/// `x / (1 + e^-x)`.
+#[inline(always)]
+unsafe fn silu_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe { x.div(V::splat(1.0).add(exp(V::splat(0.0).sub(x)))) }
+}
+
+/// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`, which is `x` times the logistic function of twice the argument.
+#[inline(always)]
+unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe {
+        const TWICE: f32 = 2.0 * 0.797_884_6;
+        let cube = x.mul(x).mul_add(V::splat(0.044715), V::splat(1.0));
+        x.mul(logistic(x.mul(cube).mul(V::splat(TWICE))))
+    }
+}
+
+/// `x` times the logistic function of `1.702 x`.
+#[inline(always)]
+unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe { x.mul(logistic(x.mul(V::splat(1.702)))) }
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name<V: Lanes>($($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the instruction set is there and the pointers reach `n` elements: the caller's promise.
+            unsafe { $body }
+        }
+    )*};
+}
+
+// What each does stands at the field of the same name in `Kernels`.
+kernels! {
+    fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.add(b));
+    fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.sub(b));
+    fn mul(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.mul(b));
+    fn div(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.div(b));
+    fn axpy(n: usize, dst: *mut f32, x: *const f32, v: f32) = {
+        let v = V::splat(v);
+        map2::<V>(n, dst, x, dst, |x, d| x.mul_add(v, d))
+    };
+    fn scale(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32) = {
+        let (v, bias) = (V::splat(v), V::splat(bias));
+        map::<V>(n, dst, x, |x| x.mul_add(v, bias))
+    };
+    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| exp(x));
+    fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| logistic(x));
+    fn silu(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| silu_lanes(x));
+    fn gelu(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| gelu_lanes(x));
+    fn gelu_quick(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| gelu_quick_lanes(x));
+    fn swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2::<V>(n, dst, x, g, |x, g| silu_lanes(x).mul(g));
+    fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2::<V>(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
+    fn exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64 = {
+        let top = V::splat(top);
+        map::<V>(n, dst, x, |x| exp(x.sub(top)));
+        sum::<V>(n, dst)
+    };
+    fn sum(n: usize, x: *const f32) -> f64 = reduce::<V>(n, |i| V::load(x.add(i)), |i, r| V::load_part(x.add(i), r));
+    fn sum_sq(n: usize, x: *const f32) -> f64 = {
+        let square = |v: V| v.mul(v);
+        reduce::<V>(n, |i| square(V::load(x.add(i))), |i, r| square(V::load_part(x.add(i), r)))
+    };
+    fn center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64 = {
+        let m = V::splat(mean);
+        map::<V>(n, dst, x, |x| x.sub(m));
+        sum_sq::<V>(n, dst)
+    };
+    fn max(n: usize, x: *const f32) -> f32 = {
+        let mut m = V::splat(f32::NEG_INFINITY);
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            // In this order a NaN is passed over.
+            m = V::load(x.add(i)).max_skip_nan(m);
+            i += V::N;
+        }
+        let mut m = m.top();
+        while i < n {
+            let x = x.add(i).read_unaligned();
+            m = if x > m { x } else { m };
+            i += 1;
+        }
+        m
+    };
+    fn f16_to_f32(n: usize, dst: *mut f32, x: *const u16) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            V::load_f16(x.add(i)).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            widen_part::<V>(n - i, x.add(i), |p| V::load_f16(p)).store_part(dst.add(i), n - i);
+        }
+    };
+    fn bf16_to_f32(n: usize, dst: *mut f32, x: *const u16) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            V::load_bf16(x.add(i)).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            widen_part::<V>(n - i, x.add(i), |p| V::load_bf16(p)).store_part(dst.add(i), n - i);
+        }
+    };
+    fn f32_to_f16(n: usize, dst: *mut u16, x: *const f32) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            V::load(x.add(i)).store_f16(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            let mut rest = [0u16; 32];
+            V::load_part(x.add(i), n - i).store_f16(rest.as_mut_ptr());
+            for (j, h) in rest.into_iter().enumerate().take(n - i) {
+                dst.add(i + j).write_unaligned(h);
+            }
+        }
+    };
+    fn f32_to_bf16(n: usize, dst: *mut u16, x: *const f32) = {
+        for i in 0..n {
+            let x = x.add(i).read_unaligned();
+            let bits = x.to_bits();
+            let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
+            let quiet = (bits >> 16) as u16 | 0x40;
+            dst.add(i).write_unaligned(if bits & 0x7fff_ffff > 0x7f80_0000 { quiet } else { rounded });
+        }
+    };
+    fn dot(n: usize, x: *const f32, y: *const f32) -> f32 =
+        dot_with::<V>(n, |i| V::load(x.add(i)), |i| V::load(y.add(i)), |i, r| V::load_part(x.add(i), r), |i, r| V::load_part(y.add(i), r));
+    fn dot_f16(n: usize, x: *const u16, y: *const f32) -> f32 =
+        dot_with::<V>(n, |i| V::load_f16(x.add(i)), |i| V::load(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_f16(p)), |i, r| V::load_part(y.add(i), r));
+    fn dot_bf16(n: usize, x: *const u16, y: *const f32) -> f32 =
+        dot_with::<V>(n, |i| V::load_bf16(x.add(i)), |i| V::load(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_bf16(p)), |i, r| V::load_part(y.add(i), r));
+    fn vec_dot_f32(n: usize, x: *const u8, y: *const u8) -> f32 = dot::<V>(n, x.cast(), y.cast());
+    fn vec_dot_f16(n: usize, x: *const u8, y: *const u8) -> f32 = {
+        let (x, y) = (x.cast::<u16>(), y.cast::<u16>());
+        dot_with::<V>(n, |i| V::load_f16(x.add(i)), |i| V::load_f16(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_f16(p)), |i, r| widen_part(r, y.add(i), |p| V::load_f16(p)))
+    };
+    fn vec_dot_bf16(n: usize, x: *const u8, y: *const u8) -> f32 = {
+        let (x, y) = (x.cast::<u16>(), y.cast::<u16>());
+        dot_with::<V>(n, |i| V::load_bf16(x.add(i)), |i| V::load_bf16(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_bf16(p)), |i, r| widen_part(r, y.add(i), |p| V::load_bf16(p)))
+    };
+    fn axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32) = {
+        let v = V::splat(v);
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            V::load_f16(x.add(i)).mul_add(v, V::load(dst.add(i))).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            let r = n - i;
+            widen_part::<V>(r, x.add(i), |p| V::load_f16(p)).mul_add(v, V::load_part(dst.add(i), r)).store_part(dst.add(i), r);
+        }
+    };
+    fn from_float_f32(x: *const f32, y: *mut u8, n: usize) = std::ptr::copy(x.cast::<u8>(), y, 4 * n);
+    fn from_float_f16(x: *const f32, y: *mut u8, n: usize) = f32_to_f16::<V>(n, y.cast(), x);
+    fn from_float_bf16(x: *const f32, y: *mut u8, n: usize) = f32_to_bf16::<V>(n, y.cast(), x);
+}
+
+/// Reads fewer 16-bit numbers than there are lanes; the other lanes are zero.
+#[inline(always)]
+unsafe fn widen_part<V: Lanes>(n: usize, p: *const u16, widen: impl Fn(*const u16) -> V) -> V {
+    let mut padded = [0u16; 32];
+    for (i, h) in padded.iter_mut().enumerate().take(n) {
+        // SAFETY: `n` readable numbers, the caller's promise.
+        *h = unsafe { p.add(i).read_unaligned() };
+    }
+    widen(padded.as_ptr())
+}
+
+/// Sum of the products of two rows that are read through closures.
+#[inline(always)]
+unsafe fn dot_with<V: Lanes>(
+    n: usize,
+    x: impl Fn(usize) -> V,
+    y: impl Fn(usize) -> V,
+    x_part: impl Fn(usize, usize) -> V,
+    y_part: impl Fn(usize, usize) -> V,
+) -> f32 {
+    // SAFETY: the instruction set is there, the caller's promise.
+    unsafe {
+        let mut acc = [V::splat(0.0); 4];
+        let mut i = 0;
+        while n - i >= 4 * V::N {
+            for (j, acc) in acc.iter_mut().enumerate() {
+                *acc = x(i + j * V::N).mul_add(y(i + j * V::N), *acc);
+            }
+            i += 4 * V::N;
+        }
+        while n - i >= V::N {
+            acc[0] = x(i).mul_add(y(i), acc[0]);
+            i += V::N;
+        }
+        if i < n {
+            acc[1] = x_part(i, n - i).mul_add(y_part(i, n - i), acc[1]);
+        }
+        acc[0].add(acc[1]).add(acc[2].add(acc[3])).sum()
+    }
+}
+
+/// Compiles the kernels for one instruction set: a function `fill_float` that puts them into the table.
+macro_rules! instantiate {
+    ($lanes:ty $(, $features:literal)?) => {
+        /// The float kernels of this instruction set.
+        mod float_kernels {
+            use super::*;
+            $crate::cpu::simd::float::instantiate!(@each $lanes, [$($features)?]
+                add(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
+                sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
+                mul(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
+                div(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
+                axpy(n: usize, dst: *mut f32, x: *const f32, v: f32);
+                scale(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32);
+                vexp(n: usize, dst: *mut f32, x: *const f32);
+                sigmoid(n: usize, dst: *mut f32, x: *const f32);
+                silu(n: usize, dst: *mut f32, x: *const f32);
+                gelu(n: usize, dst: *mut f32, x: *const f32);
+                gelu_quick(n: usize, dst: *mut f32, x: *const f32);
+                swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
+                geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
+                exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64;
+                sum(n: usize, x: *const f32) -> f64;
+                sum_sq(n: usize, x: *const f32) -> f64;
+                center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64;
+                max(n: usize, x: *const f32) -> f32;
+                f16_to_f32(n: usize, dst: *mut f32, x: *const u16);
+                bf16_to_f32(n: usize, dst: *mut f32, x: *const u16);
+                f32_to_f16(n: usize, dst: *mut u16, x: *const f32);
+                f32_to_bf16(n: usize, dst: *mut u16, x: *const f32);
+                dot(n: usize, x: *const f32, y: *const f32) -> f32;
+                dot_f16(n: usize, x: *const u16, y: *const f32) -> f32;
+                dot_bf16(n: usize, x: *const u16, y: *const f32) -> f32;
+                axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32);
+                vec_dot_f32(n: usize, x: *const u8, y: *const u8) -> f32;
+                vec_dot_f16(n: usize, x: *const u8, y: *const u8) -> f32;
+                vec_dot_bf16(n: usize, x: *const u8, y: *const u8) -> f32;
+                from_float_f32(x: *const f32, y: *mut u8, n: usize);
+                from_float_f16(x: *const f32, y: *mut u8, n: usize);
+                from_float_bf16(x: *const f32, y: *mut u8, n: usize);
+            );
+        }
+
+        fn fill_float(k: &mut Kernels) {
+            use $crate::abi::ggml::ggml_type::*;
+            $crate::cpu::simd::float::instantiate!(@set k:
+                add, sub, mul, div, axpy, scale, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
+                center, max, f16_to_f32, bf16_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, axpy_f16);
+            for (t, dot, from) in [
+                (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),
+                (GGML_TYPE_F16, float_kernels::vec_dot_f16, float_kernels::from_float_f16),
+                (GGML_TYPE_BF16, float_kernels::vec_dot_bf16, float_kernels::from_float_bf16),
+            ] {
+                k.vec_dot[t as usize] = Some(dot);
+                k.from_float[t as usize] = Some(from);
+            }
+        }
+    };
+    (@each $lanes:ty, $features:tt $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {$(
+        $crate::cpu::simd::float::instantiate!(@one $lanes, $features $name($($arg: $ty),*) $(-> $ret)?);
+    )*};
+    (@one $lanes:ty, [$($features:literal)?] $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?) => {
+        $(#[target_feature(enable = $features)])?
+        pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the features are enabled here, the rest is the caller's promise.
+            unsafe { $crate::cpu::simd::float::$name::<$lanes>($($arg),*) }
+        }
+    };
+    (@set $k:ident: $($name:ident),*) => { $( $k.$name = float_kernels::$name; )* };
+}
+pub(super) use instantiate;

@@ -1,0 +1,198 @@
+//! Kernels: loops over rows of numbers, compiled for several instruction sets and chosen at run time.
+//!
+//! Who lives here: the table ([`Kernels`]), `lanes` and `float` (float kernels, written once), and one folder for each
+//! instruction set: `scalar` (every processor, the oracle of the others), `avx2`, `avx512`.
+//!
+//! The table is filled level by level, each level replacing what it does better. `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`,
+//! `avx512`, `avx512_vnni`) holds it at a lower level, so that one machine tests all that it has.
+
+mod float;
+pub mod lanes;
+mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+#[cfg(test)]
+mod tests;
+
+use crate::abi::ggml::ggml_type;
+use std::sync::OnceLock;
+
+/// Number of number formats, the length of the tables by format.
+pub const TYPES: usize = ggml_type::GGML_TYPE_COUNT as usize;
+
+/// Dot product of `n` values: a row of weights and a row in the format's [`dot_type`].
+///
+/// # Safety
+/// Both rows are readable for `n` values of their formats, and `n` is a multiple of the weights' block.
+pub type VecDot = unsafe fn(n: usize, x: *const u8, y: *const u8) -> f32;
+
+/// Turns `n` floats into a row of a format.
+///
+/// # Safety
+/// `x` is readable for `n` floats, `y` is writable for a row of `n` values, `n` is a multiple of the format's block.
+pub type FromFloat = unsafe fn(x: *const f32, y: *mut u8, n: usize);
+
+/// `dst[i] = f(x[i])`.
+///
+/// # Safety
+/// `x` is readable and `dst` writable for `n` floats at any alignment; they are the same memory or do not overlap.
+pub type Map = unsafe fn(n: usize, dst: *mut f32, x: *const f32);
+
+/// `dst[i] = f(a[i], b[i])`.
+///
+/// # Safety
+/// As for [`Map`], for both sources.
+pub type Map2 = unsafe fn(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
+
+/// Instruction sets that kernels are compiled for, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Every processor.
+    Scalar,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    Avx512,
+    /// The same with VNNI.
+    Avx512Vnni,
+}
+
+/// The kernels in force. Every function has the safety contract of its type; where a field has a type of its own, its
+/// pointers reach `n` elements, and `dst` is the source or does not overlap it.
+#[derive(Clone)]
+pub struct Kernels {
+    /// The level that this table is filled up to.
+    pub level: Level,
+    /// Dot products by weight format; the other row has the format [`dot_type`]. `None`: not a weight format.
+    pub vec_dot: [Option<VecDot>; TYPES],
+    /// Conversions from floats by format; `None`: this room has none (see the traits in `quant`).
+    pub from_float: [Option<FromFloat>; TYPES],
+    /// `a + b`.
+    pub add: Map2,
+    /// `a - b`.
+    pub sub: Map2,
+    /// `a * b`.
+    pub mul: Map2,
+    /// `a / b`.
+    pub div: Map2,
+    /// `dst += x * v`.
+    pub axpy: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
+    /// `dst += x * v` with halves `x`.
+    pub axpy_f16: unsafe fn(n: usize, dst: *mut f32, x: *const u16, v: f32),
+    /// `dst = x * v + bias`.
+    pub scale: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32),
+    /// `e^x`: zero below -86.99, at most 2 units in the last place elsewhere.
+    pub vexp: Map,
+    /// `1 / (1 + e^-x)`.
+    pub sigmoid: Map,
+    /// `x / (1 + e^-x)`.
+    pub silu: Map,
+    /// GELU by the tanh formula.
+    pub gelu: Map,
+    /// `x / (1 + e^(-1.702 x))`.
+    pub gelu_quick: Map,
+    /// `silu(a) * b`.
+    pub swiglu: Map2,
+    /// `gelu(a) * b`.
+    pub geglu: Map2,
+    /// `dst = e^(x - top)`; returns the sum of `dst`.
+    pub exp_sum: unsafe fn(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64,
+    /// Sum.
+    pub sum: unsafe fn(n: usize, x: *const f32) -> f64,
+    /// Sum of squares.
+    pub sum_sq: unsafe fn(n: usize, x: *const f32) -> f64,
+    /// `dst = x - mean`; returns the sum of squares of `dst`.
+    pub center: unsafe fn(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64,
+    /// Greatest value; NaNs are passed over; minus infinity for none.
+    pub max: unsafe fn(n: usize, x: *const f32) -> f32,
+    /// Halves to floats (no overlap).
+    pub f16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
+    /// Bfloat16s to floats (no overlap).
+    pub bf16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
+    /// Floats to halves, to nearest even (no overlap).
+    pub f32_to_f16: unsafe fn(n: usize, dst: *mut u16, x: *const f32),
+    /// Floats to bfloat16s, to nearest even (no overlap).
+    pub f32_to_bf16: unsafe fn(n: usize, dst: *mut u16, x: *const f32),
+    /// Sum of products.
+    pub dot: unsafe fn(n: usize, x: *const f32, y: *const f32) -> f32,
+    /// Sum of products of halves and floats.
+    pub dot_f16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
+    /// Sum of products of bfloat16s and floats.
+    pub dot_bf16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
+}
+
+impl Kernels {
+    /// The table for a level, or for the best one below it that this processor has.
+    pub fn for_level(level: Level) -> Self {
+        let mut k = scalar::table();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if level >= Level::Avx2 && has_avx2() {
+                // SAFETY: just asked for.
+                unsafe { avx2::fill(&mut k) };
+                k.level = Level::Avx2;
+                if level >= Level::Avx512 && has_avx512() {
+                    // SAFETY: just asked for.
+                    unsafe { avx512::fill(&mut k) };
+                    k.level = Level::Avx512;
+                }
+            }
+        }
+        let _ = level;
+        k
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+/// The kernels for this processor, or for the level that `GGML_RS_CPU_LEVEL` names.
+pub fn kernels() -> &'static Kernels {
+    static TABLE: OnceLock<Kernels> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let wanted = match std::env::var("GGML_RS_CPU_LEVEL").as_deref() {
+            Ok("scalar") => Level::Scalar,
+            Ok("avx2") => Level::Avx2,
+            Ok("avx512") => Level::Avx512,
+            Ok("avx512_vnni") | Err(_) => Level::Avx512Vnni,
+            Ok(other) => {
+                crate::log_warn!(
+                    "GGML_RS_CPU_LEVEL={other}: no such level (scalar, avx2, avx512, avx512_vnni); using the best"
+                );
+                Level::Avx512Vnni
+            }
+        };
+        Kernels::for_level(wanted)
+    })
+}
+
+/// The format that the other row of a dot product with weights of format `t` has; `None` where `t` is no weight format.
+pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
+    use ggml_type::*;
+    Some(match t {
+        GGML_TYPE_F32 => GGML_TYPE_F32,
+        GGML_TYPE_F16 => GGML_TYPE_F16,
+        GGML_TYPE_BF16 => GGML_TYPE_BF16,
+        GGML_TYPE_Q1_0 | GGML_TYPE_Q2_0 | GGML_TYPE_Q4_0 | GGML_TYPE_Q5_0 | GGML_TYPE_Q8_0 | GGML_TYPE_IQ4_NL
+        | GGML_TYPE_MXFP4 | GGML_TYPE_NVFP4 => GGML_TYPE_Q8_0,
+        GGML_TYPE_Q4_1 | GGML_TYPE_Q5_1 | GGML_TYPE_Q8_1 => GGML_TYPE_Q8_1,
+        GGML_TYPE_Q2_K | GGML_TYPE_Q3_K | GGML_TYPE_Q4_K | GGML_TYPE_Q5_K | GGML_TYPE_Q6_K | GGML_TYPE_IQ2_XXS
+        | GGML_TYPE_IQ2_XS | GGML_TYPE_IQ2_S | GGML_TYPE_IQ3_XXS | GGML_TYPE_IQ3_S | GGML_TYPE_IQ1_S
+        | GGML_TYPE_IQ1_M | GGML_TYPE_IQ4_XS | GGML_TYPE_TQ1_0 | GGML_TYPE_TQ2_0 => GGML_TYPE_Q8_K,
+        _ => return None,
+    })
+}
