@@ -28,5 +28,6 @@ pub mod cpu;
 pub mod error;
 pub mod graph;
 pub mod log;
+pub mod quant;
 pub mod sys;
 pub mod tensor;

@@ -1,0 +1,177 @@
+//! Small floating-point formats: IEEE half, bfloat16, E8M0 and UE4M3, one value or one row at a time.
+//!
+//! A half is held as its 16 bits (`u16`), as in the C interface. Rounding is to nearest, ties to even. A NaN that
+//! becomes a half loses its payload (`0x7e00` with the sign); one that becomes a bfloat16 keeps its upper bits, quiet.
+#![forbid(unsafe_code)]
+
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+
+/// Value of the half with these bits.
+#[inline]
+pub fn f16_to_f32(bits: u16) -> f32 {
+    f16::from_bits(bits).to_f32()
+}
+
+/// Bits of the half nearest to `x`.
+#[inline]
+pub fn f32_to_f16(x: f32) -> u16 {
+    if x.is_nan() { nan_to_f16(x) } else { f16::from_f32(x).to_bits() }
+}
+
+fn nan_to_f16(x: f32) -> u16 {
+    (x.to_bits() >> 16) as u16 & 0x8000 | 0x7e00
+}
+
+/// Value of the bfloat16 with these bits.
+#[inline]
+pub fn bf16_to_f32(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Bits of the bfloat16 nearest to `x`.
+#[inline]
+pub fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    if x.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    // Half of the dropped part, less one where the kept part is even: a tie then rounds to even.
+    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+/// Halves to floats; as many as the shorter slice holds.
+pub fn f16_to_f32_row(x: &[u16], y: &mut [f32]) {
+    let n = x.len().min(y.len());
+    x[..n].reinterpret_cast::<f16>().convert_to_f32_slice(&mut y[..n]);
+}
+
+/// Floats to halves; as many as the shorter slice holds.
+pub fn f32_to_f16_row(x: &[f32], y: &mut [u16]) {
+    let n = x.len().min(y.len());
+    for (x, y) in x[..n].chunks(64).zip(y[..n].chunks_mut(64)) {
+        y.reinterpret_cast_mut::<f16>().convert_from_f32_slice(x);
+        if x.iter().any(|v| v.is_nan()) {
+            for (x, y) in x.iter().zip(y).filter(|(x, _)| x.is_nan()) {
+                *y = nan_to_f16(*x);
+            }
+        }
+    }
+}
+
+/// Bfloat16s to floats; as many as the shorter slice holds.
+pub fn bf16_to_f32_row(x: &[u16], y: &mut [f32]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = bf16_to_f32(*x);
+    }
+}
+
+/// Floats to bfloat16s; as many as the shorter slice holds.
+pub fn f32_to_bf16_row(x: &[f32], y: &mut [u16]) {
+    for (x, y) in x.iter().zip(y) {
+        *y = f32_to_bf16(*x);
+    }
+}
+
+/// Half of the power of two that an E8M0 exponent stands for: 2^(e-128). The FP4 values of MXFP4 are stored doubled.
+#[inline]
+pub fn e8m0_to_f32_half(e: u8) -> f32 {
+    // Exponents 0 and 1 give subnormal floats.
+    f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
+}
+
+/// The power of two that an E8M0 exponent stands for: 2^(e-127). `0xff` (NaN in the OCP specification) is taken as infinity.
+#[inline]
+pub fn e8m0_to_f32(e: u8) -> f32 {
+    f32::from_bits(if e == 0 { 0x0040_0000 } else { u32::from(e) << 23 })
+}
+
+/// Half of the value of an unsigned E4M3 number (bias 7): the FP4 values of NVFP4 are stored doubled. Bit 7 is ignored;
+/// `0x7f` (NaN) counts as zero.
+#[inline]
+pub fn ue4m3_to_f32_half(x: u8) -> f32 {
+    if x == 0x7f {
+        return 0.0;
+    }
+    let (exponent, fraction) = (u32::from(x >> 3 & 15), u32::from(x & 7));
+    if exponent == 0 {
+        // Multiples of 2^-9, halved.
+        return fraction as f32 * f32::from_bits((127 - 10) << 23);
+    }
+    f32::from_bits((exponent + 127 - 7 - 1) << 23 | fraction << 20)
+}
+
+/// The unsigned E4M3 number that NVFP4 files take for `x`: ties away from zero, at most 448, zero for anything not positive.
+pub fn f32_to_ue4m3(x: f32) -> u8 {
+    if x.is_nan() || x <= 0.0 {
+        return 0;
+    }
+    let x = x.min(448.0);
+    let bits = x.to_bits();
+    let exponent = (bits >> 23) as i32 - 127 + 7;
+    if exponent <= 0 {
+        return ((x * 512.0 + 0.5) as i32).min(7) as u8;
+    }
+    // Rounding up the fraction may carry into the exponent: both are one number here.
+    let code = (exponent << 3) as u32 + (bits >> 20 & 7) + (bits >> 19 & 1);
+    if code >= 15 << 3 { 0x7e } else { code as u8 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_half_survives_the_way_to_float_and_back() {
+        for bits in 0..=u16::MAX {
+            let x = f16_to_f32(bits);
+            let back = f32_to_f16(x);
+            if x.is_nan() {
+                assert_eq!(back, bits & 0x8000 | 0x7e00);
+            } else {
+                assert_eq!(back, bits);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_equal_single_values() {
+        let x: Vec<f32> =
+            (0..1000u32).map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b9))).chain([f32::NAN, -f32::NAN]).collect();
+        let mut y = vec![0; x.len()];
+        f32_to_f16_row(&x, &mut y);
+        assert!(x.iter().zip(&y).all(|(x, y)| f32_to_f16(*x) == *y));
+        f32_to_bf16_row(&x, &mut y);
+        assert!(x.iter().zip(&y).all(|(x, y)| f32_to_bf16(*x) == *y));
+        let mut back = vec![0.0; x.len()];
+        bf16_to_f32_row(&y, &mut back);
+        assert!(back.iter().zip(&y).all(|(x, y)| x.to_bits() == u32::from(*y) << 16));
+    }
+
+    #[test]
+    fn bfloat16_rounds_ties_to_even_and_keeps_nan() {
+        assert_eq!(f32_to_bf16(f32::from_bits(0x3f80_8000)), 0x3f80);
+        assert_eq!(f32_to_bf16(f32::from_bits(0x3f81_8000)), 0x3f82);
+        assert_eq!(f32_to_bf16(f32::from_bits(0x7f80_0001)), 0x7fc0);
+        assert_eq!(f32_to_bf16(f32::INFINITY), 0x7f80);
+        assert_eq!(f32_to_bf16(f32::MAX), 0x7f80);
+    }
+
+    #[test]
+    fn scale_formats_cover_their_range() {
+        assert_eq!(e8m0_to_f32(127), 1.0);
+        assert_eq!(e8m0_to_f32_half(127), 0.5);
+        assert_eq!(e8m0_to_f32_half(0), 2f32.powi(-128));
+        assert_eq!(e8m0_to_f32_half(1), 2f32.powi(-127));
+        assert_eq!(ue4m3_to_f32_half(0x38), 0.5);
+        assert_eq!(ue4m3_to_f32_half(0x7e), 224.0);
+        assert_eq!(ue4m3_to_f32_half(0x7f), 0.0);
+        for code in 1..0x78 {
+            assert_eq!(f32_to_ue4m3(2.0 * ue4m3_to_f32_half(code)), code);
+        }
+        assert_eq!(f32_to_ue4m3(256.0), 0x7e, "the files jump from 240 to 448");
+        assert_eq!(f32_to_ue4m3(1e9), 0x7e);
+        assert_eq!(f32_to_ue4m3(-1.0), 0);
+        assert_eq!(f32_to_ue4m3(f32::NAN), 0);
+    }
+}

@@ -1,0 +1,115 @@
+//! IQ4_NL: 32 four-bit codes for a fixed curve of 16 values. 4.5 bits a value.
+#![forbid(unsafe_code)]
+
+use super::block::{Decode, Encode, EncodeWeighted};
+use super::convert::{f16_to_f32, f32_to_f16};
+use super::search::{GROUP_EPS, extreme, importance_weights, nearest_of, sum_squares};
+
+/// One block: `x[i] = d * CURVE[q[i]]`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BlockIq4Nl {
+    /// Scale, a half.
+    pub d: u16,
+    /// Byte `i` holds code `i` (low four bits) and code `i + 16` (high four bits).
+    pub qs: [u8; 16],
+}
+
+/// The values that the codes of IQ4_NL and IQ4_XS stand for, ascending.
+pub static CURVE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+impl Decode for BlockIq4Nl {
+    fn decode(&self, y: &mut [f32]) {
+        decode_group(f16_to_f32(self.d), &self.qs, y);
+    }
+}
+
+/// Writes the 32 values of one group.
+pub(super) fn decode_group(d: f32, qs: &[u8], y: &mut [f32]) {
+    let (low, high) = y.split_at_mut(16);
+    for ((low, high), q) in low.iter_mut().zip(high).zip(qs) {
+        *low = d * f32::from(CURVE[usize::from(q & 15)]);
+        *high = d * f32::from(CURVE[usize::from(q >> 4)]);
+    }
+}
+
+/// The bytes for 32 codes.
+pub(super) fn pack(codes: &[u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|i| codes[i] | codes[i + 16] << 4)
+}
+
+/// Best scale for a group of 32, by trying `2 tries + 1` scales around the one that maps the extreme value on the end of
+/// the curve. Zero for a group of zeros.
+pub(super) fn fit_scale(x: &[f32], weights: &[f32; 32], tries: Option<i32>) -> f32 {
+    let (top, magnitude) = extreme(x);
+    if magnitude < GROUP_EPS {
+        return 0.0;
+    }
+    let moments = |inverse: f32| {
+        let (mut xq, mut q2) = (0.0, 0.0);
+        for (&v, &w) in x.iter().zip(weights) {
+            let q = f32::from(CURVE[usize::from(nearest_of(&CURVE, inverse * v))]);
+            xq += w * q * v;
+            q2 += w * q * q;
+        }
+        (xq, q2)
+    };
+    let end = f32::from(CURVE[0]);
+    let first = if tries.is_some() { -top } else { top };
+    let (xq, q2) = moments(1.0 / (first / end));
+    let mut d = if q2 > 0.0 { xq / q2 } else { 0.0 };
+    let mut best = d * xq;
+    if let Some(tries) = tries {
+        for step in -tries..=tries {
+            let (xq, q2) = moments((step as f32 + end) / top);
+            if q2 > 0.0 && xq * xq > best * q2 {
+                d = xq / q2;
+                best = d * xq;
+            }
+        }
+    }
+    d
+}
+
+/// Weights of a group: with importance, or the squares of the values.
+pub(super) fn weights(x: &[f32], importance: Option<&[f32]>, sigma2: f32) -> [f32; 32] {
+    let mut weights = [0.0; 32];
+    match importance {
+        Some(i) => importance_weights(&mut weights, x, i, sigma2),
+        None => weights.iter_mut().zip(x).for_each(|(w, v)| *w = v * v),
+    }
+    weights
+}
+
+impl BlockIq4Nl {
+    fn fit(x: &[f32], importance: Option<&[f32]>) -> Self {
+        let sigma2 = sum_squares(x) * (2.0 / 32.0);
+        let d = fit_scale(x, &weights(x, importance, sigma2), Some(7));
+        let inverse = if d != 0.0 { 1.0 / d } else { 0.0 };
+        Self { d: f32_to_f16(d), qs: pack(&std::array::from_fn(|i| nearest_of(&CURVE, inverse * x[i]))) }
+    }
+
+    /// The block that `quantize_chunk` makes without importance: a wider search than [`Encode::encode`].
+    pub fn encode_thorough(x: &[f32]) -> Self {
+        Self::fit(x, None)
+    }
+}
+
+impl Encode for BlockIq4Nl {
+    /// The quick fit: one try, codes as of that try. A block of zeros has codes zero.
+    fn encode(x: &[f32]) -> Self {
+        let (top, magnitude) = extreme(x);
+        if magnitude < GROUP_EPS {
+            return Self { d: 0, qs: [0; 16] };
+        }
+        let d = fit_scale(x, &weights(x, None, 0.0), None);
+        let inverse = 1.0 / (top / f32::from(CURVE[0]));
+        Self { d: f32_to_f16(d), qs: pack(&std::array::from_fn(|i| nearest_of(&CURVE, inverse * x[i]))) }
+    }
+}
+
+impl EncodeWeighted for BlockIq4Nl {
+    fn encode_weighted(x: &[f32], importance: &[f32], _: f32) -> Self {
+        Self::fit(x, Some(importance))
+    }
+}

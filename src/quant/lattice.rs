@@ -1,0 +1,318 @@
+//! The lattices of the IQ1, IQ2 and IQ3 formats, as their encoders use them: which points are on the grid, and which grid
+//! points are near one that is not. Built on first use (or by `quantize_init`), shared, and dropped by `quantize_free`.
+#![forbid(unsafe_code)]
+
+use super::block::Block;
+use super::search::nearest;
+use super::tables::{iq1, iq2, iq3};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A block that is made by searching its format's lattice.
+pub trait EncodeSearch: Block {
+    /// The lattice that the search needs.
+    const GRID: Grid;
+
+    /// The block for these 256 finite values, with an importance for each value where there is one. `None` when a format
+    /// that needs importance got none, or when the values (or weights) are too large to compute an error.
+    fn encode_search(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>) -> Option<Self>;
+}
+
+/// A grid in a space of `width` small levels.
+#[derive(Debug)]
+pub struct Lattice {
+    /// Levels in a point: 8 (IQ1, IQ2) or 4 (IQ3).
+    pub width: usize,
+    /// Bits of a level in a point's code: 2 or 3.
+    bits: usize,
+    /// Highest level: 2 (IQ1, IQ2) or 7 (IQ3).
+    pub top: i32,
+    /// The levels of each grid point, by index.
+    points: Vec<[u8; 8]>,
+    /// For each code: the index of the point, or `!first` where `near[first]` starts the list of near points.
+    map: Vec<i32>,
+    /// Lists: a count, then that many indices, nearest first.
+    near: Vec<u16>,
+}
+
+/// The grids there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grid {
+    /// IQ1_S and IQ1_M.
+    Iq1,
+    /// IQ2_XXS.
+    Iq2Xxs,
+    /// IQ2_XS.
+    Iq2Xs,
+    /// IQ2_S.
+    Iq2S,
+    /// IQ3_XXS.
+    Iq3Xxs,
+    /// IQ3_S.
+    Iq3S,
+}
+
+static BUILT: Mutex<[Option<Arc<Lattice>>; 6]> = Mutex::new([const { None }; 6]);
+
+/// The lattice for a grid, built when there is none yet.
+pub fn get(grid: Grid) -> Arc<Lattice> {
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    built[grid as usize].get_or_insert_with(|| Arc::new(Lattice::new(grid))).clone()
+}
+
+/// Forgets the built lattices; those in use live on until their last user is done.
+pub fn free() {
+    *BUILT.lock().unwrap_or_else(PoisonError::into_inner) = [const { None }; 6];
+}
+
+impl Lattice {
+    fn new(grid: Grid) -> Self {
+        // Magnitudes in the tables to levels.
+        let two = |g: &[u64]| g.iter().map(|p| p.to_le_bytes().map(|b| b / 16)).collect::<Vec<_>>();
+        let three = |g: &[u32], step: u8| {
+            let level = |b: u8| (b / step).min(7);
+            g.iter()
+                .map(|p| p.to_le_bytes())
+                .map(|p| std::array::from_fn(|i| if i < 4 { level(p[i]) } else { 0 }))
+                .collect()
+        };
+        // `shells`: near points are those at so many different distances.
+        let (points, shells) = match grid {
+            Grid::Iq1 => (iq1::IQ1S_GRID.iter().map(|p| p.to_le_bytes().map(|b| b.wrapping_add(1))).collect(), 3),
+            Grid::Iq2Xxs => (two(&iq2::IQ2XXS_GRID), 2),
+            Grid::Iq2Xs => (two(&iq2::IQ2XS_GRID), 2),
+            Grid::Iq2S => (two(&iq2::IQ2S_GRID), 1),
+            Grid::Iq3Xxs => (three(&iq3::IQ3XXS_GRID, 8), 2),
+            Grid::Iq3S => (three(&iq3::IQ3S_GRID, 2), 3),
+        };
+        let (width, bits, top) = if matches!(grid, Grid::Iq3Xxs | Grid::Iq3S) { (4, 3, 7) } else { (8, 2, 2) };
+        let mut lattice = Self { width, bits, top, points, map: vec![i32::MIN; 1 << (width * bits)], near: Vec::new() };
+        for (i, p) in lattice.points.iter().enumerate() {
+            let code = lattice.code(&p[..width]);
+            lattice.map[code] = i as i32;
+        }
+        lattice.find_neighbours(shells);
+        lattice
+    }
+
+    fn find_neighbours(&mut self, shells: usize) {
+        let mut distances = vec![0u32; self.points.len()];
+        for code in 0..self.map.len() {
+            let levels: [u8; 8] = std::array::from_fn(|i| (code >> (i * self.bits) & ((1 << self.bits) - 1)) as u8);
+            if self.map[code] >= 0 || levels[..self.width].iter().any(|l| i32::from(*l) > self.top) {
+                continue;
+            }
+            for (d, p) in distances.iter_mut().zip(&self.points) {
+                *d = p.iter().zip(&levels).take(self.width).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum();
+            }
+            let first = self.near.len();
+            self.map[code] = !(first as i32);
+            self.near.push(0);
+            let mut shell = None;
+            for _ in 0..shells {
+                shell = distances.iter().copied().filter(|d| shell.is_none_or(|s| *d > s)).min();
+                let Some(shell) = shell else { break };
+                self.near.extend(distances.iter().enumerate().filter(|(_, d)| **d == shell).map(|(i, _)| i as u16));
+            }
+            self.near[first] = (self.near.len() - first - 1) as u16;
+        }
+    }
+
+    fn code(&self, levels: &[u8]) -> usize {
+        levels.iter().rev().fold(0, |code, l| code << self.bits | usize::from(*l))
+    }
+
+    /// The levels of a grid point.
+    pub fn point(&self, index: u16) -> &[u8] {
+        &self.points[usize::from(index)][..self.width]
+    }
+
+    /// Index of the grid point with these levels, or the indices of the grid points near them.
+    pub fn locate(&self, levels: &[u8]) -> Result<u16, &[u16]> {
+        match self.map[self.code(levels)] {
+            index @ 0.. => Ok(index as u16),
+            first => {
+                let first = !first as usize;
+                // A code with a level above the top has no list; none of the encoders asks for one.
+                let Some(count) = self.near.get(first) else { return Err(&[]) };
+                Err(&self.near[first + 1..][..usize::from(*count)])
+            }
+        }
+    }
+
+    /// Moves `levels` to the near grid point that fits `x` best at `scale`, where level `l` stands for `value(l)`.
+    /// `None` when no error can be computed (values too large).
+    pub fn move_to_best(
+        &self,
+        near: &[u16],
+        x: &[f32],
+        weights: &[f32],
+        scale: f32,
+        value: impl Fn(u8) -> f32,
+        levels: &mut [u8],
+    ) -> Option<u16> {
+        let mut best = (None, f32::MAX);
+        for &index in near {
+            let mut error = 0.0;
+            for ((l, v), w) in self.point(index).iter().zip(x).zip(weights) {
+                let diff = scale * value(*l) - v;
+                error += w * diff * diff;
+            }
+            if error < best.1 {
+                best = (Some(index), error);
+            }
+        }
+        levels.copy_from_slice(self.point(best.0?));
+        best.0
+    }
+}
+
+/// Value of a level on the scale of IQ2 and IQ3.
+pub fn odd(level: u8) -> f32 {
+    f32::from(2 * level + 1)
+}
+
+/// Splits a group of eight into magnitudes and sign bits.
+pub fn split_signs(x: &[f32], magnitudes: &mut [f32]) -> u8 {
+    let mut signs = 0;
+    for (i, (m, v)) in magnitudes.iter_mut().zip(x).enumerate() {
+        *m = if *v >= 0.0 { *v } else { -v };
+        signs |= u8::from(*v < 0.0) << i;
+    }
+    signs
+}
+
+/// Like [`split_signs`], but with an even number of signs, so that seven bits are enough: where it is odd, the sign of the
+/// least important value is given up, and its magnitude becomes negative.
+pub fn split_signs_even(x: &[f32], weights: &[f32], magnitudes: &mut [f32]) -> u8 {
+    let mut signs = split_signs(x, magnitudes);
+    if signs.count_ones() % 2 == 1 {
+        let mut least = (0, weights[0] * x[0] * x[0]);
+        for (i, (w, v)) in weights.iter().zip(x).enumerate().skip(1) {
+            if w * v * v < least.1 {
+                least = (i, w * v * v);
+            }
+        }
+        magnitudes[least.0] = -magnitudes[least.0];
+        signs ^= 1 << least.0;
+    }
+    signs & 127
+}
+
+/// How [`fit_group`] searches.
+#[derive(Clone, Copy)]
+pub struct Search {
+    /// Scales tried on each side of the one that maps the greatest value on the top level.
+    pub tries: i32,
+    /// Step between them, in levels.
+    pub step: f32,
+    /// The last round takes all points again, not only those that were off the grid.
+    pub all_again: bool,
+    /// The last round takes place even when the best scale had every point on the grid.
+    pub always_again: bool,
+    /// Count the points as off the grid until a scale is found.
+    pub off_grid_first: bool,
+}
+
+/// Fits one group: finds the grid points and the scale with `x[i] ≈ scale * odd(levels[i])`.
+///
+/// `top` is the value that the middle scale maps on the top level; `scale` is what holds when no scale is better.
+/// `None` when no error can be computed (values too large).
+pub fn fit_group(
+    lattice: &Lattice,
+    how: Search,
+    x: &[f32],
+    weights: &[f32],
+    top: f32,
+    mut scale: f32,
+    levels: &mut [u8],
+) -> Option<f32> {
+    let (width, top_level) = (lattice.width, lattice.top);
+    let roots: [f32; 32] = std::array::from_fn(|i| weights.get(i).map_or(0.0, |w| w.sqrt()));
+    let level = |inverse: f32, v: f32| nearest(0.5 * (inverse * v - 1.0)).clamp(0, top_level) as u8;
+    let moments = |levels: &[u8]| {
+        let (mut xq, mut q2) = (0.0, 0.0);
+        for ((&v, &w), &l) in x.iter().zip(weights).zip(levels) {
+            let q = odd(l);
+            xq += w * v * q;
+            q2 += w * q * q;
+        }
+        (xq, q2)
+    };
+    // Puts the point of group `k` on the grid; says whether it was there already.
+    let settle = |k: usize, inverse: f32, scale: f32, levels: &mut [u8]| {
+        let at = k * width..(k + 1) * width;
+        let (x, levels) = (&x[at.clone()], &mut levels[at.clone()]);
+        levels.iter_mut().zip(x).for_each(|(l, v)| *l = level(inverse, *v));
+        match lattice.locate(levels) {
+            Ok(_) => Some(true),
+            Err(near) => lattice.move_to_best(near, x, &roots[at], scale, odd, levels).map(|_| false),
+        }
+    };
+
+    let count = x.len() / width;
+    let mut on_grid = [!how.off_grid_first; 8];
+    let mut trial = [0; 32];
+    let trial = &mut trial[..x.len()];
+    let mut best = 0.0;
+    for step in -how.tries..=how.tries {
+        let inverse = ((2 * top_level + 1) as f32 + step as f32 * how.step) / top;
+        let this = 1.0 / inverse;
+        let mut on = [true; 8];
+        for (k, on) in on[..count].iter_mut().enumerate() {
+            *on = settle(k, inverse, this, trial)?;
+        }
+        let (xq, q2) = moments(trial);
+        if q2 > 0.0 && xq * xq > best * q2 {
+            scale = xq / q2;
+            best = scale * xq;
+            levels.copy_from_slice(trial);
+            on_grid = on;
+        }
+    }
+    if scale > 0.0 && (how.always_again || on_grid[..count].contains(&false)) {
+        let inverse = 1.0 / scale;
+        for k in 0..count {
+            if how.all_again || !on_grid[k] {
+                settle(k, inverse, scale, levels)?;
+            }
+        }
+        let (xq, q2) = moments(levels);
+        if q2 > 0.0 {
+            scale = xq / q2;
+        }
+    }
+    Some(scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_grid_point_finds_itself_and_others_find_neighbours() {
+        for grid in [Grid::Iq1, Grid::Iq2Xxs, Grid::Iq2Xs, Grid::Iq2S, Grid::Iq3Xxs, Grid::Iq3S] {
+            let lattice = get(grid);
+            for i in 0..lattice.points.len() as u16 {
+                assert_eq!(lattice.locate(lattice.point(i)), Ok(i), "{grid:?}");
+            }
+            let mut levels = vec![0u8; lattice.width];
+            for n in 0..2000usize {
+                for (i, l) in levels.iter_mut().enumerate() {
+                    *l = ((n * 31 + i * n) % (lattice.top as usize + 1)) as u8;
+                }
+                if let Err(near) = lattice.locate(&levels) {
+                    assert!(!near.is_empty(), "{grid:?} {levels:?}");
+                }
+            }
+        }
+        free();
+    }
+
+    #[test]
+    fn an_odd_number_of_signs_gives_up_the_least_important() {
+        let x = [1.0, -2.0, 3.0, 0.1, 5.0, 6.0, 7.0, 8.0];
+        let mut m = [0.0; 8];
+        assert_eq!(split_signs_even(&x, &[1.0; 8], &mut m), 0b1010);
+        assert_eq!(m, [1.0, 2.0, 3.0, -0.1, 5.0, 6.0, 7.0, 8.0]);
+    }
+}

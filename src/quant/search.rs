@@ -1,0 +1,354 @@
+//! Searches for the scale of a group of values: shared by the formats' encoders.
+//!
+//! The results are part of the file formats' practice: two programs that quantize the same model get the same file. So
+//! the order of every floating-point operation here is fixed, sums run from first to last, and nothing may be fused.
+#![forbid(unsafe_code)]
+
+/// Below this magnitude a group counts as all zero.
+pub const GROUP_EPS: f32 = 1e-15;
+
+/// Nearest integer, ties to even, by the trick of adding 1.5 * 2^23: right for |x| < 2^22, some fixed number in
+/// [-2^22, 2^22) for everything else.
+#[inline]
+pub fn nearest(x: f32) -> i32 {
+    ((x + 12_582_912.0).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
+}
+
+/// Integer part of `x`; `i32::MIN` when there is none in range, as the x86 instruction answers.
+#[inline]
+pub fn truncate(x: f32) -> i32 {
+    if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
+}
+
+/// `a` when it is greater than `b`, else `b` (so also when one of them is NaN).
+#[inline]
+pub fn max(a: f32, b: f32) -> f32 {
+    if a > b { a } else { b }
+}
+
+/// Sum of the squares.
+pub fn sum_squares(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |sum, v| sum + v * v)
+}
+
+/// Weights of a group: importance times the value's size, softened by the variance `sigma2` of its surroundings.
+pub fn importance_weights(weights: &mut [f32], x: &[f32], importance: &[f32], sigma2: f32) {
+    for ((w, v), i) in weights.iter_mut().zip(x).zip(importance) {
+        *w = i * (sigma2 + v * v).sqrt();
+    }
+}
+
+/// The value with the greatest magnitude (the first such), and that magnitude; zeros when there is none above zero.
+pub fn extreme(x: &[f32]) -> (f32, f32) {
+    let (mut value, mut magnitude) = (0.0, 0.0);
+    for &v in x {
+        if v.abs() > magnitude {
+            (value, magnitude) = (v, v.abs());
+        }
+    }
+    (value, magnitude)
+}
+
+/// Least and greatest value.
+fn range(x: &[f32]) -> (f32, f32) {
+    x.iter().skip(1).fold((x[0], x[0]), |(lo, hi), &v| (if v < lo { v } else { lo }, if v > hi { v } else { hi }))
+}
+
+/// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one that
+/// maps the extreme value to -n. Weights are `weights`, or the squares of the values.
+pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) -> f32 {
+    let (top, magnitude) = extreme(x);
+    if magnitude < GROUP_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let level = |inverse: f32, v: f32| nearest(inverse * v).clamp(-n, n - 1);
+    let weight = |i: usize| weights.map_or(x[i] * x[i], |w| w[i]);
+    let moments = |inverse: f32| {
+        let (mut xl, mut l2) = (0.0, 0.0);
+        for (i, &v) in x.iter().enumerate() {
+            let (l, w) = (level(inverse, v) as f32, weight(i));
+            xl += w * v * l;
+            l2 += w * l * l;
+        }
+        (xl, l2)
+    };
+
+    let mut chosen = -n as f32 / top;
+    let (xl, l2) = moments(chosen);
+    let mut scale = if l2 != 0.0 { xl / l2 } else { 0.0 };
+    let mut best = scale * xl;
+    for step in (-9..=9).filter(|s| *s != 0) {
+        let inverse = -(n as f32 + 0.1 * step as f32) / top;
+        let (xl, l2) = moments(inverse);
+        if l2 > 0.0 && xl * xl > best * l2 {
+            chosen = inverse;
+            scale = xl / l2;
+            best = scale * xl;
+        }
+    }
+    for (l, v) in levels.iter_mut().zip(x) {
+        *l = (n + level(chosen, *v)) as i8;
+    }
+    scale
+}
+
+/// Signed levels in [-n, n) like [`symmetric`], but one starting scale and then up to five rounds that move single levels
+/// where this lowers the error (weights: squares of the values).
+pub fn symmetric_by_moves(n: i32, x: &[f32], levels: &mut [i8]) -> f32 {
+    let (top, magnitude) = extreme(x);
+    if magnitude < GROUP_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let inverse = -n as f32 / top;
+    let (mut xl, mut l2) = (0.0, 0.0);
+    for (l, &v) in levels.iter_mut().zip(x) {
+        *l = nearest(inverse * v).clamp(-n, n - 1) as i8;
+        let (w, q) = (v * v, f32::from(*l));
+        xl += w * v * q;
+        l2 += w * q * q;
+    }
+    for _ in 0..5 {
+        let mut moved = false;
+        for (l, &v) in levels.iter_mut().zip(x) {
+            let (w, q) = (v * v, f32::from(*l));
+            let mut rest_xl = xl - w * v * q;
+            if rest_xl > 0.0 {
+                let mut rest_l2 = l2 - w * q * q;
+                let new = nearest(v * rest_l2 / rest_xl).clamp(-n, n - 1);
+                if new != i32::from(*l) {
+                    let q = new as f32;
+                    rest_xl += w * v * q;
+                    rest_l2 += w * q * q;
+                    if rest_l2 > 0.0 && rest_xl * rest_xl * l2 > xl * xl * rest_l2 {
+                        *l = new as i8;
+                        (xl, l2) = (rest_xl, rest_l2);
+                        moved = true;
+                    }
+                }
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    for l in levels.iter_mut() {
+        *l += n as i8;
+    }
+    if l2 > 0.0 { xl / l2 } else { 0.0 }
+}
+
+/// Weighted squared error of `scale * level(x)`.
+fn squared_error(x: &[f32], weights: &[f32], scale: f32, level: impl Fn(f32) -> i32) -> f32 {
+    x.iter().zip(weights).fold(0.0, |sum, (v, w)| {
+        let diff = v - scale * level(*v) as f32;
+        sum + w * diff * diff
+    })
+}
+
+/// Unsigned levels in [0, n] for values that are not negative: finds `scale` with `x[i] ≈ scale * levels[i]`.
+pub fn unsigned(n: i32, x: &[f32], levels: &mut [u8], weights: &[f32]) -> f32 {
+    let top = x.iter().fold(0.0, |m, v| max(m, *v));
+    if top < GROUP_EPS {
+        levels.fill(0);
+        return 0.0;
+    }
+    let mut inverse = n as f32 / top;
+    // The first try stores its level in a byte before it is compared.
+    let mut best = squared_error(x, weights, 1.0 / inverse, |v| i32::from(nearest(inverse * v) as u8));
+    for step in (-4..=4).filter(|s| *s != 0) {
+        let this = (0.1 * step as f32 + n as f32) / top;
+        let e = squared_error(x, weights, 1.0 / this, |v| nearest(this * v).min(n));
+        if e < best {
+            best = e;
+            inverse = this;
+        }
+    }
+    let (mut xl, mut l2) = (0.0, 0.0);
+    for ((l, &v), &w) in levels.iter_mut().zip(x).zip(weights) {
+        let level = nearest(inverse * v).min(n);
+        *l = level as u8;
+        let q = level as f32;
+        xl += w * v * q;
+        l2 += w * q * q;
+    }
+    for _ in 0..5 {
+        let mut moved = false;
+        for ((l, &v), &w) in levels.iter_mut().zip(x).zip(weights) {
+            let q = f32::from(*l);
+            let mut rest_xl = xl - w * v * q;
+            let mut rest_l2 = l2 - w * q * q;
+            if rest_xl > 0.0 && rest_l2 > 0.0 {
+                let new = nearest(v * rest_l2 / rest_xl).min(n);
+                if new != i32::from(*l) {
+                    let q = new as f32;
+                    rest_xl += w * v * q;
+                    rest_l2 += w * q * q;
+                    if rest_xl * rest_xl * l2 > xl * xl * rest_l2 {
+                        *l = new as u8;
+                        (xl, l2) = (rest_xl, rest_l2);
+                        moved = true;
+                    }
+                }
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    if l2 > 0.0 { xl / l2 } else { 0.0 }
+}
+
+/// How [`affine`] searches.
+#[derive(Clone, Copy)]
+pub struct Affine {
+    /// Highest level.
+    pub n: i32,
+    /// Offset of the first range tried, in levels.
+    pub start: f32,
+    /// Step between ranges, in levels.
+    pub step: f32,
+    /// Ranges tried after the plain one, less one.
+    pub steps: i32,
+    /// Compare by absolute error instead of squared error.
+    pub absolute: bool,
+    /// Bound a value to [0, n] before it is rounded (and take NaN for 0), not after: matters only for degenerate groups.
+    pub bound_first: bool,
+}
+
+/// Levels in [0, n] with an offset: finds `(scale, -min)` with `x[i] ≈ scale * levels[i] + min`, `min <= 0`.
+pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f32, f32) {
+    let Affine { n, start, step, steps, absolute, bound_first } = how;
+    let (mut min, max) = range(x);
+    let mut sum_w = weights[0];
+    let mut sum_x = sum_w * x[0];
+    for (&v, &w) in x.iter().zip(weights).skip(1) {
+        sum_w += w;
+        sum_x += w * v;
+    }
+    if min > 0.0 {
+        min = 0.0;
+    }
+    if if bound_first { max <= min } else { max == min } {
+        levels.fill(0);
+        return (0.0, -min);
+    }
+    let error = |scale: f32, min: f32, levels: &[u8]| {
+        let mut sum = 0.0;
+        for ((&v, &w), &l) in x.iter().zip(weights).zip(levels) {
+            let diff = scale * f32::from(l) + min - v;
+            sum += w * if absolute { diff.abs() } else { diff * diff };
+        }
+        sum
+    };
+
+    let inverse = n as f32 / (max - min);
+    let mut scale = 1.0 / inverse;
+    for (l, &v) in levels.iter_mut().zip(x) {
+        *l = nearest(inverse * (v - min)).clamp(0, n) as u8;
+    }
+    let mut best = error(scale, min, levels);
+    let mut trial = [0u8; 32];
+    let trial = &mut trial[..x.len()];
+    for i in 0..=steps {
+        // The least value of the best fit so far takes part: the range shrinks with it.
+        let inverse = (start + step * i as f32 + n as f32) / (max - min);
+        let (mut sum_l, mut sum_l2, mut sum_xl) = (0.0, 0.0, 0.0);
+        for ((t, &v), &w) in trial.iter_mut().zip(x).zip(weights) {
+            let at = inverse * (v - min);
+            *t = if !bound_first {
+                nearest(at).clamp(0, n) as u8
+            } else if at > 0.0 {
+                nearest(if at < n as f32 { at } else { n as f32 }) as u8
+            } else {
+                0
+            };
+            let l = f32::from(*t);
+            sum_l += w * l;
+            sum_l2 += w * l * l;
+            sum_xl += w * l * v;
+        }
+        let det = sum_w * sum_l2 - sum_l * sum_l;
+        if det > 0.0 {
+            let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / det;
+            let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / det;
+            if this_min > 0.0 {
+                this_min = 0.0;
+                this_scale = sum_xl / sum_l2;
+            }
+            let e = error(this_scale, this_min, trial);
+            if e < best {
+                levels.copy_from_slice(trial);
+                best = e;
+                scale = this_scale;
+                min = this_min;
+            }
+        }
+    }
+    (scale, -min)
+}
+
+/// Index of the entry of the ascending table `values` that is nearest to `x`; the higher one in the middle.
+pub fn nearest_of(values: &[i8; 16], x: f32) -> u8 {
+    if x <= f32::from(values[0]) {
+        return 0;
+    }
+    if x >= f32::from(values[15]) {
+        return 15;
+    }
+    let (mut below, mut above) = (0, 15);
+    while above - below > 1 {
+        let middle = (below + above) / 2;
+        if x < f32::from(values[middle]) {
+            above = middle;
+        } else {
+            below = middle;
+        }
+    }
+    (if x - f32::from(values[above - 1]) < f32::from(values[above]) - x { above - 1 } else { above }) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_rounds_ties_to_even_and_never_leaves_its_range() {
+        for (x, n) in [(0.5, 0), (1.5, 2), (-0.5, 0), (-1.5, -2), (2.4999, 2), (-7.6, -8)] {
+            assert_eq!(nearest(x), n);
+        }
+        for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e9] {
+            assert!((-0x40_0000..0x40_0000).contains(&nearest(x)));
+        }
+    }
+
+    #[test]
+    fn truncation_answers_out_of_range_like_the_instruction() {
+        assert_eq!(truncate(-1.9), -1);
+        assert_eq!(truncate(f32::NAN), i32::MIN);
+        assert_eq!(truncate(2_147_483_648.0), i32::MIN);
+        assert_eq!(truncate(-2_147_483_648.0), i32::MIN);
+    }
+
+    #[test]
+    fn searches_recover_exact_lattices() {
+        let x: Vec<f32> = (0..32).map(|i| 0.25 * ((i * 7 % 16) as f32 - 8.0)).collect();
+        let mut levels = [0; 32];
+        let scale = symmetric(8, &x, &mut levels, None);
+        assert!(x.iter().zip(levels).all(|(x, l)| *x == scale * f32::from(l - 8)));
+        let scale = symmetric_by_moves(8, &x, &mut levels);
+        assert!(x.iter().zip(levels).all(|(x, l)| *x == scale * f32::from(l - 8)));
+        let mut levels = [0; 32];
+        let how = Affine { n: 15, start: -1.0, step: 0.1, steps: 20, absolute: false, bound_first: false };
+        let (scale, min) = affine(how, &x, &[1.0; 32], &mut levels);
+        assert!(x.iter().zip(levels).all(|(x, l)| (x - (scale * f32::from(l) - min)).abs() < 1e-6));
+    }
+
+    #[test]
+    fn zero_groups_have_scale_zero() {
+        let mut levels = [3; 16];
+        assert_eq!(symmetric(4, &[0.0; 16], &mut levels, None), 0.0);
+        assert_eq!(levels, [0; 16]);
+    }
+}

@@ -1,0 +1,229 @@
+//! The table of all tensor types: name, block and byte sizes, and the functions that read and write a row.
+
+use super::*;
+use crate::abi::ggml::ggml_type;
+use std::ffi::CStr;
+
+/// Reads a row: as many whole blocks as both sides have room for.
+pub type ToFloat = fn(&[u8], &mut [f32]);
+/// Writes a row: as many whole blocks as both sides have room for.
+pub type FromFloat = fn(&[f32], &mut [u8]);
+
+/// What is known of a type.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeTraits {
+    /// Name, as in files and logs.
+    pub c_name: &'static CStr,
+    /// Values in a block; 0 for a number that was given up.
+    pub blck_size: i64,
+    /// Values in an interleaved block; 0 for all types of this version.
+    pub blck_size_interleave: i64,
+    /// Bytes in a block.
+    pub type_size: usize,
+    /// Blocks are more than the bare number.
+    pub is_quantized: bool,
+    /// Reads a row as floats. None for F32, for integers, and for the formats of intermediate results.
+    pub to_float: Option<ToFloat>,
+    /// Writes a row from floats, without importance. None as for `to_float`, and where importance is needed.
+    pub from_float_ref: Option<FromFloat>,
+}
+
+impl TypeTraits {
+    /// The name.
+    pub fn name(&self) -> &'static str {
+        self.c_name.to_str().unwrap_or_default()
+    }
+
+    const fn plain(c_name: &'static CStr, type_size: usize) -> Self {
+        Self {
+            c_name,
+            blck_size: 1,
+            blck_size_interleave: 0,
+            type_size,
+            is_quantized: false,
+            to_float: None,
+            from_float_ref: None,
+        }
+    }
+
+    const fn gone(c_name: &'static CStr) -> Self {
+        Self { blck_size: 0, ..Self::plain(c_name, 0) }
+    }
+
+    const fn block<B: Block>(c_name: &'static CStr) -> Self {
+        Self { blck_size: B::VALUES as i64, is_quantized: true, ..Self::plain(c_name, size_of::<B>()) }
+    }
+
+    const fn decoded<B: Decode>(c_name: &'static CStr) -> Self {
+        Self { to_float: Some(block::decode_row::<B>), ..Self::block::<B>(c_name) }
+    }
+
+    const fn coded<B: Decode + Encode>(c_name: &'static CStr) -> Self {
+        Self { from_float_ref: Some(block::encode_row::<B>), ..Self::decoded::<B>(c_name) }
+    }
+
+    const fn searched<B: Decode + lattice::EncodeSearch>(c_name: &'static CStr) -> Self {
+        Self { from_float_ref: Some(chunk::search_row_or_abort::<B>), ..Self::decoded::<B>(c_name) }
+    }
+}
+
+/// Reads 16-bit words in chunks; a row may start at any byte.
+fn words_to_float(x: &[u8], y: &mut [f32], convert: fn(&[u16], &mut [f32])) {
+    let mut words = [0; 64];
+    for (x, y) in x.chunks(128).zip(y.chunks_mut(64)) {
+        let n = (x.len() / 2).min(y.len());
+        for (w, b) in words.iter_mut().zip(x.chunks_exact(2)) {
+            *w = u16::from_le_bytes([b[0], b[1]]);
+        }
+        convert(&words[..n], y);
+    }
+}
+
+fn float_to_words(x: &[f32], y: &mut [u8], convert: fn(&[f32], &mut [u16])) {
+    let mut words = [0; 64];
+    for (x, y) in x.chunks(64).zip(y.chunks_mut(128)) {
+        convert(x, &mut words);
+        for (w, b) in words.iter().zip(y.chunks_exact_mut(2)).take(x.len()) {
+            b.copy_from_slice(&w.to_le_bytes());
+        }
+    }
+}
+
+const F16: TypeTraits = TypeTraits {
+    to_float: Some(|x, y| words_to_float(x, y, convert::f16_to_f32_row)),
+    from_float_ref: Some(|x, y| float_to_words(x, y, convert::f32_to_f16_row)),
+    ..TypeTraits::plain(c"f16", 2)
+};
+
+const BF16: TypeTraits = TypeTraits {
+    to_float: Some(|x, y| words_to_float(x, y, convert::bf16_to_f32_row)),
+    from_float_ref: Some(|x, y| float_to_words(x, y, convert::f32_to_bf16_row)),
+    ..TypeTraits::plain(c"bf16", 2)
+};
+
+/// Numbers of types, also those given up.
+pub const COUNT: usize = 43;
+
+const UNKNOWN: TypeTraits = TypeTraits::gone(c"");
+
+/// All types by number, and an empty entry for the mark behind them.
+pub static TABLE: [TypeTraits; COUNT + 1] = {
+    use ggml_type::*;
+    let mut t = [UNKNOWN; COUNT + 1];
+    t[GGML_TYPE_F32 as usize] = TypeTraits::plain(c"f32", 4);
+    t[GGML_TYPE_F16 as usize] = F16;
+    t[GGML_TYPE_Q4_0 as usize] = TypeTraits::coded::<q4_0::BlockQ4_0>(c"q4_0");
+    t[GGML_TYPE_Q4_1 as usize] = TypeTraits::coded::<q4_1::BlockQ4_1>(c"q4_1");
+    t[4] = TypeTraits::gone(c"DEPRECATED");
+    t[5] = TypeTraits::gone(c"DEPRECATED");
+    t[GGML_TYPE_Q5_0 as usize] = TypeTraits::coded::<q5_0::BlockQ5_0>(c"q5_0");
+    t[GGML_TYPE_Q5_1 as usize] = TypeTraits::coded::<q5_1::BlockQ5_1>(c"q5_1");
+    t[GGML_TYPE_Q8_0 as usize] = TypeTraits::coded::<q8_0::BlockQ8_0>(c"q8_0");
+    t[GGML_TYPE_Q8_1 as usize] = TypeTraits {
+        from_float_ref: Some(block::encode_row::<q8_1::BlockQ8_1>),
+        ..TypeTraits::block::<q8_1::BlockQ8_1>(c"q8_1")
+    };
+    t[GGML_TYPE_Q2_K as usize] = TypeTraits::coded::<q2_k::BlockQ2K>(c"q2_K");
+    t[GGML_TYPE_Q3_K as usize] = TypeTraits::coded::<q3_k::BlockQ3K>(c"q3_K");
+    t[GGML_TYPE_Q4_K as usize] = TypeTraits::coded::<q4_k::BlockQ4K>(c"q4_K");
+    t[GGML_TYPE_Q5_K as usize] = TypeTraits::coded::<q5_k::BlockQ5K>(c"q5_K");
+    t[GGML_TYPE_Q6_K as usize] = TypeTraits::coded::<q6_k::BlockQ6K>(c"q6_K");
+    t[GGML_TYPE_Q8_K as usize] = TypeTraits::block::<q8_k::BlockQ8K>(c"q8_K");
+    t[GGML_TYPE_IQ2_XXS as usize] = TypeTraits::decoded::<iq2_xxs::BlockIq2Xxs>(c"iq2_xxs");
+    t[GGML_TYPE_IQ2_XS as usize] = TypeTraits::decoded::<iq2_xs::BlockIq2Xs>(c"iq2_xs");
+    t[GGML_TYPE_IQ3_XXS as usize] = TypeTraits::searched::<iq3_xxs::BlockIq3Xxs>(c"iq3_xxs");
+    t[GGML_TYPE_IQ1_S as usize] = TypeTraits::decoded::<iq1_s::BlockIq1S>(c"iq1_s");
+    t[GGML_TYPE_IQ4_NL as usize] = TypeTraits::coded::<iq4_nl::BlockIq4Nl>(c"iq4_nl");
+    t[GGML_TYPE_IQ3_S as usize] = TypeTraits::searched::<iq3_s::BlockIq3S>(c"iq3_s");
+    t[GGML_TYPE_IQ2_S as usize] = TypeTraits::searched::<iq2_s::BlockIq2S>(c"iq2_s");
+    t[GGML_TYPE_IQ4_XS as usize] = TypeTraits::coded::<iq4_xs::BlockIq4Xs>(c"iq4_xs");
+    t[GGML_TYPE_I8 as usize] = TypeTraits::plain(c"i8", 1);
+    t[GGML_TYPE_I16 as usize] = TypeTraits::plain(c"i16", 2);
+    t[GGML_TYPE_I32 as usize] = TypeTraits::plain(c"i32", 4);
+    t[GGML_TYPE_I64 as usize] = TypeTraits::plain(c"i64", 8);
+    t[GGML_TYPE_F64 as usize] = TypeTraits::plain(c"f64", 8);
+    t[GGML_TYPE_IQ1_M as usize] = TypeTraits::decoded::<iq1_m::BlockIq1M>(c"iq1_m");
+    t[GGML_TYPE_BF16 as usize] = BF16;
+    t[31] = TypeTraits::gone(c"TYPE_Q4_0_4_4 REMOVED, use Q4_0 with runtime repacking");
+    t[32] = TypeTraits::gone(c"TYPE_Q4_0_4_8 REMOVED, use Q4_0 with runtime repacking");
+    t[33] = TypeTraits::gone(c"TYPE_Q4_0_8_8 REMOVED, use Q4_0 with runtime repacking");
+    t[GGML_TYPE_TQ1_0 as usize] = TypeTraits::coded::<tq1_0::BlockTq1_0>(c"tq1_0");
+    t[GGML_TYPE_TQ2_0 as usize] = TypeTraits::coded::<tq2_0::BlockTq2_0>(c"tq2_0");
+    t[36] = TypeTraits::gone(c"TYPE_IQ4_NL_4_4 REMOVED, use IQ4_NL with runtime repacking");
+    t[37] = TypeTraits::gone(c"TYPE_IQ4_NL_4_8 REMOVED, use IQ4_NL with runtime repacking");
+    t[38] = TypeTraits::gone(c"TYPE_IQ4_NL_8_8 REMOVED, use IQ4_NL with runtime repacking");
+    t[GGML_TYPE_MXFP4 as usize] = TypeTraits::coded::<mxfp4::BlockMxfp4>(c"mxfp4");
+    t[GGML_TYPE_NVFP4 as usize] = TypeTraits::coded::<nvfp4::BlockNvfp4>(c"nvfp4");
+    t[GGML_TYPE_Q1_0 as usize] = TypeTraits::coded::<q1_0::BlockQ1_0>(c"q1_0");
+    t[GGML_TYPE_Q2_0 as usize] = TypeTraits::coded::<q2_0::BlockQ2_0>(c"q2_0");
+    t
+};
+
+/// What is known of a type.
+#[inline]
+pub fn traits(ty: ggml_type) -> &'static TypeTraits {
+    &TABLE[ty as usize]
+}
+
+/// What is known of the type with this number, also of numbers given up (their block size is 0); `None` when there never was one.
+#[inline]
+pub fn traits_by_number(number: i32) -> Option<&'static TypeTraits> {
+    TABLE[..COUNT].get(usize::try_from(number).ok()?)
+}
+
+/// Bytes in a row of `ne` values. The caller knows that they fill whole blocks: others are cut off. A negative count
+/// gives 0, an overflow `usize::MAX`.
+#[inline]
+pub fn row_size(ty: ggml_type, ne: i64) -> usize {
+    let t = traits(ty);
+    let blocks = usize::try_from(ne / t.blck_size.max(1)).unwrap_or(0);
+    blocks.saturating_mul(t.type_size)
+}
+
+/// Bytes in a row of `ne` values; `None` when they are negative, do not fill whole blocks, or when the size overflows.
+#[inline]
+pub fn row_size_checked(ty: ggml_type, ne: i64) -> Option<usize> {
+    let t = traits(ty);
+    if ne < 0 || t.blck_size == 0 || ne % t.blck_size != 0 {
+        return None;
+    }
+    usize::try_from(ne / t.blck_size).ok()?.checked_mul(t.type_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_name_and_a_size() {
+        for ty in ggml_type::ALL {
+            let t = traits(ty);
+            assert!(!t.name().is_empty() && t.blck_size > 0 && t.type_size > 0, "{ty:?}");
+            assert_eq!(row_size(ty, t.blck_size * 3), t.type_size * 3);
+            assert_eq!(row_size_checked(ty, t.blck_size * 3), Some(t.type_size * 3));
+            assert_eq!(row_size_checked(ty, -t.blck_size), None);
+            assert_eq!(row_size_checked(ty, t.blck_size + 1).is_none(), t.blck_size > 1);
+        }
+        assert_eq!(row_size_checked(ggml_type::GGML_TYPE_I64, i64::MAX), None);
+        assert!(TABLE[..COUNT].iter().all(|t| !t.name().is_empty()), "no hole in the table");
+        assert!(traits_by_number(-1).is_none() && traits_by_number(COUNT as i32).is_none());
+        assert_eq!(traits_by_number(31).unwrap().blck_size, 0);
+    }
+
+    #[test]
+    fn rows_of_every_type_survive_the_way_there_and_back() {
+        let x: Vec<f32> = (0..512).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
+        for ty in ggml_type::ALL {
+            let t = traits(ty);
+            let (Some(to), Some(from)) = (t.to_float, t.from_float_ref) else { continue };
+            let mut bytes = vec![0; row_size(ty, 512)];
+            let mut y = vec![f32::NAN; 512];
+            from(&x, &mut bytes);
+            to(&bytes, &mut y);
+            let error = x.iter().zip(&y).map(|(a, b)| (a - b).powi(2)).sum::<f32>() / 512.0;
+            // The data's own mean square is a third. Two bits a value and less cannot do much for evenly spread data.
+            let limit = if t.type_size * 8 <= 2 * t.blck_size as usize + 20 { 0.15 } else { 0.04 };
+            assert!(error < limit, "{}: {error}", t.name());
+        }
+    }
+}
