@@ -22,6 +22,7 @@
 //! An arrow only ever points down: see `docs/HOUSE.md`.
 
 pub mod abi;
+pub mod alloc;
 pub mod backend;
 pub mod capi;
 pub mod cpu;

@@ -4,6 +4,7 @@
 //! enum parameters arrive as the integers of `abi::raw` and are checked; a failure is logged once here.
 #![allow(clippy::missing_safety_doc)]
 
+pub mod alloc;
 pub mod convert;
 pub mod ggml;
 pub mod variadic;

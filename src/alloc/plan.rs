@@ -1,0 +1,366 @@
+//! From lifetimes to places: walks a graph in the order of its evaluation, plans each tensor when it is first needed
+//! and gives its memory back after the last node that reads it, or a view of it. And the other way round: whether a plan
+//! made for one graph is safe for another.
+
+use super::ids::NONE;
+use super::inplace::can_inplace;
+use super::planner::{Address, Planner};
+use super::problem::Problem;
+use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use crate::backend::BufferTypeRef;
+use crate::error::Result;
+use crate::ggml_assert;
+use crate::tensor::TensorRef;
+
+/// The buffer types that tensors are planned in. A host may name one type several times; those share a planner.
+pub struct Targets<'a> {
+    /// The types as the host gave them.
+    pub bufts: &'a [BufferTypeRef],
+    /// Which planner each uses.
+    pub group_of: &'a [usize],
+}
+
+/// Where a tensor goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Index of the buffer type, or -1: not placed by the plan (a view, or memory of its own).
+    pub buffer: i32,
+    /// Where in that type's chunks.
+    pub at: Address,
+    /// Bytes planned, unpadded.
+    pub size: usize,
+    /// The source whose memory it took over.
+    over: u32,
+    /// In memory from before the first node until after the last one.
+    lasting: bool,
+}
+
+const UNPLACED: Placed =
+    Placed { buffer: -1, at: Address { chunk: 0, offset: 0 }, size: 0, over: NONE, lasting: false };
+
+/// What a tensor is, as far as its lifetime depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Traits(u8);
+
+impl Traits {
+    const INPUT: u8 = 1;
+    const OUTPUT: u8 = 2;
+    /// Has memory, or a buffer, that does not come from the plan.
+    const EXTERNAL: u8 = 4;
+    const VIEW: u8 = 8;
+    /// Computes nothing: a view with this operation does not prolong the life of its base by itself.
+    const NO_OP: u8 = 16;
+
+    fn of(t: TensorRef) -> Self {
+        let mut bits = 0;
+        let mut set = |on, bit| bits |= if on { bit } else { 0 };
+        set(t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT), Self::INPUT);
+        set(t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT), Self::OUTPUT);
+        set(!t.data().is_null() || !t.buffer_raw().is_null(), Self::EXTERNAL);
+        set(t.view_src().is_some(), Self::VIEW);
+        set(t.op_raw() == ggml_op::GGML_OP_NONE as i32, Self::NO_OP);
+        Self(bits)
+    }
+
+    fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// Why a plan cannot be used for a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// There is no plan, or its buffers could not be had.
+    NoPlan,
+    /// Another number of nodes, leafs or sources.
+    Counts,
+    /// A place moves to another buffer type.
+    Buffers,
+    /// A tensor needs more than was planned, or was not planned at all.
+    Size,
+    /// Counts and sizes agree, but not who reads whom: lifetimes differ.
+    Edges,
+}
+
+/// A plan and the graph that it was made for.
+#[derive(Default)]
+pub struct Plan {
+    made: bool,
+    problem: Problem,
+    placed: Vec<Placed>,
+    traits: Vec<Traits>,
+    /// Buffer index by place, leafs first; empty: all in the first.
+    buffers: Vec<i32>,
+}
+
+/// The walk.
+struct Walk<'a> {
+    targets: &'a Targets<'a>,
+    planners: &'a mut [Planner],
+    problem: &'a Problem,
+    traits: &'a [Traits],
+    placed: &'a mut [Placed],
+    /// Nodes that have yet to read the tensor.
+    readers: Vec<i32>,
+    /// Views of the tensor that are still read. May go below zero: a view that is a leaf is not counted, but counts back.
+    views: Vec<i32>,
+    /// Memory of the plan is held for the tensor.
+    held: Vec<bool>,
+    /// No node has been walked yet.
+    at_start: bool,
+}
+
+impl Walk<'_> {
+    /// Plans the tensor if it needs memory and has none.
+    fn allocate(&mut self, id: u32, buffer: i32) -> Result<()> {
+        let i = id as usize;
+        ggml_assert!(
+            usize::try_from(buffer).is_ok_and(|b| b < self.targets.bufts.len()),
+            "buffer {buffer} of {}",
+            self.targets.bufts.len()
+        );
+        let Some(t) = self.problem.tensor(id) else { return Ok(()) };
+        if self.held[i] || self.traits[i].has(Traits::EXTERNAL | Traits::VIEW) {
+            return Ok(());
+        }
+        self.held[i] = true;
+        if can_inplace(t.op()) && self.take_over(id, t)? {
+            return Ok(());
+        }
+        let size = self.targets.bufts[buffer as usize].alloc_size(t);
+        let at = self.planners[self.targets.group_of[buffer as usize]].alloc(size)?;
+        self.placed[i] = Placed { buffer, at, size, over: NONE, lasting: self.at_start };
+        Ok(())
+    }
+
+    /// Puts a node over a source of the same layout that nobody reads later.
+    fn take_over(&mut self, id: u32, t: TensorRef) -> Result<bool> {
+        let Some(node) = (id as usize).checked_sub(self.problem.n_leafs()).filter(|&n| n < self.problem.n_nodes())
+        else {
+            return Ok(false);
+        };
+        for &src in self.problem.srcs(node) {
+            let s = src as usize;
+            let free_after =
+                self.held[s] && self.readers[s] == 1 && self.views[s] == 0 && !self.traits[s].has(Traits::OUTPUT);
+            let Some(parent) = self.problem.tensor(src).filter(|&p| free_after && same_layout(t, p)) else { continue };
+            let under = self.placed[s];
+            let size = self.targets.bufts[under.buffer as usize].alloc_size(t);
+            let planner = &mut self.planners[self.targets.group_of[under.buffer as usize]];
+            let (needed, there) = (planner.padded(size)?, planner.padded(under.size)?);
+            if size > under.size {
+                debug_assert!(parent != t);
+                continue;
+            }
+            self.placed[s].lasting = false;
+            self.held[s] = false;
+            self.placed[id as usize] = Placed { size, over: src, lasting: false, ..under };
+            if there > needed {
+                let tail = Address { offset: under.at.offset + needed, ..under.at };
+                planner.free(tail, there - needed)?;
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Gives the tensor's memory back, unless the host will look at it.
+    fn release(&mut self, id: u32) -> Result<()> {
+        let i = id as usize;
+        if !self.held[i] || self.traits[i].has(Traits::OUTPUT) {
+            return Ok(());
+        }
+        self.held[i] = false;
+        self.placed[i].lasting = false;
+        let p = self.placed[i];
+        self.planners[self.targets.group_of[p.buffer as usize]].free(p.at, p.size)
+    }
+
+    /// One reader of `id` is done.
+    fn read(&mut self, id: u32) -> Result<()> {
+        let i = id as usize;
+        self.readers[i] -= 1;
+        if self.readers[i] != 0 || self.views[i] != 0 {
+            return Ok(());
+        }
+        match self.problem.base(id) {
+            NONE => self.release(id),
+            base => {
+                let b = base as usize;
+                self.views[b] -= 1;
+                if self.views[b] == 0 && self.readers[b] == 0 { self.release(base) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn run(&mut self, buffer_of: impl Fn(usize) -> i32) -> Result<()> {
+        let problem = self.problem;
+        let n_leafs = problem.n_leafs();
+        // Leafs first, also those that no node reads: the host may want to write them.
+        for (place, &id) in problem.leafs().iter().enumerate() {
+            self.allocate(id, buffer_of(place))?;
+        }
+        // Inputs before all nodes, so that no node writes where the host has already written.
+        for (n, &id) in problem.nodes().iter().enumerate() {
+            let buffer = buffer_of(n_leafs + n);
+            if id != NONE {
+                let traits = self.traits[id as usize];
+                if traits.has(Traits::VIEW) && !traits.has(Traits::NO_OP) {
+                    self.views[problem.base(id) as usize] += 1;
+                }
+                if traits.has(Traits::INPUT) {
+                    self.allocate(id, buffer)?;
+                }
+            }
+            for &src in problem.srcs(n) {
+                self.readers[src as usize] += 1;
+                if self.traits[src as usize].has(Traits::INPUT) {
+                    self.allocate(src, buffer)?;
+                }
+            }
+        }
+        self.at_start = false;
+        for (n, &id) in problem.nodes().iter().enumerate() {
+            let buffer = buffer_of(n_leafs + n);
+            for &src in problem.srcs(n) {
+                self.allocate(src, buffer)?;
+            }
+            if id != NONE {
+                self.allocate(id, buffer)?;
+            }
+            for &src in problem.srcs(n) {
+                self.read(src)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_layout(a: TensorRef, b: TensorRef) -> bool {
+    a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
+}
+
+impl Plan {
+    /// Forgets the plan.
+    pub fn clear(&mut self) {
+        self.made = false;
+    }
+
+    /// The graph that the plan was made for.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Where the tensor with a number goes.
+    pub fn placed(&self, id: u32) -> Placed {
+        self.placed.get(id as usize).copied().unwrap_or(UNPLACED)
+    }
+
+    /// Makes the plan for `problem`, which is taken, with the plan's old one left in its place. `buffers`: index of the
+    /// buffer type by place, leafs first; empty: the first for all.
+    pub fn make(
+        &mut self,
+        problem: &mut Problem,
+        targets: &Targets<'_>,
+        planners: &mut [Planner],
+        buffers: &[i32],
+    ) -> Result<()> {
+        self.made = false;
+        std::mem::swap(&mut self.problem, problem);
+        let n = self.problem.len();
+        self.buffers.clear();
+        self.buffers.extend_from_slice(buffers);
+        self.traits.clear();
+        self.traits.extend((0..n).map(|id| self.problem.tensor(id as u32).map_or(Traits::default(), Traits::of)));
+        self.placed.clear();
+        self.placed.resize(n, UNPLACED);
+        planners.iter_mut().for_each(Planner::reset);
+        let mut walk = Walk {
+            targets,
+            planners,
+            problem: &self.problem,
+            traits: &self.traits,
+            placed: &mut self.placed,
+            readers: vec![0; n],
+            views: vec![0; n],
+            held: vec![false; n],
+            at_start: true,
+        };
+        walk.run(|place| buffers.get(place).copied().unwrap_or(if buffers.is_empty() { 0 } else { -1 }))?;
+        self.made = true;
+        Ok(())
+    }
+
+    /// Whether the plan is safe for `new`: sizes fit, and each tensor is read only while the plan keeps its memory.
+    ///
+    /// Tensors that do not live in the plan, or that stay in memory from the first node to the last, may change places
+    /// with each other: that is how the copies of a pipelined graph rotate.
+    pub fn fits(&self, new: &Problem, targets: &Targets<'_>, buffers: &[i32]) -> std::result::Result<(), Misfit> {
+        if !self.made {
+            return Err(Misfit::NoPlan);
+        }
+        let old = &self.problem;
+        if old.n_leafs() != new.n_leafs() || old.src_ends() != new.src_ends() {
+            return Err(Misfit::Counts);
+        }
+        if !buffers.is_empty() && !self.same_targets(buffers, targets) {
+            return Err(Misfit::Buffers);
+        }
+        let traits: Vec<Traits> =
+            (0..new.len()).map(|id| new.tensor(id as u32).map_or(Traits::default(), Traits::of)).collect();
+        // Memory of the plan is used by the tensor, or by what it is a view of, for part of the graph only.
+        let bound = |id: u32| {
+            let root = if new.base(id) == NONE { id } else { new.base(id) };
+            !traits[root as usize].has(Traits::EXTERNAL) && !self.placed(root).lasting
+        };
+        for id in 0..new.len() as u32 {
+            let Some(t) = new.tensor(id) else { continue };
+            self.fits_tensor(new, id, t, traits[id as usize], bound(id), targets)?;
+        }
+        let same = |old: &[u32], new: &[u32]| {
+            std::iter::zip(old, new).all(|(&old, &new)| old == new || new == NONE || !bound(new))
+        };
+        let edges =
+            same(old.leafs(), new.leafs()) && same(old.nodes(), new.nodes()) && same(old.all_srcs(), new.all_srcs());
+        if edges { Ok(()) } else { Err(Misfit::Edges) }
+    }
+
+    fn same_targets(&self, buffers: &[i32], targets: &Targets<'_>) -> bool {
+        let group = |b: &i32| usize::try_from(*b).ok().and_then(|b| targets.group_of.get(b));
+        self.buffers.len() == buffers.len()
+            && std::iter::zip(&self.buffers, buffers).all(|(a, b)| a == b || group(a) == group(b))
+    }
+
+    fn fits_tensor(
+        &self,
+        new: &Problem,
+        id: u32,
+        t: TensorRef,
+        traits: Traits,
+        bound: bool,
+        targets: &Targets<'_>,
+    ) -> std::result::Result<(), Misfit> {
+        let planned = self.traits.get(id as usize).copied().unwrap_or_default();
+        if traits.has(Traits::VIEW) {
+            let same = planned.has(Traits::VIEW)
+                && self.problem.base(id) == new.base(id)
+                && planned.has(Traits::NO_OP) == traits.has(Traits::NO_OP);
+            return if same || !bound { Ok(()) } else { Err(Misfit::Edges) };
+        }
+        if traits.has(Traits::EXTERNAL) {
+            return Ok(());
+        }
+        let place = self.placed(id);
+        if place.buffer < 0 || targets.bufts[place.buffer as usize].alloc_size(t) > place.size {
+            return Err(Misfit::Size);
+        }
+        let kept = |bit| !traits.has(bit) || planned.has(bit);
+        if !(place.lasting || kept(Traits::INPUT) && kept(Traits::OUTPUT)) {
+            return Err(Misfit::Edges);
+        }
+        match new.tensor(place.over).filter(|_| place.over != NONE) {
+            Some(under) if !can_inplace(t.op()) || !same_layout(t, under) => Err(Misfit::Edges),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! ggml-alloc.h: the linear and the graph allocator.
+
+use crate::abi::alloc::*;
+use crate::abi::backend_impl::ggml_backend_buffer;
+use crate::abi::ggml::*;
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::alloc::{GraphAllocator, inplace, linear};
+use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
+use crate::capi::convert::{ctx as need_ctx, graph as need_graph, logged, tensor as need_tensor};
+use crate::graph::GraphRef;
+use crate::{ggml_abort, ggml_assert, log_error};
+use std::ffi::c_int;
+
+/// The allocator behind the opaque pointer.
+///
+/// # Safety
+/// `p` is NULL or came from [`into_raw`] and nobody else uses it during the call.
+unsafe fn gallocr<'a>(p: ggml_gallocr_t) -> &'a mut GraphAllocator {
+    // SAFETY: by the caller's promise.
+    match unsafe { p.cast::<GraphAllocator>().as_mut() } {
+        Some(g) => g,
+        None => ggml_abort!("GGML_ASSERT(galloc != NULL) failed"),
+    }
+}
+
+fn into_raw(g: GraphAllocator) -> ggml_gallocr_t {
+    Box::into_raw(Box::new(g)).cast()
+}
+
+/// # Safety
+/// `buft` is NULL or a valid buffer type.
+unsafe fn buffer_type(buft: ggml_backend_buffer_type_t) -> BufferTypeRef {
+    // SAFETY: forwarded to the caller.
+    match unsafe { BufferTypeRef::from_ptr(buft) } {
+        Some(b) => b,
+        None => ggml_abort!("GGML_ASSERT(buft != NULL) failed"),
+    }
+}
+
+/// The buffer indices of a graph's places, leafs first; empty when C gave none.
+///
+/// # Safety
+/// The arrays are NULL or hold a number for each node, or leaf, of the graph.
+unsafe fn buffer_ids(graph: GraphRef, nodes: *const c_int, leafs: *const c_int) -> Vec<i32> {
+    if nodes.is_null() && leafs.is_null() {
+        return Vec::new();
+    }
+    let part = |p: *const c_int, n: usize| match p.is_null() {
+        true => vec![0; n],
+        // SAFETY: by the caller's promise.
+        false => unsafe { std::slice::from_raw_parts(p, n) }.to_vec(),
+    };
+    let mut ids = part(leafs, graph.n_leafs());
+    ids.extend(part(nodes, graph.n_nodes()));
+    ids
+}
+
+/// A linear allocator at the start of `buffer`: tensors are placed one behind the other, nothing is taken back. The
+/// allocator is a plain struct; the buffer stays the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml_tallocr {
+    // SAFETY: a valid buffer, by the contract.
+    match unsafe { BufferRef::from_ptr(buffer) } {
+        Some(b) => linear::start(b),
+        None => ggml_abort!("GGML_ASSERT(buffer != NULL) failed"),
+    }
+}
+
+/// Binds `tensor`, which has no memory yet and is no view, to the next free bytes of the allocator's buffer.
+/// `GGML_STATUS_ALLOC_FAILED` when they do not suffice (see the log); allocator and tensor are then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *mut ggml_tensor) -> raw::ggml_status {
+    // SAFETY: an allocator from `ggml_tallocr_new` that nobody else uses meanwhile, by the contract.
+    let Some(talloc) = (unsafe { talloc.as_mut() }) else { ggml_abort!("GGML_ASSERT(talloc != NULL) failed") };
+    // SAFETY: its buffer and the tensor are valid, by the contract.
+    let (buffer, tensor) = unsafe { (BufferRef::from_ptr(talloc.buffer), need_tensor(tensor, "tensor")) };
+    let Some(buffer) = buffer else { ggml_abort!("GGML_ASSERT(talloc->buffer != NULL) failed") };
+    let status = linear::alloc(talloc, buffer, tensor).unwrap_or_else(|e| {
+        log_error!("ggml_tallocr_alloc: {e}");
+        e.status()
+    });
+    status as raw::ggml_status
+}
+
+/// A graph allocator that places all tensors in buffers of type `buft`. Free it with `ggml_gallocr_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> ggml_gallocr_t {
+    // SAFETY: a valid buffer type, by the contract.
+    into_raw(GraphAllocator::new(&[unsafe { buffer_type(buft) }]))
+}
+
+/// A graph allocator over `n_bufs` buffer types, known by their index. A type that is named several times shares its
+/// buffers. Free it with `ggml_gallocr_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type_t, n_bufs: c_int) -> ggml_gallocr_t {
+    ggml_assert!(!bufts.is_null() && n_bufs > 0, "a graph allocator needs a buffer type");
+    // SAFETY: `n_bufs` valid buffer types, by the contract.
+    let bufts: Vec<_> = (0..n_bufs as usize).map(|i| unsafe { buffer_type(*bufts.add(i)) }).collect();
+    into_raw(GraphAllocator::new(&bufts))
+}
+
+/// Frees an allocator and its buffers; tensors in them lose their memory. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
+    if !galloc.is_null() {
+        // SAFETY: it came from `into_raw`, and the contract forbids any later use.
+        drop(unsafe { Box::from_raw(galloc.cast::<GraphAllocator>()) });
+    }
+}
+
+/// Plans `graph` and makes the buffers it needs, so that graphs that are no larger are allocated without a new buffer.
+/// Only for an allocator with one buffer type; tensors are not bound. false when memory cannot be had (see the log):
+/// the allocator stays usable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
+    // SAFETY: forwarded to the caller.
+    unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) }
+}
+
+/// Plans `graph` without making buffers, and writes the bytes needed of each buffer type to `sizes`, one number for each
+/// type (a type named twice is reported twice). Buffers that would not suffice are freed. A plan that is larger than
+/// memory can be gives zeros and a line in the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
+    galloc: ggml_gallocr_t,
+    graph: *mut ggml_cgraph,
+    node_buffer_ids: *const c_int,
+    leaf_buffer_ids: *const c_int,
+    sizes: *mut usize,
+) {
+    ggml_assert!(!sizes.is_null());
+    // SAFETY: a valid allocator, a valid graph and arrays as long as it, by the contract.
+    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
+    // SAFETY: as above.
+    let ids = unsafe { buffer_ids(graph, node_buffer_ids, leaf_buffer_ids) };
+    let mut problem = g.describe(graph);
+    let measured = logged("ggml_gallocr_reserve_n_size", g.measure(&mut problem, &ids));
+    g.put_back(problem);
+    let measured = measured.unwrap_or_else(|| vec![0; g.n_buffers()]);
+    // SAFETY: `sizes` has room for a number for each buffer type, by the contract.
+    unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
+}
+
+/// As `ggml_gallocr_reserve` for several buffer types: `node_buffer_ids` and `leaf_buffer_ids` say for each node and leaf of
+/// the graph which type it goes to (NULL: the first). Sources that are neither go where their reader goes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_reserve_n(
+    galloc: ggml_gallocr_t,
+    graph: *mut ggml_cgraph,
+    node_buffer_ids: *const c_int,
+    leaf_buffer_ids: *const c_int,
+) -> bool {
+    // SAFETY: a valid allocator, a valid graph and arrays as long as it, by the contract.
+    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
+    // SAFETY: as above.
+    let ids = unsafe { buffer_ids(graph, node_buffer_ids, leaf_buffer_ids) };
+    let mut problem = g.describe(graph);
+    let done = logged("ggml_gallocr_reserve_n", g.reserve(&mut problem, &ids)).is_some();
+    g.put_back(problem);
+    done
+}
+
+/// Binds every tensor of `graph` that has no memory. With one buffer type the allocator plans anew when its plan does
+/// not serve the graph (other edges, or larger tensors); with several it returns false then, and `ggml_gallocr_reserve_n`
+/// is to be called first. false also when memory cannot be had: the tensors are then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
+    // SAFETY: a valid allocator and a valid graph, by the contract.
+    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
+    logged("ggml_gallocr_alloc_graph", g.alloc_graph(graph)).is_some()
+}
+
+/// Bytes of the buffers of the type with index `buffer_id`. 0 for a type that was named before with a smaller index, so that
+/// the sum over all indices is right, and 0 for a NULL allocator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, buffer_id: c_int) -> usize {
+    if galloc.is_null() {
+        return 0;
+    }
+    // SAFETY: a valid allocator, by the contract.
+    let g = unsafe { gallocr(galloc) };
+    ggml_assert!(buffer_id >= 0 && (buffer_id as usize) < g.n_buffers());
+    g.buffer_size(buffer_id as usize)
+}
+
+/// All tensors of `ctx`, which must have been made without data.
+///
+/// # Safety
+/// `ctx` is a valid context and `buft` a valid buffer type.
+unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
+    // SAFETY: forwarded to the caller.
+    let ctx = unsafe { need_ctx(ctx) };
+    ggml_assert!(ctx.no_alloc(), "tensors of the context have memory in the context");
+    ctx.tensors().map(|t| t.as_ptr()).collect()
+}
+
+/// Bytes that `ggml_backend_alloc_ctx_tensors_from_buft` would allocate for the tensors of `ctx`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
+    ctx: *mut ggml_context,
+    buft: ggml_backend_buffer_type_t,
+) -> usize {
+    // SAFETY: a valid context and a valid buffer type, by the contract.
+    let (mut tensors, buft) = unsafe { (tensors_of(ctx), buffer_type(buft)) };
+    if tensors.is_empty() {
+        return 0;
+    }
+    logged("ggml_backend_alloc_ctx_tensors_from_buft_size", buft.alloc_size_n(&mut tensors)).unwrap_or(0)
+}
+
+/// Allocates a buffer of type `buft` and binds all tensors of `ctx` to it that have no memory yet, views to what they are
+/// views of. When they need more than the type's largest buffer, the result is one buffer made of several. `ctx` must
+/// have been made with `no_alloc`. NULL when nothing is to be allocated, and when memory cannot be had (see the log):
+/// no tensor is bound then. The caller frees the buffer, after the last use of the tensors.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
+    ctx: *mut ggml_context,
+    buft: ggml_backend_buffer_type_t,
+) -> *mut ggml_backend_buffer {
+    // SAFETY: a valid context and a valid buffer type, by the contract.
+    let (mut tensors, buft) = unsafe { (tensors_of(ctx), buffer_type(buft)) };
+    if tensors.is_empty() {
+        return std::ptr::null_mut();
+    }
+    let made = logged("ggml_backend_alloc_ctx_tensors_from_buft", buft.alloc_buffer_n(&mut tensors)).flatten();
+    made.map_or(std::ptr::null_mut(), |b| b.into_raw())
+}
+
+/// As `ggml_backend_alloc_ctx_tensors_from_buft` with the preferred buffer type of the backend's device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
+    ctx: *mut ggml_context,
+    backend: ggml_backend_t,
+) -> *mut ggml_backend_buffer {
+    // SAFETY: a valid backend, by the contract.
+    let Some(backend) = (unsafe { BackendRef::from_ptr(backend) }) else {
+        ggml_abort!("GGML_ASSERT(backend != NULL) failed")
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) }
+}
+
+/// Whether the result of `op` may lie over one of its sources. Backends that compute such an operation must not assume
+/// that source and result are apart.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_op_can_inplace(op: raw::ggml_op) -> bool {
+    ggml_op::from_raw(op).is_some_and(inplace::can_inplace)
+}
