@@ -7,6 +7,7 @@
 //! - `host`: the buffer type "CPU" in host memory
 //! - `author`: safe traits for those who write a backend
 
+pub mod author;
 mod buffer;
 mod buffer_type;
 mod device;

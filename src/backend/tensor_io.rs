@@ -24,6 +24,16 @@ pub struct Pieces {
     pub stride_data: usize,
 }
 
+impl Pieces {
+    /// Bytes from the first piece to the end of the last in host memory.
+    pub fn extent(self) -> usize {
+        match self.count {
+            0 => 0,
+            n => (n - 1).saturating_mul(self.stride_data).saturating_add(self.size),
+        }
+    }
+}
+
 /// Whether both have the same format, element counts and strides.
 pub fn same_layout(a: TensorRef, b: TensorRef) -> bool {
     a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()

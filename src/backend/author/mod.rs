@@ -1,0 +1,86 @@
+//! Safe traits for those who write a backend. An implementor becomes an object with a C vtable through `publish` (a whole
+//! family), [`leak_buffer_type`] and the functions that hand objects out; its author writes no unsafe, and a panic in his
+//! code becomes a failure of the call, with a log line.
+//!
+//! Who lives here: `reg` (families of devices), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (memory of
+//! the host as safe objects).
+//!
+//! What the interface calls optional is off by default: a trait's `const` switches it on, and the slot in the vtable is
+//! NULL otherwise, so that callers use their fallbacks.
+
+mod buffer;
+mod buffer_type;
+mod device;
+mod event;
+mod host;
+mod reg;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use buffer::{Buffer, buffer_author, new_buffer};
+pub use buffer_type::{BufferType, leak_buffer_type};
+pub use device::{Device, device_author};
+pub use event::{Event, NoEvent};
+pub use host::{HostMemory, HostSource, HostTarget};
+pub use reg::{Reg, publish};
+pub use stream::{AllocDeps, NoPlan, Stream, stream_author};
+
+use crate::error::Result;
+use crate::log_error;
+use std::any::TypeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What the context of every object made here points to: the author's value behind the type it has. The type is
+/// compared before the value is used, because the linker may merge equal functions of different vtables.
+#[repr(C)]
+struct Context<T> {
+    type_id: TypeId,
+    author: T,
+}
+
+impl<T: 'static> Context<T> {
+    fn boxed(author: T) -> *mut std::ffi::c_void {
+        Box::into_raw(Box::new(Self { type_id: TypeId::of::<T>(), author })).cast()
+    }
+
+    /// The author's value, or `None` when the context is another type's.
+    ///
+    /// # Safety
+    /// `context` came from `boxed`, for whatever type, and lives as long as the result.
+    unsafe fn get<'a>(context: *mut std::ffi::c_void) -> Option<&'a T> {
+        // SAFETY: every `Context` begins with its type.
+        if unsafe { context.cast::<TypeId>().read() } != TypeId::of::<T>() {
+            return None;
+        }
+        // SAFETY: the type matches.
+        Some(unsafe { &(*context.cast::<Self>()).author })
+    }
+
+    /// Drops the author's value.
+    ///
+    /// # Safety
+    /// `context` came from `boxed` for this type and is not used afterwards.
+    unsafe fn drop(context: *mut std::ffi::c_void) {
+        // SAFETY: forwarded to the caller.
+        drop(unsafe { Box::from_raw(context.cast::<Self>()) });
+    }
+}
+
+/// Runs an author's code; a panic is logged and becomes `fallback`.
+fn guard<T>(what: &str, fallback: T, f: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        log_error!("panic inside a backend ({what}): {text}");
+        fallback
+    })
+}
+
+/// The value, or `None` with a log line.
+fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
+    result.map_err(|e| log_error!("{what}: {e}")).ok()
+}
