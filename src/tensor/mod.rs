@@ -4,6 +4,7 @@
 pub mod context;
 pub mod handle;
 pub mod names;
+pub mod ops;
 pub mod shape;
 
 pub use context::{Context, ObjectKind};

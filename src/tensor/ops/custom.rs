@@ -1,0 +1,166 @@
+//! Operations that the host computes. The function and its data travel in the parameter words.
+
+use super::build::{Node, Place, require};
+use crate::abi::ggml::ggml_op::{self, *};
+use crate::abi::ggml::{
+    GGML_MAX_DIMS, GGML_MAX_SRC, GGML_N_TASKS_MAX, ggml_custom_op_t, ggml_custom1_op_t, ggml_custom2_op_t,
+    ggml_custom3_op_t, ggml_type,
+};
+use crate::error::Result;
+use crate::tensor::handle::OP_PARAM_WORDS;
+use crate::tensor::{Context, TensorRef};
+use std::ffi::c_void;
+
+/// What the parameter words of a custom operation hold, laid out as C does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Job<F> {
+    /// The host's function.
+    pub fun: F,
+    /// Threads that shall share the work, or `GGML_N_TASKS_MAX`.
+    pub n_tasks: i32,
+    _padding: i32,
+    /// The host's data.
+    pub userdata: *mut c_void,
+}
+
+/// A function pointer that may stand in a [`Job`].
+///
+/// # Safety
+/// The type is an `Option` of a function pointer: 8 bytes, of which zero is `None`.
+pub unsafe trait Fun: Copy {}
+// SAFETY: an `Option` of a function pointer.
+unsafe impl Fun for ggml_custom1_op_t {}
+// SAFETY: an `Option` of a function pointer.
+unsafe impl Fun for ggml_custom2_op_t {}
+// SAFETY: an `Option` of a function pointer.
+unsafe impl Fun for ggml_custom3_op_t {}
+// SAFETY: an `Option` of a function pointer.
+unsafe impl Fun for ggml_custom_op_t {}
+
+impl<F: Fun> Job<F> {
+    const FITS: () = assert!(size_of::<Self>() == 24 && size_of::<Self>() <= OP_PARAM_WORDS * 4);
+
+    /// A job of `fun`.
+    pub fn new(fun: F, n_tasks: i32, userdata: *mut c_void) -> Self {
+        Self { fun, n_tasks, _padding: 0, userdata }
+    }
+
+    /// The job of a node.
+    ///
+    /// # Safety
+    /// The words were written by this library, or the host, for an operation whose function is an `F`.
+    pub unsafe fn of_node(node: TensorRef) -> Self {
+        let () = Self::FITS;
+        let words = node.op_params();
+        // SAFETY: the words are large enough (`FITS`); that they hold a job of this kind is the caller's promise.
+        unsafe { words.as_ptr().cast::<Self>().read_unaligned() }
+    }
+
+    fn words(self) -> [i32; OP_PARAM_WORDS] {
+        let () = Self::FITS;
+        let mut words = [0; OP_PARAM_WORDS];
+        // SAFETY: the words are large enough (`FITS`), and a `Job` has no bytes that are not set.
+        unsafe { words.as_mut_ptr().cast::<Self>().write_unaligned(self) };
+        words
+    }
+
+    #[track_caller]
+    fn require_tasks(&self, op: &str) {
+        require(self.n_tasks == GGML_N_TASKS_MAX || self.n_tasks > 0, || format!("{op}: {} tasks", self.n_tasks));
+    }
+}
+
+fn node<F: Fun>(op: ggml_op, t: TensorRef, job: Job<F>) -> Node {
+    t.set_op_params(job.words());
+    Node::new(op, t)
+}
+
+/// A host's function of one tensor; the result has its shape.
+///
+/// # Parameters
+/// A [`Job`].
+pub fn map1(ctx: &mut Context, a: TensorRef, job: Job<ggml_custom1_op_t>, place: Place) -> Result<TensorRef> {
+    job.require_tasks("map_custom1");
+    node(GGML_OP_MAP_CUSTOM1, place.result(ctx, a)?, job).of([a])
+}
+
+/// A host's function of two tensors; the result has the shape of the first.
+///
+/// # Parameters
+/// A [`Job`].
+pub fn map2(ctx: &mut Context, [a, b]: [TensorRef; 2], job: Job<ggml_custom2_op_t>, place: Place) -> Result<TensorRef> {
+    job.require_tasks("map_custom2");
+    node(GGML_OP_MAP_CUSTOM2, place.result(ctx, a)?, job).of([a, b])
+}
+
+/// A host's function of three tensors; the result has the shape of the first.
+///
+/// # Parameters
+/// A [`Job`].
+pub fn map3(ctx: &mut Context, srcs: [TensorRef; 3], job: Job<ggml_custom3_op_t>, place: Place) -> Result<TensorRef> {
+    job.require_tasks("map_custom3");
+    node(GGML_OP_MAP_CUSTOM3, place.result(ctx, srcs[0])?, job).of(srcs)
+}
+
+/// A host's function of up to 9 tensors, with a result of any shape and format.
+///
+/// # Parameters
+/// A [`Job`].
+pub fn custom(
+    ctx: &mut Context,
+    dtype: ggml_type,
+    dims: [i64; GGML_MAX_DIMS],
+    srcs: &[Option<TensorRef>],
+    job: Job<ggml_custom_op_t>,
+) -> Result<TensorRef> {
+    require(srcs.len() < GGML_MAX_SRC, || format!("custom: {} sources, {} at most", srcs.len(), GGML_MAX_SRC - 1));
+    let t = node(GGML_OP_CUSTOM, ctx.new_tensor(dtype, &dims)?, job).of([None; 0])?;
+    for (i, &s) in srcs.iter().enumerate() {
+        t.set_src(i, s);
+    }
+    Ok(t)
+}
+
+/// A host's function that overwrites `a`, the first source, and reads up to 8 other tensors.
+///
+/// # Parameters
+/// A [`Job`].
+pub fn custom_inplace(
+    ctx: &mut Context,
+    a: TensorRef,
+    srcs: &[Option<TensorRef>],
+    job: Job<ggml_custom_op_t>,
+) -> Result<TensorRef> {
+    require(srcs.len() < GGML_MAX_SRC - 1, || {
+        format!("custom_inplace: {} sources, {} at most", srcs.len(), GGML_MAX_SRC - 2)
+    });
+    let t = node(GGML_OP_CUSTOM, ctx.new_alias(a)?, job).of([a])?;
+    for (i, &s) in srcs.iter().enumerate() {
+        t.set_src(i + 1, s);
+    }
+    Ok(t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build::test::{ctx, f32s, srcs};
+    use super::*;
+    use crate::abi::ggml::ggml_tensor;
+    use std::ffi::c_int;
+
+    unsafe extern "C" fn host(_: *mut ggml_tensor, _: c_int, _: c_int, _: *mut c_void) {}
+
+    #[test]
+    fn a_job_comes_back_as_it_was() {
+        let c = &mut ctx();
+        let a = f32s(c, &[4]);
+        let data = std::ptr::without_provenance_mut(0x1234_5678_9abc);
+        let t = custom_inplace(c, a, &[None, Some(a)], Job::new(Some(host as _), 3, data)).unwrap();
+        assert_eq!(srcs(t), [(0, a), (2, a)]);
+        assert_eq!((t.op_param_i32(2), t.op_param_u64(4)), (3, 0x1234_5678_9abc));
+        // SAFETY: the job was written above for a function of this type.
+        let job = unsafe { Job::<ggml_custom_op_t>::of_node(t) };
+        assert_eq!((job.fun.map(|f| f as *const ()), job.n_tasks, job.userdata), (Some(host as *const ()), 3, data));
+    }
+}
