@@ -41,10 +41,8 @@ impl GraphRef {
         // SAFETY: a handle stands for a valid graph.
         unsafe { (*dst.as_ptr()).order = self.raw().order };
         for slot in 0..from.size() {
-            if let Some(t) = from.key(slot) {
-                if let Some((new_slot, _)) = to.insert(t) {
-                    dst.set_use_count(new_slot, self.use_count_at(slot));
-                }
+            if let Some((new_slot, _)) = from.key(slot).and_then(|t| to.insert(t)) {
+                dst.set_use_count(new_slot, self.use_count_at(slot));
             }
         }
         dst.clear_grads();

@@ -38,10 +38,11 @@ macro_rules! field {
         // SAFETY: a handle stands for a valid tensor.
         unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
     };
-    ($self:ident . $name:ident = $value:expr) => {
+    ($self:ident . $name:ident = $value:expr) => {{
+        let value = $value;
         // SAFETY: a handle stands for a valid tensor.
-        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write($value) }
-    };
+        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write(value) }
+    }};
 }
 
 impl TensorRef {
