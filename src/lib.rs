@@ -27,6 +27,7 @@ pub mod backend;
 pub mod capi;
 pub mod cpu;
 pub mod error;
+pub mod gguf;
 pub mod graph;
 pub mod log;
 pub mod quant;

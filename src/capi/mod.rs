@@ -7,4 +7,5 @@
 pub mod alloc;
 pub mod convert;
 pub mod ggml;
+pub mod gguf;
 pub mod variadic;

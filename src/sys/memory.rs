@@ -53,6 +53,43 @@ impl Drop for AlignedBlock {
     }
 }
 
+/// Bytes aligned to 8, so that C code may read them as numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NumberBytes {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl NumberBytes {
+    /// `len` zeroed bytes.
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let mut words = Vec::new();
+        let n = len.div_ceil(8);
+        words.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: "numbers".into(), bytes: len })?;
+        words.resize(n, 0);
+        Ok(Self { words, len })
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Result<Self> {
+        let mut b = Self::zeroed(bytes.len())?;
+        b.as_mut_slice().copy_from_slice(bytes);
+        Ok(b)
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `words` holds at least `len` initialised bytes.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
+    }
+
+    /// The bytes, to change.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
+use crate::backend::tensor_io;
 use crate::capi::convert::{
     ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
 };
@@ -92,17 +93,11 @@ fn store(t: TensorRef, value: f32) {
     if t.is_empty() {
         return;
     }
-    // SAFETY: NULL or a valid buffer, which a valid tensor names.
-    if let Some(buffer) = unsafe { t.buffer_raw().as_mut() } {
-        let (p, b) = (t.as_ptr(), &raw mut *buffer);
-        match (value, buffer.iface.memset_tensor, buffer.iface.set_tensor) {
-            // SAFETY: the vtable contract; the bytes lie in the tensor.
-            (0.0, Some(memset), _) => unsafe { memset(b, p, 0, 0, t.nbytes()) },
-            // SAFETY: as above; `value` is 4 readable bytes.
-            (_, _, Some(set)) => unsafe { set(b, p, (&raw const value).cast(), 0, size_of::<f32>()) },
-            _ => ggml_abort!("the buffer of '{}' cannot be written", t.name()),
-        }
-        return;
+    if !t.buffer_raw().is_null() {
+        return match value {
+            0.0 => tensor_io::memset(t, 0, 0, t.nbytes()),
+            _ => tensor_io::set_bytes(t, &value.to_ne_bytes(), 0),
+        };
     }
     ggml_assert!(!t.data().is_null(), "'{}' has no data to set", t.name());
     // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, by the contract.

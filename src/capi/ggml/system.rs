@@ -129,7 +129,7 @@ mod tests {
             ggml_time_init();
             let (ms, us) = (ggml_time_ms(), ggml_time_us());
             std::thread::sleep(std::time::Duration::from_millis(2));
-            assert!(ggml_time_us() >= us + 2000 && ggml_time_ms() >= ms + 1);
+            assert!(ggml_time_us() >= us + 2000 && ggml_time_ms() > ms);
             assert_ne!(ggml_status_to_string(-1), ggml_status_to_string(77));
             assert!(!ggml_guid_matches(std::ptr::null_mut(), std::ptr::null_mut()));
         }

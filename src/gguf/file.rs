@@ -1,0 +1,194 @@
+//! What a GGUF file holds, in memory.
+
+use super::value::{Kv, Printable};
+use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_NAME, ggml_tensor, ggml_type};
+use crate::abi::gguf::gguf_type::*;
+use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
+use crate::error::{Error, Result};
+use crate::invalid;
+use crate::tensor::TensorRef;
+
+/// The key that sets the alignment of tensor data.
+pub const KEY_ALIGNMENT: &[u8] = b"general.alignment";
+
+/// A tensor of a file: its description, and where its data lies.
+pub struct TensorInfo {
+    /// Format, shape, dense strides, name; `data` and `buffer` name the data to write.
+    tensor: Box<ggml_tensor>,
+    /// Bytes from the start of the data section.
+    pub offset: u64,
+}
+
+// SAFETY: the box is owned; the data pointer in it is the host's, which promises (see `gguf_add_tensor`) that it may be
+// read when the file is written.
+unsafe impl Send for TensorInfo {}
+// SAFETY: as above.
+unsafe impl Sync for TensorInfo {}
+
+impl TensorInfo {
+    /// A description with dense strides. Checks what a reader must check: name, shape, format, size.
+    pub fn new(name: &[u8], dtype: ggml_type, ne: [i64; GGML_MAX_DIMS], offset: u64) -> Result<Self> {
+        let shown = Printable(name);
+        if name.len() >= GGML_MAX_NAME {
+            return Err(Error::Corrupt(format!(
+                "tensor name '{shown}' is too long: {} >= {GGML_MAX_NAME}",
+                name.len()
+            )));
+        }
+        if name.contains(&0) {
+            return Err(Error::Corrupt(format!("tensor name '{shown}' has a zero byte in it")));
+        }
+        // SAFETY: all-zero bytes are a valid `ggml_tensor`.
+        let info = Self { tensor: Box::new(unsafe { std::mem::zeroed() }), offset };
+        let t = info.tensor();
+        t.set_name(name);
+        t.set_ne(ne);
+        info.set_dtype(dtype)?;
+        Ok(info)
+    }
+
+    /// A description copied from a tensor of a host.
+    pub fn copy_of(t: TensorRef, offset: u64) -> Self {
+        // SAFETY: a handle stands for a valid tensor, which is plain data.
+        Self { tensor: Box::new(unsafe { t.as_ptr().read() }), offset }
+    }
+
+    /// The description as a tensor; it lives as long as this.
+    pub fn tensor(&self) -> TensorRef {
+        // SAFETY: the box holds a valid tensor.
+        match unsafe { TensorRef::from_ptr(&raw const *self.tensor) } {
+            Some(t) => t,
+            None => unreachable!("a box is not NULL"),
+        }
+    }
+
+    /// Sets the number format and dense strides. An error leaves everything as it was.
+    pub fn set_dtype(&self, dtype: ggml_type) -> Result<()> {
+        let t = self.tensor();
+        let (ne, name) = (t.ne(), t.name_bytes());
+        let bad = |why: &str| Error::Corrupt(format!("tensor '{}' with shape {ne:?}: {why}", Printable(&name)));
+        if ne.iter().any(|&n| n < 0) {
+            return Err(bad("a dimension is negative"));
+        }
+        if !ne.contains(&0) && ne.iter().try_fold(1i64, |a, &n| a.checked_mul(n)).is_none() {
+            return Err(bad("the number of elements does not fit into 63 bits"));
+        }
+        let block = dtype.blck_size();
+        if block == 0 || ne[0] % block != 0 {
+            return Err(bad(&format!(
+                "rows of type {} hold blocks of {block} elements",
+                crate::tensor::names::dtype(dtype)
+            )));
+        }
+        let mut nb = [dtype.type_size(); GGML_MAX_DIMS];
+        let rows = usize::try_from(ne[0] / block).ok().and_then(|n| n.checked_mul(nb[0]));
+        let too_large = || bad("the size in bytes does not fit into memory");
+        nb[1] = rows.ok_or_else(too_large)?;
+        for i in 2..GGML_MAX_DIMS {
+            let n = usize::try_from(ne[i - 1]).map_err(|_| too_large())?;
+            nb[i] = nb[i - 1].checked_mul(n).ok_or_else(too_large)?;
+        }
+        usize::try_from(ne[3]).ok().and_then(|n| n.checked_mul(nb[3])).ok_or_else(too_large)?;
+        t.set_dtype(dtype);
+        t.set_nb(nb);
+        Ok(())
+    }
+
+    /// Bytes of the data.
+    pub fn nbytes(&self) -> usize {
+        self.tensor().nbytes()
+    }
+}
+
+/// The content of a GGUF file. A host holds it as `struct gguf_context *`.
+pub struct Gguf {
+    /// Version of the format.
+    pub version: u32,
+    /// Keys and values, in the file's order.
+    pub kv: Vec<Kv>,
+    /// Tensors, in the file's order.
+    pub tensors: Vec<TensorInfo>,
+    /// Alignment of tensor data in bytes, a power of two.
+    pub alignment: usize,
+    /// Bytes from the start of the file to the data section.
+    pub data_offset: usize,
+    /// Bytes of the data section.
+    pub data_size: usize,
+}
+
+impl Default for Gguf {
+    fn default() -> Self {
+        Self {
+            version: GGUF_VERSION,
+            kv: Vec::new(),
+            tensors: Vec::new(),
+            alignment: GGUF_DEFAULT_ALIGNMENT,
+            data_offset: 0,
+            data_size: 0,
+        }
+    }
+}
+
+impl Gguf {
+    /// Place of a key.
+    pub fn find_key(&self, key: &[u8]) -> Option<usize> {
+        self.kv.iter().position(|kv| kv.key.bytes() == key)
+    }
+
+    /// Place of a tensor.
+    pub fn find_tensor(&self, name: &[u8]) -> Option<usize> {
+        self.tensors.iter().position(|t| t.tensor().name_is(name))
+    }
+
+    /// Removes a key and returns its place.
+    pub fn remove_key(&mut self, key: &[u8]) -> Option<usize> {
+        let i = self.find_key(key)?;
+        self.kv.remove(i);
+        Some(i)
+    }
+
+    /// Adds a key at the end; one of the same name is replaced. The key must not be empty, and `general.alignment` must
+    /// be a 32-bit power of two.
+    pub fn set(&mut self, kv: Kv) -> Result<()> {
+        let key = kv.key.bytes();
+        if key.is_empty() {
+            return Err(invalid!("a key must not be empty"));
+        }
+        if key == KEY_ALIGNMENT {
+            let n = match &kv.value {
+                super::Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array => b.as_slice().try_into().ok(),
+                _ => None,
+            };
+            if !n.map(u32::from_ne_bytes).is_some_and(u32::is_power_of_two) {
+                return Err(invalid!("general.alignment must be a power of 2 of type u32"));
+            }
+        }
+        self.remove_key(key);
+        self.kv.push(kv);
+        Ok(())
+    }
+
+    /// Where the data of a tensor that is added at the end would lie.
+    pub fn end_offset(&self) -> Result<u64> {
+        match self.tensors.last() {
+            Some(last) => self.offset_behind(last),
+            None => Ok(0),
+        }
+    }
+
+    fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
+        let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
+        padded
+            .and_then(|n| info.offset.checked_add(n as u64))
+            .ok_or_else(|| invalid!("the data section is larger than memory can be"))
+    }
+
+    /// Sets the number format of a tensor and moves the data behind it.
+    pub fn set_tensor_dtype(&mut self, i: usize, dtype: ggml_type) -> Result<()> {
+        self.tensors[i].set_dtype(dtype)?;
+        for i in i + 1..self.tensors.len() {
+            self.tensors[i].offset = self.offset_behind(&self.tensors[i - 1])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! The tensors of a file in a context, with or without their data.
+
+use super::file::Gguf;
+use super::reader::Reader;
+use crate::abi::ggml::ggml_type::GGML_TYPE_I8;
+use crate::error::{Error, Result};
+use crate::tensor::Context;
+use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
+
+/// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
+/// from `reader`, which stands at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
+pub fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Context> {
+    let n = file.tensors.len() + usize::from(!no_alloc);
+    let data = if no_alloc { 0 } else { file.data_size };
+    if data as u64 > reader.rest() {
+        let (rest, name) = (reader.rest(), "tensor data");
+        return Err(Error::Corrupt(format!("the file has {rest} bytes of {name}, {data} are described")));
+    }
+    let size = n
+        .checked_mul(OBJECT_SIZE + TENSOR_SIZE)
+        .and_then(|head| head.checked_add(data)?.checked_next_multiple_of(16))
+        .ok_or_else(|| Error::OutOfMemory { what: "the tensors of a GGUF file".into(), bytes: data })?;
+    let mut ctx = Context::with_size(size, no_alloc)?;
+    let mut blob = None;
+    if !no_alloc {
+        let t = ctx.new_tensor(GGML_TYPE_I8, &[data as i64])?;
+        t.set_name(b"GGUF tensor data binary blob");
+        if data > 0 {
+            // SAFETY: the new tensor has `data` bytes in the new context, which nobody else knows; zeroed, they are initialised.
+            let bytes = unsafe {
+                t.data().write_bytes(0, data);
+                std::slice::from_raw_parts_mut(t.data(), data)
+            };
+            reader.fill(bytes, "the tensor data")?;
+        }
+        blob = Some(t.data());
+    }
+    ctx.set_no_alloc(true);
+    for info in &file.tensors {
+        let described = info.tensor();
+        let t = ctx.new_tensor(described.dtype(), &described.ne())?;
+        t.set_name(&described.name_bytes());
+        if let Some(blob) = blob {
+            // Offset and size were checked against the data section when the description was read.
+            t.set_data(blob.wrapping_add(info.offset as usize));
+        }
+    }
+    ctx.set_no_alloc(no_alloc);
+    Ok(ctx)
+}

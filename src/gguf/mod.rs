@@ -1,0 +1,14 @@
+//! GGUF, the file format of models: a header, keys with values, tensor descriptions, aligned tensor data.
+//! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Who lives here: `value` (keys and values),
+//! `file` (what a file holds), `source` (where bytes come from), `reader` (bytes to `Gguf`, every number checked),
+//! `load` (tensors into a context), `writer` (`Gguf` to bytes).
+
+pub mod file;
+pub mod load;
+pub mod reader;
+pub mod source;
+pub mod value;
+pub mod writer;
+
+pub use file::{Gguf, TensorInfo};
+pub use value::{Kv, Text, Value};

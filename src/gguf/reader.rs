@@ -1,0 +1,462 @@
+//! From bytes to `Gguf`. The file may be hostile: every count, length, type and size is checked before it is used, memory
+//! is taken only for bytes that are there, and duplicates are found with a hash set.
+
+#![forbid(unsafe_code)]
+
+use super::file::{Gguf, KEY_ALIGNMENT, TensorInfo};
+use super::source::Source;
+use super::value::{Kv, Printable, Text, Value, type_name, type_size};
+use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
+use crate::abi::gguf::gguf_type::{self, *};
+use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
+use crate::error::{Error, Result};
+use crate::sys::memory::NumberBytes;
+use std::collections::HashSet;
+
+/// Bytes a text may have.
+const MAX_TEXT: u64 = 1 << 30;
+/// Elements an array may have.
+const MAX_ARRAY: u64 = 1 << 30;
+/// Alignment a file may ask for. Files in use have 32 to 4096.
+const MAX_ALIGNMENT: u32 = 1 << 20;
+/// Bytes of the smallest key with its value: length, one byte, type, one byte.
+const MIN_KV_BYTES: u64 = 14;
+/// Bytes of the smallest tensor description: length of the name, dimensions, type, offset.
+const MIN_TENSOR_BYTES: u64 = 24;
+
+macro_rules! corrupt {
+    ($($arg:tt)*) => { Error::Corrupt(format!($($arg)*)) };
+}
+
+/// A position in the bytes of a file.
+pub struct Reader<'a> {
+    source: &'a mut dyn Source,
+    start: u64,
+    at: u64,
+    rest: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from `start` on, at most `rest` bytes. Alignment counts from `start`.
+    pub fn new(source: &'a mut dyn Source, start: u64, rest: u64) -> Self {
+        Self { source, start, at: start, rest: rest.min(u64::MAX - start) }
+    }
+
+    /// Fills `out`, or says what is missing.
+    pub fn fill(&mut self, out: &mut [u8], what: &str) -> Result<()> {
+        let short = |n: u64| corrupt!("the file ends {n} bytes before the end of {what}");
+        let len = out.len() as u64;
+        if len > self.rest {
+            return Err(short(len - self.rest));
+        }
+        let n = self.source.read_at(self.at, out) as u64;
+        self.at += n;
+        self.rest -= n;
+        if n < len {
+            self.rest = 0;
+            return Err(short(len - n));
+        }
+        Ok(())
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
+        let mut b = [0; N];
+        self.fill(&mut b, what)?;
+        Ok(b)
+    }
+
+    fn u32(&mut self, what: &str) -> Result<u32> {
+        self.array(what).map(u32::from_le_bytes)
+    }
+
+    fn i32(&mut self, what: &str) -> Result<i32> {
+        self.array(what).map(i32::from_le_bytes)
+    }
+
+    fn u64(&mut self, what: &str) -> Result<u64> {
+        self.array(what).map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self, what: &str) -> Result<Text> {
+        let len = self.u64(what)?;
+        if len > MAX_TEXT || len > self.rest {
+            return Err(corrupt!(
+                "{what} has a length of {len} bytes, {} are left, at most {MAX_TEXT} are allowed",
+                self.rest
+            ));
+        }
+        let len = len as usize;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len + 1).map_err(|_| Error::OutOfMemory { what: what.into(), bytes: len })?;
+        bytes.resize(len + 1, 0);
+        self.fill(&mut bytes[..len], what)?;
+        Ok(Text::from_terminated(bytes))
+    }
+
+    /// A number of records, each of at least `min_bytes`.
+    fn count(&mut self, what: &str, min_bytes: u64) -> Result<usize> {
+        let n = self.u64(what)?;
+        match n.checked_mul(min_bytes) {
+            Some(bytes) if bytes <= self.rest => {
+                usize::try_from(n).map_err(|_| corrupt!("{what} is {n}, more than memory can hold"))
+            }
+            _ => Err(corrupt!("{what} is {n}, but only {} bytes are left", self.rest)),
+        }
+    }
+
+    fn value_type(&mut self, key: &Text) -> Result<gguf_type> {
+        let raw = self.i32("a value's type")?;
+        gguf_type::from_raw(raw).ok_or_else(|| corrupt!("key {key:?} has invalid GGUF type {raw}"))
+    }
+
+    fn kv(&mut self, i: usize) -> Result<Kv> {
+        let key = self.text("a key")?;
+        if key.bytes().is_empty() || key.bytes().contains(&0) {
+            return Err(corrupt!("key {i} is empty or has a zero byte in it"));
+        }
+        let mut t = self.value_type(&key)?;
+        let is_array = t == GGUF_TYPE_ARRAY;
+        let mut n = 1;
+        if is_array {
+            t = self.value_type(&key)?;
+            n = self.u64("an array's length")?;
+        }
+        if n > MAX_ARRAY {
+            return Err(corrupt!("key {key:?} has an array of {n} elements, at most {MAX_ARRAY} are allowed"));
+        }
+        let smallest = match t {
+            GGUF_TYPE_STRING => 8,
+            _ => type_size(t).ok_or_else(|| corrupt!("key {key:?} has an array of arrays"))? as u64,
+        };
+        if n * smallest > self.rest {
+            return Err(corrupt!("key {key:?} has an array of {n} elements, but only {} bytes are left", self.rest));
+        }
+        let value = match type_size(t) {
+            None => Value::Texts((0..n).map(|_| self.text("a text")).collect::<Result<_>>()?),
+            Some(size) => {
+                let mut bytes = NumberBytes::zeroed(n as usize * size)?;
+                self.fill(bytes.as_mut_slice(), "a value")?;
+                if t == GGUF_TYPE_BOOL {
+                    bytes.as_mut_slice().iter_mut().for_each(|b| *b = u8::from(*b != 0));
+                }
+                if cfg!(target_endian = "big") {
+                    bytes.as_mut_slice().chunks_exact_mut(size).for_each(<[u8]>::reverse);
+                }
+                Value::Numbers(t, bytes)
+            }
+        };
+        Ok(Kv { key, is_array, value })
+    }
+
+    fn tensor(&mut self) -> Result<TensorInfo> {
+        let name = self.text("a tensor's name")?;
+        let shown = Printable(name.bytes());
+        let n_dims = self.u32("a tensor's number of dimensions")?;
+        if n_dims as usize > GGML_MAX_DIMS {
+            return Err(corrupt!("tensor '{shown}' has invalid number of dimensions: {n_dims} > {GGML_MAX_DIMS}"));
+        }
+        let mut ne = [1i64; GGML_MAX_DIMS];
+        for n in &mut ne[..n_dims as usize] {
+            *n = self.array("a tensor's shape").map(i64::from_le_bytes)?;
+        }
+        let raw = self.i32("a tensor's type")?;
+        let dtype = ggml_type::from_raw(raw)
+            .ok_or_else(|| corrupt!("tensor '{shown}' has invalid ggml type {raw}, or one that was removed"))?;
+        let offset = self.u64("a tensor's offset")?;
+        TensorInfo::new(name.bytes(), dtype, ne, offset)
+    }
+
+    fn header(&mut self) -> Result<u32> {
+        let magic: [u8; 4] = self.array("the magic")?;
+        if &magic != b"GGUF" {
+            return Err(corrupt!("invalid magic characters: '{}', expected 'GGUF'", Printable(&magic)));
+        }
+        let version = self.u32("the version")?;
+        match version {
+            2..=GGUF_VERSION => Ok(version),
+            1 => Err(corrupt!("GGUFv1 is no longer supported, please use a more up-to-date version")),
+            v if v != 0 && v & 0xffff == 0 => Err(corrupt!(
+                "this GGUF file version {v} is extremely large, is there a mismatch between the host and model endianness?"
+            )),
+            0 => Err(corrupt!("bad GGUF version: 0")),
+            v => Err(corrupt!(
+                "this GGUF file is version {v} but this software only supports up to version {GGUF_VERSION}"
+            )),
+        }
+    }
+
+    /// Everything before the data section; afterwards the position is at the data section.
+    pub fn meta(&mut self) -> Result<Gguf> {
+        let version = self.header()?;
+        let n_tensors = self.count("the number of tensors", MIN_TENSOR_BYTES)?;
+        let n_kv = self.count("the number of keys", MIN_KV_BYTES)?;
+        let mut file = Gguf { version, ..Gguf::default() };
+
+        let mut keys = HashSet::new();
+        for i in 0..n_kv {
+            let kv = self.kv(i)?;
+            if !keys.insert(kv.key.clone()) {
+                return Err(corrupt!("duplicate key {:?}", kv.key));
+            }
+            file.kv.push(kv);
+        }
+        file.alignment = alignment(&file)?;
+
+        let mut names = HashSet::new();
+        let mut size = 0u64;
+        for _ in 0..n_tensors {
+            let info = self.tensor()?;
+            let name = info.tensor().name_bytes();
+            let shown = Printable(&name);
+            if info.offset != size {
+                return Err(corrupt!("tensor '{shown}' has offset {}, expected {size}", info.offset));
+            }
+            let padded = info.nbytes().checked_next_multiple_of(file.alignment).map(|n| n as u64);
+            size = padded
+                .and_then(|n| size.checked_add(n))
+                .filter(|&n| isize::try_from(n).is_ok())
+                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section larger than memory can be"))?;
+            if !names.insert(name.clone()) {
+                return Err(corrupt!("duplicate tensor name '{shown}'"));
+            }
+            file.tensors.push(info);
+        }
+        file.data_size = size as usize;
+        if n_tensors > 0 {
+            self.align(file.alignment as u64)?;
+        }
+        file.data_offset =
+            usize::try_from(self.at).map_err(|_| corrupt!("the data section lies behind the end of memory"))?;
+        Ok(file)
+    }
+
+    fn align(&mut self, alignment: u64) -> Result<()> {
+        let read = self.at - self.start;
+        let skip = read.next_multiple_of(alignment) - read;
+        if skip > self.rest {
+            return Err(corrupt!("the file ends before its data section"));
+        }
+        self.at += skip;
+        self.rest -= skip;
+        Ok(())
+    }
+
+    /// Bytes that are left.
+    pub fn rest(&self) -> u64 {
+        self.rest
+    }
+}
+
+fn alignment(file: &Gguf) -> Result<usize> {
+    let Some(kv) = file.find_key(KEY_ALIGNMENT).map(|i| &file.kv[i]) else { return Ok(GGUF_DEFAULT_ALIGNMENT) };
+    let n = match &kv.value {
+        Value::Numbers(GGUF_TYPE_UINT32, bytes) if !kv.is_array => {
+            bytes.as_slice().try_into().map(u32::from_ne_bytes).ok()
+        }
+        _ => None,
+    };
+    let Some(n) = n else {
+        let t = if kv.is_array { GGUF_TYPE_ARRAY } else { kv.element_type() };
+        let t = type_name(t).to_string_lossy();
+        return Err(corrupt!("key 'general.alignment' must be of type u32 but is {t}"));
+    };
+    if !n.is_power_of_two() || n > MAX_ALIGNMENT {
+        return Err(corrupt!("alignment {n} is not a power of 2 up to {MAX_ALIGNMENT}"));
+    }
+    Ok(n as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::load;
+
+    fn text(s: &[u8]) -> Vec<u8> {
+        [&(s.len() as u64).to_le_bytes(), s].concat()
+    }
+
+    /// A file of given keys and tensors: each already in bytes.
+    fn bytes_of(version: u32, kvs: &[Vec<u8>], tensors: &[Vec<u8>], data: usize) -> Vec<u8> {
+        let mut b = b"GGUF".to_vec();
+        b.extend(version.to_le_bytes());
+        b.extend((tensors.len() as u64).to_le_bytes());
+        b.extend((kvs.len() as u64).to_le_bytes());
+        kvs.iter().chain(tensors).for_each(|x| b.extend(x));
+        if !tensors.is_empty() {
+            b.resize(b.len().next_multiple_of(32), 0);
+        }
+        b.resize(b.len() + data, 7);
+        b
+    }
+
+    fn kv(key: &[u8], t: i32, value: &[u8]) -> Vec<u8> {
+        [&text(key)[..], &t.to_le_bytes(), value].concat()
+    }
+
+    fn array(key: &[u8], t: i32, n: u64, value: &[u8]) -> Vec<u8> {
+        kv(key, 9, &[&t.to_le_bytes()[..], &n.to_le_bytes(), value].concat())
+    }
+
+    fn tensor(name: &[u8], ne: &[i64], t: i32, offset: u64) -> Vec<u8> {
+        let mut b = text(name);
+        b.extend((ne.len() as u32).to_le_bytes());
+        ne.iter().for_each(|n| b.extend(n.to_le_bytes()));
+        b.extend(t.to_le_bytes());
+        b.extend(offset.to_le_bytes());
+        b
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Gguf> {
+        let mut source = bytes;
+        Reader::new(&mut source, 0, bytes.len() as u64).meta()
+    }
+
+    fn fails(bytes: &[u8], word: &str) {
+        match parse(bytes) {
+            Ok(_) => panic!("accepted, expected '{word}'"),
+            Err(e) => assert!(e.to_string().contains(word), "'{e}' does not say '{word}'"),
+        }
+    }
+
+    fn sample() -> Vec<u8> {
+        let kvs = [
+            kv(b"a.u8", 0, &[200]),
+            kv(b"a.f64", 12, &1.5f64.to_le_bytes()),
+            kv(b"a.str", 8, &text(b"hello")),
+            kv(b"a.bool", 7, &[9]),
+            array(b"b.i32", 5, 3, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]),
+            array(b"b.str", 8, 2, &[text(b"x"), text(b"")].concat()),
+            array(b"b.none", 5, 0, &[]),
+        ];
+        let tensors = [
+            tensor(b"w", &[3, 2], 0, 0),
+            tensor(b"q", &[64], 2, 32),
+            tensor(b"scalar", &[], 0, 96),
+            tensor(b"none", &[0, 4], 0, 128),
+        ];
+        bytes_of(3, &kvs, &tensors, 128)
+    }
+
+    #[test]
+    fn a_valid_file_is_read_written_and_read_again() {
+        let bytes = sample();
+        let g = parse(&bytes).unwrap();
+        assert_eq!((g.kv.len(), g.tensors.len(), g.data_size), (7, 4, 128));
+        assert_eq!(g.kv[3], Kv::number(b"a.bool", GGUF_TYPE_BOOL, &[1]).unwrap());
+        assert_eq!(g.tensors[1].nbytes(), 36);
+        let mut out = Vec::new();
+        g.write(&mut out, false, &|_, b| {
+            b.fill(7);
+            Ok(())
+        })
+        .unwrap();
+        let again = parse(&out).unwrap();
+        assert_eq!(g.kv, again.kv);
+        assert_eq!(g.meta_bytes(), again.meta_bytes());
+        assert_eq!(out.len(), again.data_offset + g.data_size);
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_and_nothing_is_taken_for_missing_bytes() {
+        let bytes = sample();
+        let meta = parse(&bytes).unwrap().data_offset;
+        for n in 0..meta {
+            assert!(parse(&bytes[..n]).is_err(), "accepted {n} bytes");
+        }
+        for n in meta..bytes.len() {
+            let mut source = &bytes[..n];
+            let mut r = Reader::new(&mut source, 0, n as u64);
+            let g = r.meta().unwrap();
+            assert!(load::load(&g, &mut r, false).is_err());
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_is_survived() {
+        let bytes = sample();
+        for i in 0..bytes.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut b = bytes.clone();
+                b[i] ^= flip;
+                let mut source = &b[..];
+                let mut r = Reader::new(&mut source, 0, b.len() as u64);
+                if let Ok(g) = r.meta() {
+                    let _ = load::load(&g, &mut r, false);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn headers() {
+        fails(b"GGUG\x03\0\0\0", "magic");
+        for (version, word) in
+            [(0, "bad GGUF version"), (1, "no longer supported"), (4, "only supports"), (3 << 24, "endianness")]
+        {
+            fails(&bytes_of(version, &[], &[], 0), word);
+        }
+        let mut b = bytes_of(3, &[], &[], 0);
+        b[8..16].copy_from_slice(&u64::MAX.to_le_bytes());
+        fails(&b, "number of tensors");
+        let mut b = bytes_of(2, &[], &[], 64);
+        b[16..24].copy_from_slice(&6u64.to_le_bytes());
+        fails(&b, "number of keys");
+    }
+
+    #[test]
+    fn keys_and_values() {
+        let one = |kvs: &[Vec<u8>]| bytes_of(3, kvs, &[], 64);
+        fails(&one(&[kv(b"", 0, &[1])]), "empty");
+        fails(&one(&[kv(b"a\0b", 0, &[1])]), "zero byte");
+        fails(&one(&[kv(b"a", 0, &[1]), kv(b"a", 0, &[1])]), "duplicate key");
+        fails(&one(&[kv(b"a", 13, &[1])]), "invalid GGUF type 13");
+        fails(&one(&[kv(b"a", -1, &[1])]), "invalid GGUF type -1");
+        fails(&one(&[array(b"a", 9, 1, &[])]), "array of arrays");
+        fails(&one(&[array(b"a", 0, u64::MAX, &[])]), "elements");
+        fails(&one(&[array(b"a", 10, 1 << 29, &[])]), "are left");
+        fails(&one(&[array(b"a", 8, 1 << 20, &[])]), "are left");
+        fails(&one(&[kv(b"a", 8, &u64::MAX.to_le_bytes())]), "length");
+        fails(&one(&[kv(b"a", 8, &(1u64 << 40).to_le_bytes())]), "length");
+    }
+
+    #[test]
+    fn alignment() {
+        let with = |t: i32, v: &[u8]| bytes_of(3, &[kv(KEY_ALIGNMENT, t, v)], &[], 0);
+        assert_eq!(parse(&with(4, &64u32.to_le_bytes())).unwrap().alignment, 64);
+        for bad in [0, 3, 1 << 21, u32::MAX] {
+            fails(&with(4, &bad.to_le_bytes()), "power of 2");
+        }
+        fails(&with(10, &32u64.to_le_bytes()), "must be of type u32 but is u64");
+    }
+
+    #[test]
+    fn tensors() {
+        let one = |t: &[Vec<u8>]| bytes_of(3, &[], t, 4096);
+        fails(&one(&[tensor(&[b'n'; 64], &[1], 0, 0)]), "too long");
+        fails(&one(&[tensor(b"a\0", &[1], 0, 0)]), "zero byte");
+        fails(&one(&[tensor(b"a", &[1], 0, 0), tensor(b"a", &[1], 0, 32)]), "duplicate tensor");
+        fails(&one(&[tensor(b"a", &[1; 5], 0, 0)]), "dimensions");
+        fails(&one(&[tensor(b"a", &[-1], 0, 0)]), "negative");
+        for removed in [4, 5, 31, 36, 43, -1] {
+            fails(&one(&[tensor(b"a", &[32], removed, 0)]), "invalid ggml type");
+        }
+        fails(&one(&[tensor(b"a", &[33], 2, 0)]), "blocks of 32");
+        fails(&one(&[tensor(b"a", &[1], 0, 1)]), "offset");
+        fails(&one(&[tensor(b"a", &[1], 0, 0), tensor(b"b", &[1], 0, 64)]), "expected 32");
+        // products that wrap: to a small number, to zero, and a size whose padding wraps
+        fails(&one(&[tensor(b"a", &[1 << 32, 1 << 32], 0, 0)]), "63 bits");
+        fails(&one(&[tensor(b"a", &[4, (1 << 30) - 1, (1 << 30) + 1], 0, 0)]), "memory");
+        fails(&one(&[tensor(b"a", &[i64::MAX], 24, 0)]), "memory");
+        fails(&one(&[tensor(b"a", &[1 << 61], 0, 0)]), "memory");
+        assert_eq!(parse(&one(&[tensor(b"a", &[0, i64::MAX, 8], 0, 0)])).unwrap().tensors[0].nbytes(), 0);
+    }
+
+    #[test]
+    fn data_that_is_not_there_takes_no_memory() {
+        let bytes = bytes_of(3, &[], &[tensor(b"a", &[1 << 40], 0, 0)], 64);
+        let mut source = &bytes[..];
+        let mut r = Reader::new(&mut source, 0, bytes.len() as u64);
+        let g = r.meta().unwrap();
+        assert!(load::load(&g, &mut r, false).err().unwrap().to_string().contains("are described"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Where the bytes of a file come from.
+
+use crate::abi::gguf::gguf_reader_callback_t;
+use std::ffi::c_void;
+use std::io::{Read, Seek, SeekFrom};
+
+/// Random access to bytes.
+pub trait Source {
+    /// Reads bytes from `offset` on into `out` and returns how many came; fewer than asked for: the end, or an error.
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize;
+}
+
+impl Source for &[u8] {
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize {
+        let rest = usize::try_from(offset).ok().and_then(|o| self.get(o..)).unwrap_or_default();
+        let n = rest.len().min(out.len());
+        out[..n].copy_from_slice(&rest[..n]);
+        n
+    }
+}
+
+/// A file of the system, or anything else that reads and seeks. Seeks only when reads are not in order.
+pub struct Stream<R> {
+    inner: R,
+    at: u64,
+}
+
+impl<R: Read + Seek> Stream<R> {
+    /// A source over `inner`, whose position is `at`.
+    pub fn new(inner: R, at: u64) -> Self {
+        Self { inner, at }
+    }
+}
+
+impl<R: Read + Seek> Source for Stream<R> {
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize {
+        if self.at != offset {
+            if self.inner.seek(SeekFrom::Start(offset)).is_err() {
+                return 0;
+            }
+            self.at = offset;
+        }
+        let mut n = 0;
+        while n < out.len() {
+            match self.inner.read(&mut out[n..]) {
+                Ok(0) => break,
+                Ok(k) => n += k.min(out.len() - n),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        self.at += n as u64;
+        n
+    }
+}
+
+/// A C stream. The host keeps it open, and keeps its hands off, while it is read.
+pub struct CFile(*mut libc::FILE);
+
+impl CFile {
+    /// # Safety
+    /// `file` is an open stream that nobody else uses while this lives.
+    pub unsafe fn new(file: *mut libc::FILE) -> Self {
+        Self(file)
+    }
+
+    /// The position and the number of bytes behind it, if the stream can tell.
+    pub fn position_and_rest(&mut self) -> Option<(u64, u64)> {
+        // SAFETY: an open stream, by the promise of `new`.
+        let (at, end) = unsafe {
+            let at = libc::ftello(self.0);
+            if at < 0 || libc::fseeko(self.0, 0, libc::SEEK_END) != 0 {
+                return None;
+            }
+            let end = libc::ftello(self.0);
+            if libc::fseeko(self.0, at, libc::SEEK_SET) != 0 {
+                return None;
+            }
+            (at, end)
+        };
+        Some((at as u64, u64::try_from(end - at).ok()?))
+    }
+}
+
+impl Read for CFile {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        // SAFETY: an open stream, by the promise of `new`; `out` has room for its length.
+        Ok(unsafe { libc::fread(out.as_mut_ptr().cast(), 1, out.len(), self.0) })
+    }
+}
+
+impl Seek for CFile {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let SeekFrom::Start(offset) = to else { return Err(std::io::ErrorKind::Unsupported.into()) };
+        let at = libc::off_t::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        // SAFETY: an open stream, by the promise of `new`.
+        match unsafe { libc::fseeko(self.0, at, libc::SEEK_SET) } {
+            0 => Ok(offset),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A function of the host that reads.
+pub struct Callback {
+    function: unsafe extern "C" fn(*mut c_void, *mut c_void, u64, usize) -> usize,
+    userdata: *mut c_void,
+    max_chunk: usize,
+}
+
+impl Callback {
+    /// A source over `function`, which is asked for at most `max_chunk` bytes at once (0: no limit). `None` for NULL.
+    ///
+    /// # Safety
+    /// `function` may be called with `userdata`, and writes no more than the bytes that it is asked for.
+    pub unsafe fn new(function: gguf_reader_callback_t, userdata: *mut c_void, max_chunk: usize) -> Option<Self> {
+        let max_chunk = if max_chunk == 0 { usize::MAX } else { max_chunk };
+        Some(Self { function: function?, userdata, max_chunk })
+    }
+}
+
+impl Source for Callback {
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize {
+        let mut n = 0;
+        while n < out.len() {
+            let chunk = (out.len() - n).min(self.max_chunk);
+            let Some(at) = offset.checked_add(n as u64) else { break };
+            // SAFETY: by the promise of `new`; `chunk` bytes of `out` lie behind `n`.
+            let got = unsafe { (self.function)(self.userdata, out[n..].as_mut_ptr().cast(), at, chunk) };
+            // A host that says it read more than it was asked for is not believed.
+            n += got.min(chunk);
+            if got != chunk {
+                break;
+            }
+        }
+        n
+    }
+}
