@@ -1,0 +1,310 @@
+//! Questions about a file's content.
+
+use super::file;
+use crate::abi::ggml::ggml_type;
+use crate::abi::gguf::*;
+use crate::abi::raw;
+use crate::gguf::{Kv, TensorInfo, Value, value};
+use crate::log_error;
+use crate::sys::cstr;
+use std::ffi::{c_char, c_void};
+
+/// The key at `key_id`; a number that names none is said in the log.
+///
+/// # Safety
+/// As for [`file`].
+unsafe fn kv<'a>(ctx: *const gguf_context, key_id: i64) -> Option<&'a Kv> {
+    // SAFETY: forwarded to the caller.
+    let file = unsafe { file(ctx) }?;
+    let found = usize::try_from(key_id).ok().and_then(|i| file.kv.get(i));
+    if found.is_none() {
+        log_error!("gguf: there is no key {key_id}, the file has {}", file.kv.len());
+    }
+    found
+}
+
+/// The tensor at `tensor_id`; a number that names none is said in the log.
+///
+/// # Safety
+/// As for [`file`].
+unsafe fn info<'a>(ctx: *const gguf_context, tensor_id: i64) -> Option<&'a TensorInfo> {
+    // SAFETY: forwarded to the caller.
+    let file = unsafe { file(ctx) }?;
+    let found = usize::try_from(tensor_id).ok().and_then(|i| file.tensors.get(i));
+    if found.is_none() {
+        log_error!("gguf: there is no tensor {tensor_id}, the file has {}", file.tensors.len());
+    }
+    found
+}
+
+/// The bytes of one number of type `t`; another type is said in the log.
+fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
+    let kv = kv?;
+    match &kv.value {
+        Value::Numbers(have, bytes) if *have == t && kv.len() == 1 => bytes.as_slice().try_into().ok(),
+        _ => {
+            log_error!("gguf: key {:?} is not one value of type {}", kv.key, value::type_name(t).to_string_lossy());
+            None
+        }
+    }
+}
+
+/// Name of a value's type, such as "u32"; NULL for a number that is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_type_name(r#type: raw::gguf_type) -> *const c_char {
+    gguf_type::from_raw(r#type).map_or(std::ptr::null(), |t| value::type_name(t).as_ptr())
+}
+
+/// Version of the format. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { file(ctx) }.map_or(0, |f| f.version)
+}
+
+/// Alignment of tensor data in bytes. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_alignment(ctx: *const gguf_context) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { file(ctx) }.map_or(0, |f| f.alignment)
+}
+
+/// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_data_offset(ctx: *const gguf_context) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { file(ctx) }.map_or(0, |f| f.data_offset)
+}
+
+/// Number of keys. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_n_kv(ctx: *const gguf_context) -> i64 {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { file(ctx) }.map_or(0, |f| f.kv.len() as i64)
+}
+
+/// Place of a key, or -1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_find_key(ctx: *const gguf_context, key: *const c_char) -> i64 {
+    // SAFETY: NULL or valid, by the contract.
+    let found = unsafe { file(ctx).zip(cstr::bytes(key)) }.and_then(|(f, key)| f.find_key(key));
+    found.map_or(-1, |i| i as i64)
+}
+
+/// The key at a place; it lives until the key is removed. NULL, and a log line, when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_key(ctx: *const gguf_context, key_id: i64) -> *const c_char {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { kv(ctx, key_id) }.map_or(std::ptr::null(), |kv| kv.key.as_c_str().as_ptr())
+}
+
+/// Type of a key's value, `GGUF_TYPE_ARRAY` for arrays. `GGUF_TYPE_COUNT`, and a log line, when there is no such key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_kv_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
+    // SAFETY: NULL or valid, by the contract.
+    let t = unsafe { kv(ctx, key_id) }.map_or(gguf_type::GGUF_TYPE_COUNT, |kv| match kv.is_array {
+        true => gguf_type::GGUF_TYPE_ARRAY,
+        false => kv.element_type(),
+    });
+    t as raw::gguf_type
+}
+
+/// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
+    // SAFETY: NULL or valid, by the contract.
+    let kv = unsafe { kv(ctx, key_id) };
+    if let Some(kv) = kv.filter(|kv| !kv.is_array) {
+        log_error!("gguf: key {:?} is no array", kv.key);
+    }
+    kv.filter(|kv| kv.is_array).map_or(gguf_type::GGUF_TYPE_COUNT, Kv::element_type) as raw::gguf_type
+}
+
+/// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_u8(ctx: *const gguf_context, key_id: i64) -> u8 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT8).map_or(0, u8::from_ne_bytes)
+}
+
+/// The 8-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_i8(ctx: *const gguf_context, key_id: i64) -> i8 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT8).map_or(0, i8::from_ne_bytes)
+}
+
+/// The 16-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_u16(ctx: *const gguf_context, key_id: i64) -> u16 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT16).map_or(0, u16::from_ne_bytes)
+}
+
+/// The 16-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_i16(ctx: *const gguf_context, key_id: i64) -> i16 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT16).map_or(0, i16::from_ne_bytes)
+}
+
+/// The 32-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_u32(ctx: *const gguf_context, key_id: i64) -> u32 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT32).map_or(0, u32::from_ne_bytes)
+}
+
+/// The 32-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_i32(ctx: *const gguf_context, key_id: i64) -> i32 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT32).map_or(0, i32::from_ne_bytes)
+}
+
+/// The 32-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_f32(ctx: *const gguf_context, key_id: i64) -> f32 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_FLOAT32).map_or(0.0, f32::from_ne_bytes)
+}
+
+/// The 64-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_u64(ctx: *const gguf_context, key_id: i64) -> u64 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT64).map_or(0, u64::from_ne_bytes)
+}
+
+/// The 64-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_i64(ctx: *const gguf_context, key_id: i64) -> i64 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT64).map_or(0, i64::from_ne_bytes)
+}
+
+/// The 64-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_f64(ctx: *const gguf_context, key_id: i64) -> f64 {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_FLOAT64).map_or(0.0, f64::from_ne_bytes)
+}
+
+/// The truth value of a key. False, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_bool(ctx: *const gguf_context, key_id: i64) -> bool {
+    // SAFETY: NULL or valid, by the contract.
+    number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_BOOL).is_some_and(|[b]| b != 0)
+}
+
+/// Text `i` of a key that holds texts.
+fn text(kv: Option<&Kv>, i: usize) -> *const c_char {
+    match kv.map(|kv| (&kv.value, kv)) {
+        Some((Value::Texts(texts), _)) if i < texts.len() => texts[i].as_c_str().as_ptr(),
+        Some((_, kv)) => {
+            log_error!("gguf: key {:?} holds no text {i}", kv.key);
+            std::ptr::null()
+        }
+        None => std::ptr::null(),
+    }
+}
+
+/// The text of a key; it lives until the key is removed. NULL, and a log line, when the key holds something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_str(ctx: *const gguf_context, key_id: i64) -> *const c_char {
+    // SAFETY: NULL or valid, by the contract.
+    text(unsafe { kv(ctx, key_id) }.filter(|kv| kv.len() == 1), 0)
+}
+
+/// Address of the bytes of a key's numbers; aligned to 8.
+fn bytes(kv: Option<&Kv>) -> *const c_void {
+    match kv.map(|kv| (&kv.value, kv)) {
+        Some((Value::Numbers(_, bytes), _)) => bytes.as_slice().as_ptr().cast(),
+        Some((_, kv)) => {
+            log_error!("gguf: key {:?} holds texts, not numbers", kv.key);
+            std::ptr::null()
+        }
+        None => std::ptr::null(),
+    }
+}
+
+/// Address of the number of a key, whatever its type; aligned to 8. It lives until the key is removed. NULL, and a log
+/// line, when the key holds a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_val_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
+    // SAFETY: NULL or valid, by the contract.
+    bytes(unsafe { kv(ctx, key_id) }.filter(|kv| kv.len() == 1))
+}
+
+/// Number of elements of a key's array. 0, and a log line, when there is no such key.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_arr_n(ctx: *const gguf_context, key_id: i64) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { kv(ctx, key_id) }.map_or(0, Kv::len)
+}
+
+/// Address of an array's numbers; aligned to 8, truth values as bytes 0 and 1. It lives until the key is removed. NULL,
+/// and a log line, when the key holds texts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_arr_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
+    // SAFETY: NULL or valid, by the contract.
+    bytes(unsafe { kv(ctx, key_id) })
+}
+
+/// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_arr_str(ctx: *const gguf_context, key_id: i64, i: usize) -> *const c_char {
+    // SAFETY: NULL or valid, by the contract.
+    text(unsafe { kv(ctx, key_id) }, i)
+}
+
+/// Number of tensors. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_n_tensors(ctx: *const gguf_context) -> i64 {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { file(ctx) }.map_or(0, |f| f.tensors.len() as i64)
+}
+
+/// Place of a tensor, or -1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_find_tensor(ctx: *const gguf_context, name: *const c_char) -> i64 {
+    // SAFETY: NULL or valid, by the contract.
+    let found = unsafe { file(ctx).zip(cstr::bytes(name)) }.and_then(|(f, name)| f.find_tensor(name));
+    found.map_or(-1, |i| i as i64)
+}
+
+/// Bytes from the start of the tensor data to a tensor's. 0, and a log line, when there is no such tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_tensor_offset(ctx: *const gguf_context, tensor_id: i64) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { info(ctx, tensor_id) }.map_or(0, |t| t.offset as usize)
+}
+
+/// Name of a tensor; it lives as long as the file content. NULL, and a log line, when there is no such tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_tensor_name(ctx: *const gguf_context, tensor_id: i64) -> *const c_char {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { info(ctx, tensor_id) }.map_or(std::ptr::null(), |t| t.tensor().name_ptr())
+}
+
+/// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
+/// give. NULL, and a log line, when there is no such tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_tensor_ne(ctx: *const gguf_context, tensor_id: i64) -> *const i64 {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { info(ctx, tensor_id) }.map_or(std::ptr::null(), |t| t.tensor().ne_ptr())
+}
+
+/// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_tensor_type(ctx: *const gguf_context, tensor_id: i64) -> raw::ggml_type {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { info(ctx, tensor_id) }.map_or(ggml_type::GGML_TYPE_COUNT as i32, |t| t.tensor().dtype_raw())
+}
+
+/// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_tensor_size(ctx: *const gguf_context, tensor_id: i64) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { info(ctx, tensor_id) }.map_or(0, TensorInfo::nbytes)
+}

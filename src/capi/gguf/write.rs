@@ -1,0 +1,87 @@
+//! Writing files.
+
+use super::file as content;
+use crate::abi::gguf::*;
+use crate::backend::tensor_io;
+use crate::capi::convert::logged;
+use crate::error::{Error, Result};
+use crate::ggml_assert;
+use crate::sys::cstr;
+use crate::tensor::TensorRef;
+use libc::FILE;
+use std::ffi::{c_char, c_void};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+/// Copies a tensor's data, through its buffer if it has one.
+fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
+    if !t.buffer_raw().is_null() {
+        tensor_io::get_bytes(t, out, 0);
+    } else if !t.data().is_null() {
+        // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, by the contract of `gguf_add_tensor`.
+        out.copy_from_slice(unsafe { std::slice::from_raw_parts(t.data(), out.len()) });
+    } else if !out.is_empty() {
+        return Err(Error::Invalid(format!("tensor '{}' has no data", t.name())));
+    }
+    Ok(())
+}
+
+/// A C stream to write to.
+struct CSink(*mut FILE);
+
+impl Write for CSink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // SAFETY: an open stream, by the contract of `gguf_write_to_file_ptr`.
+        match unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.0) } {
+            0 if !bytes.is_empty() => Err(std::io::Error::last_os_error()),
+            n => Ok(n),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
+/// could not be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: *mut FILE, only_meta: bool) -> bool {
+    ggml_assert!(!file.is_null());
+    // SAFETY: NULL or valid, by the contract.
+    let Some(gguf) = (unsafe { content(ctx) }) else { return false };
+    logged("gguf_write_to_file_ptr", gguf.write(&mut CSink(file), only_meta, &fetch)).is_some()
+}
+
+/// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
+    // SAFETY: NULL or valid, by the contract.
+    let Some((gguf, name)) = (unsafe { content(ctx).zip(cstr::bytes(fname)) }) else { return false };
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
+    let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
+    let write = || -> Result<()> {
+        let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);
+        gguf.write(&mut out, only_meta, &fetch)?;
+        out.flush().map_err(io)
+    };
+    logged("gguf_write_to_file", write()).is_some()
+}
+
+/// Bytes of everything before the tensor data. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
+    // SAFETY: NULL or valid, by the contract.
+    unsafe { content(ctx) }.map_or(0, |f| f.meta_bytes().len())
+}
+
+/// Copies everything before the tensor data to `data`, which has room for `gguf_get_meta_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {
+    // SAFETY: NULL or valid, by the contract.
+    let Some(gguf) = (unsafe { content(ctx) }) else { return };
+    ggml_assert!(!data.is_null());
+    let bytes = gguf.meta_bytes();
+    // SAFETY: `data` has room for as many bytes as `gguf_get_meta_size` says, by the contract.
+    unsafe { data.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+}
