@@ -1,0 +1,108 @@
+#!/bin/sh
+# Builds what the tests compare with, in GGML_CACHE (default: target/cache); what is there already is reused.
+#
+#   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
+#   oracle.sh original   the original's libraries and headers                     -> original/
+#   oracle.sh hosts      unmodified llama.cpp, built against the installed library -> hosts/bin
+#   oracle.sh peers      the original's own test programs, built against IT       -> peers/
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${GGML_CACHE:-$root/target/cache}
+jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2> /dev/null || echo 2)}
+CC=${CC:-cc} CXX=${CXX:-c++}
+mkdir -p "$cache"
+export PYTHONDONTWRITEBYTECODE=1
+
+die() {
+    echo "oracle: $*" >&2
+    exit 1
+}
+need() { # TOOL PACKAGE
+    command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
+}
+find_cmake() { # cmake of the system, or of a private Python environment
+    command -v cmake > /dev/null 2>&1 && return
+    venv=$root/target/venv
+    if [ ! -x "$venv/bin/cmake" ]; then
+        need python3 python3
+        echo "cmake is missing; installing it into target/venv ..."
+        { python3 -m venv "$venv" && "$venv/bin/pip" install -q cmake ninja; } > "$root/target/venv.log" 2>&1 ||
+            die "cmake is missing: install the package cmake"
+    fi
+    PATH=$venv/bin:$PATH
+    export PATH
+}
+generator() { command -v ninja > /dev/null 2>&1 && echo Ninja || echo "Unix Makefiles"; }
+
+# A build shows a line for each tenth of its way; all of it is in the log.
+build() { # LOG ARGUMENTS OF cmake --build
+    log=$1
+    shift
+    { cmake --build "$@" --parallel "$jobs" 2>&1 && echo "build complete"; } | tee "$log" | awk '
+        match($0, /^\[ *[0-9]+%\]/) { p = substr($0, 2) + 0 }
+        match($0, /^\[[0-9]+\/[0-9]+\]/) { split(substr($0, 2, RLENGTH - 2), a, "/"); p = 100 * a[1] / a[2] }
+        { t = int(p / 10); if (t > shown) { shown = t; printf "  %d%%\n", t * 10; fflush() } }'
+    tail -n 1 "$log" | grep -q '^build complete$' || {
+        grep -E -A8 'error|undefined reference' "$log" | head -n 40 >&2
+        die "the build failed; see $log"
+    }
+}
+
+fetch() {
+    [ -d "$cache/src/ggml" ] && [ -d "$cache/src/llama.cpp" ] && return
+    need python3 python3
+    python3 "$root/scripts/fetch.py" "$cache/src"
+}
+
+original() {
+    [ -e "$cache/original/done" ] && return
+    fetch
+    find_cmake
+    echo "building the original ggml 0.26.0 (some minutes) ..."
+    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/original-build" -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_INSTALL_PREFIX="$cache/original" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF \
+        -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF > "$cache/original-configure.log" 2>&1 ||
+        die "the original cannot be configured; see $cache/original-configure.log"
+    build "$cache/original-build.log" "$cache/original-build"
+    cmake --install "$cache/original-build" > /dev/null
+    cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
+    touch "$cache/original/done"
+}
+
+hosts() {
+    fetch
+    find_cmake
+    "$root/scripts/install.sh" "$cache/ours"
+    [ -e "$cache/hosts/build.ninja" ] || [ -e "$cache/hosts/Makefile" ] || {
+        echo "configuring llama.cpp with -DLLAMA_USE_SYSTEM_GGML=ON ..."
+        cmake -G "$(generator)" -S "$cache/src/llama.cpp" -B "$cache/hosts" -DCMAKE_BUILD_TYPE=Release \
+            -DLLAMA_USE_SYSTEM_GGML=ON -DCMAKE_PREFIX_PATH="$cache/ours" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DLLAMA_OPENSSL=OFF \
+            -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF > "$cache/hosts-configure.log" 2>&1 ||
+            die "llama.cpp cannot be configured; see $cache/hosts-configure.log"
+    }
+    echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
+    build "$cache/hosts-build.log" "$cache/hosts" --target llama-embedding llama-results llama-completion llama-bench \
+        llama-quantize test-c test-quantize-fns test-rope test-barrier
+    # Warnings of former, partial builds count too.
+    cat "$cache/hosts-build.log" >> "$cache/hosts-all.log"
+}
+
+peers() {
+    original
+    mkdir -p "$cache/peers/tests"
+    ln -sfn "$cache/src/ggml" "$cache/peers/ggml" # test-gguf and test-alloc include ../ggml/src/*.h
+    for name in gguf alloc rope barrier quantize-fns; do
+        [ -x "$cache/peers/test-$name" ] && continue
+        echo "building test-$name against the original ..."
+        cp "$cache/src/llama.cpp/tests/test-$name.cpp" "$cache/peers/tests/"
+        $CXX -std=c++17 -O2 -w -I"$cache/original/include" "$cache/peers/tests/test-$name.cpp" -o "$cache/peers/test-$name" \
+            -L"$cache/original/lib" -lggml -lggml-base -lggml-cpu -lpthread -Wl,-rpath-link,"$cache/original/lib"
+    done
+}
+
+need "$CC" gcc
+need "$CXX" g++
+case ${1:-} in
+fetch | original | hosts | peers) "$1" ;;
+*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

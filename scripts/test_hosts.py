@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Runs unmodified llama.cpp hosts on this library and on the original ggml and compares what they give.
+
+usage: test_hosts.py CACHE OURS [NAME ...]
+
+CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, peers, src), OURS the folder of the installed library's
+lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line counts the checks.
+
+The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the original's
+own test programs, built against the original, run on this library the same way: the swap goes both ways.
+"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+
+SENTENCES = ["The cat sits outside", "A man is playing guitar", "The new movie is awesome", "The dog plays in the garden",
+             "A woman watches TV", "The new movie is so great", "Rust is a systems programming language",
+             "Numbers such as 3.14159 and 42 occur, too", "Berlin is the capital of Germany",
+             "Do you like pizza? I do, very much indeed, with a good deal of cheese and a few olives on top of it"]
+PROMPT = "People die when they are killed. The cat sits outside, and the dog plays in the garden."
+FORMATS = ["Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS"]
+# What the original gives for the first sentence (MiniLM F32).
+KNOWN = (0.1393, 0.0029, 0.0470)
+SANE_TIMEOUT = 600
+
+
+class Bench:
+    """Paths, the two ways to run a host, and the count of checks."""
+
+    def __init__(self, cache, ours):
+        self.cache, self.libs = cache, {"ours": ours, "original": os.path.join(cache, "original/lib")}
+        self.bin = os.path.join(cache, "hosts/bin")
+        self.peers = os.path.join(cache, "peers")
+        self.models = os.path.join(cache, "models")
+        self.passed = self.failed = 0
+        os.makedirs(self.models, exist_ok=True)
+
+    def check(self, good, what, detail=""):
+        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
+        print(f"  {'ok    ' if good else 'FAILED'} {what}{': ' + detail if detail else ''}", flush=True)
+        return good
+
+    def run(self, side, program, *arguments):
+        """Runs a host on one library; None and a failed check when it does not end well."""
+        path = os.path.join(self.bin if program.startswith("llama-") or program == "test-c" else self.peers, program)
+        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1")
+        try:
+            r = subprocess.run([path, *map(str, arguments)], env=env, capture_output=True, timeout=SANE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.check(False, f"{program} on {side}", f"no end after {SANE_TIMEOUT} s")
+            return None
+        self.stderr = r.stderr.decode(errors="replace")
+        if r.returncode != 0:
+            tail = " | ".join((self.stderr.strip() or r.stdout.decode(errors="replace").strip()).splitlines()[-4:])
+            self.check(False, f"{program} {' '.join(map(os.path.basename, map(str, arguments)))[:60]} on {side}",
+                       f"status {r.returncode}: {tail[-500:]}")
+            return None
+        return r.stdout.decode(errors="replace")
+
+    def model(self, name):
+        return os.path.join(self.models, name + ".gguf")
+
+    def random_llama(self, kind):
+        path = self.model("llama-" + kind)
+        if not os.path.exists(path):
+            vocabulary = os.path.join(self.cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
+            subprocess.run([sys.executable, script("random_llama.py"), vocabulary, path + ".part", kind], check=True)
+            os.replace(path + ".part", path)
+        return path
+
+    def minilm(self):
+        path = self.model("minilm-f32")
+        if not os.path.exists(path):
+            folder = os.path.join(self.cache, "src/minilm")
+            subprocess.run([sys.executable, script("fetch_minilm.py"), folder], check=True)
+            subprocess.run([sys.executable, script("minilm_to_gguf.py"), folder + "/model", path + ".part", "f32"], check=True)
+            os.replace(path + ".part", path)
+        return path
+
+    def quantized(self, side, kind):
+        """The random llama in another format, quantized on one side; and its size."""
+        path = self.model(f"llama-{kind}-{side}")
+        if side == "ours" or not os.path.exists(path):
+            if self.run(side, "llama-quantize", self.random_llama("f32"), path + ".part", kind, 2) is None:
+                return None
+            os.replace(path + ".part", path)
+        return path
+
+    def logits(self, side, model, *more):
+        """All logits of the prompt, from the file that llama-results writes."""
+        out = self.model(f"results-{side}")
+        if self.run(side, "llama-results", "-m", model, "-o", out, "-p", PROMPT, "-t", 2, *more) is None:
+            return None
+        return tensor_f32(out, b"logits")
+
+
+def script(name):
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+def tensor_f32(path, wanted):
+    """The numbers of one F32 tensor of a small GGUF file without arrays among its pairs."""
+    with open(path, "rb") as f:
+        data = f.read()
+    at = 0
+
+    def take(form):
+        nonlocal at
+        values = struct.unpack_from("<" + form, data, at)
+        at += struct.calcsize("<" + form)
+        return values if len(values) > 1 else values[0]
+
+    def text():
+        nonlocal at
+        n = take("Q")
+        at += n
+        return data[at - n:at]
+
+    _, _, n_tensors, n_kv = take("4sIQQ")
+    for _ in range(n_kv):
+        text()
+        if take("I") != 8:
+            raise ValueError(f"{path}: only text values are expected")
+        text()
+    found = None
+    for _ in range(n_tensors):
+        name = text()
+        count = 1
+        for _ in range(take("I")):
+            count *= take("Q")
+        kind, offset = take("IQ")
+        if name == wanted and kind == 0:
+            found = count, offset
+    start = -(-at // 32) * 32
+    return struct.unpack_from(f"<{found[0]}f", data, start + found[1])
+
+
+def nmse(reference, values):
+    return sum((a - b) ** 2 for a, b in zip(reference, values)) / sum(a * a for a in reference)
+
+
+def cosine(a, b):
+    dot = sum(x * y for x, y in zip(a, b))
+    return dot / (sum(x * x for x in a) * sum(y * y for y in b)) ** 0.5
+
+
+def warnings(t):
+    log = os.path.join(t.cache, "hosts-all.log")
+    with open(log, errors="replace") as f:
+        found = sorted({re.sub(r"^.*/", "", l.strip()) for l in f if re.search(r"\bwarning:", l)})
+    if found:
+        found = warnings_of_ours_only(t, log)
+    t.check(not found, "llama.cpp builds against the installed headers without a warning of its own", "; ".join(found[:5]))
+
+
+def warnings_of_ours_only(t, log):
+    """Compiles the files that warned against the original's headers; what they still say is not ours."""
+    with open(os.path.join(t.cache, "hosts/compile_commands.json")) as f:
+        commands = {c["file"]: c for c in json.load(f)}
+    with open(log, errors="replace") as f:
+        text = f.read()
+    named = {m for m in re.findall(r"^(/[^:\n]+):\d+:\d+: warning:", text, re.M)}
+    ours = []
+    for file, command in commands.items():
+        if file not in named:
+            continue
+        out = []
+        for include in ("ours/include", "original/include"):
+            line = command["command"].replace(os.path.join(t.cache, "ours/include"), os.path.join(t.cache, include))
+            line = re.sub(r" -o \S+", " -o /dev/null", line)
+            r = subprocess.run(line, shell=True, cwd=command["directory"], capture_output=True, text=True)
+            out.append(set(re.findall(r"warning:.*", r.stderr)))
+        ours += [f"{os.path.basename(file)}: {w}" for w in out[0] - out[1]]
+    return ours
+
+
+def embedding(t):
+    model = t.minilm()
+    vectors = {}
+    for side in t.libs:
+        text = t.run(side, "llama-embedding", "-m", model, "-p", "\n".join(SENTENCES), "--embd-output-format", "array", "-t", 2)
+        if text is None:
+            return
+        vectors[side] = json.loads(text[text.index("["):])
+    ours, original = vectors["ours"], vectors["original"]
+    t.check(all(abs(a - b) < 1e-4 for a, b in zip(ours[0], KNOWN)), f"llama-embedding of \"{SENTENCES[0]}\"",
+            ", ".join(f"{x:.4f}" for x in ours[0][:3]) + ", ...")
+    worst = min(cosine(a, b) for a, b in zip(ours, original))
+    t.check(len(ours) == len(SENTENCES) == len(original) and worst >= 0.99999, "cosine with the original on ten sentences",
+            f"at least {worst:.7f}")
+
+
+def results(t):
+    for kind in ("f32", "f16"):
+        model = t.random_llama(kind)
+        for writer, checker in (("original", "ours"), ("ours", "original")):
+            out = t.model(f"results-{kind}-{writer}")
+            arguments = ("-m", model, "-o", out, "-p", PROMPT, "-t", 2)
+            if t.run(writer, "llama-results", *arguments) is not None:
+                text = t.run(checker, "llama-results", *arguments, "--check")
+                if text is not None:
+                    error = re.search(r"NMSE=(\S+)", text + t.stderr)
+                    t.check("OK" in text, f"llama-results --check, {kind.upper()}, written by {writer}, checked by {checker}",
+                            f"NMSE {error.group(1) if error else '?'}")
+
+
+def quantized(t):
+    for kind in FORMATS:
+        model = t.quantized("original", kind)
+        plain = model and t.model(f"llama-{kind}-plain")
+        if not model:
+            continue
+        if not os.path.exists(plain):
+            if t.run("original", "llama-quantize", "--allow-requantize", model, plain + ".part", "F32", 2) is None:
+                continue
+            os.replace(plain + ".part", plain)
+        reference, original, ours = (t.logits(s, m) for s, m in (("original", plain), ("original", model), ("ours", model)))
+        if reference and original and ours:
+            a, b = nmse(reference, ours), nmse(reference, original)
+            t.check(a <= b * 1.01, f"{kind}: logits as near to those of the dequantized model as the original's",
+                    f"NMSE {a:.3e}, original {b:.3e}")
+
+
+def quantize(t):
+    for kind in FORMATS:
+        ours, original = t.quantized("ours", kind), t.quantized("original", kind)
+        if ours and original:
+            with open(ours, "rb") as a, open(original, "rb") as b:
+                a, b = a.read(), b.read()
+            same = sum(x == y for x, y in zip(a[::7], b[::7])) / len(b[::7])
+            t.check(len(a) == len(b) and same > 0.99, f"llama-quantize to {kind} gives the original's file",
+                    f"{'byte for byte' if a == b else f'{100 * same:.3f} % of the bytes'}")
+
+
+def completion(t):
+    model = t.random_llama("f16")
+    texts = []
+    for threads in (2, 2, 1):
+        texts.append(t.run("ours", "llama-completion", "-m", model, "-p", "Once upon a time", "-n", 32, "--temp", 0, "-no-cnv",
+                           "--no-warmup", "--no-display-prompt", "-t", threads))
+    if None not in texts:
+        t.check(len(texts[0].strip()) > 20, "llama-completion generates text", repr(texts[0].strip()[:40]))
+        t.check(texts[0] == texts[1], "llama-completion at temperature 0 gives the same text in two runs")
+        t.check(texts[0] == texts[2], "llama-completion gives the same text with 1 and 2 threads")
+
+
+def speed(t):
+    rates = {}
+    for side in ("original", "ours"):
+        for kind in ("f16", "Q4_0"):
+            model = t.random_llama(kind) if kind == "f16" else t.quantized("original", kind)
+            text = model and t.run(side, "llama-bench", "-m", model, "-p", 64, "-n", 16, "-r", 3, "-t", 2, "-o", "json")
+            if not text:
+                return
+            for row in json.loads(text[text.index("["):]):
+                rates[side, kind, "prompt" if row["n_prompt"] else "text"] = row["avg_ts"]
+    for side, kind, what in sorted(rates):
+        if side == "ours":
+            a, b = rates[side, kind, what], rates["original", kind, what]
+            t.check(a > 0, f"llama-bench, {kind}, {what}", f"{a:.0f} tokens/s, original {b:.0f} (x{a / b:.2f})")
+
+
+def peers(t):
+    t.run("ours", "test-c") is not None and t.check(True, "test-c (built against this library)")
+    for name in ("test-gguf", "test-alloc", "test-rope", "test-quantize-fns", "test-barrier"):
+        start = time.time()
+        if t.run("ours", name) is not None:
+            t.check(True, f"{name} (built against the original) runs on this library", f"{time.time() - start:.1f} s")
+
+
+SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,
+            "completion": completion, "speed": speed, "peers": peers}
+
+
+def main():
+    if len(sys.argv) < 3 or any(n not in SECTIONS for n in sys.argv[3:]):
+        sys.exit(__doc__.strip() + "\n\nsections: " + " ".join(SECTIONS))
+    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    for name in sys.argv[3:] or SECTIONS:
+        print(f"{name}:", flush=True)
+        SECTIONS[name](t)
+    print(f"hosts: {t.passed} passed, {t.failed} failed")
+    sys.exit(t.failed != 0)
+
+
+if __name__ == "__main__":
+    main()
