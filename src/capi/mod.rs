@@ -8,4 +8,5 @@ pub mod alloc;
 pub mod convert;
 pub mod ggml;
 pub mod gguf;
+pub mod plugin_quants;
 pub mod variadic;

@@ -154,13 +154,13 @@ mod tests {
     #[test]
     fn rows_need_no_alignment_and_stop_at_whole_blocks() {
         let x: Vec<f32> = (0..64).map(|i| i as f32 - 20.0).collect();
-        let mut bytes = vec![0; 2 * 34 + 1];
+        let mut bytes = [0; 2 * 34 + 1];
         encode_row::<q8_0::BlockQ8_0>(&x, &mut bytes[1..]);
         let mut y = vec![7.0; 63];
         decode_row::<q8_0::BlockQ8_0>(&bytes[1..], &mut y);
         assert!(x[..32].iter().zip(&y).all(|(x, y)| (x - y).abs() < 0.1));
         assert!(y[32..].iter().all(|y| *y == 7.0));
-        let odd = usize::from(bytes.as_ptr() as usize % 2 == 0);
+        let odd = usize::from((bytes.as_ptr() as usize).is_multiple_of(2));
         assert!(as_blocks::<q8_0::BlockQ8_0>(&bytes[odd..]).is_none());
         assert_eq!(as_blocks::<q8_0::BlockQ8_0>(&bytes[1 - odd..]).unwrap().len(), 2);
     }

@@ -165,7 +165,7 @@ pub fn quantize_chunk(
     let row_bytes = i64::try_from(n_per_row).ok().and_then(|n| row_size_checked(ty, n));
     let row_bytes =
         row_bytes.ok_or_else(|| invalid!("a row of {n_per_row} values does not fill whole blocks of {name}"))?;
-    if n_per_row == 0 || start % n_per_row != 0 {
+    if n_per_row == 0 || !start.is_multiple_of(n_per_row) {
         return Err(invalid!("value {start} is not the first of a row of {n_per_row}"));
     }
     if requires_imatrix(ty) && imatrix.is_none() {

@@ -271,8 +271,8 @@ pub fn fit_group(
     }
     if scale > 0.0 && (how.always_again || on_grid[..count].contains(&false)) {
         let inverse = 1.0 / scale;
-        for k in 0..count {
-            if how.all_again || !on_grid[k] {
+        for (k, on) in on_grid[..count].iter().enumerate() {
+            if how.all_again || !on {
                 settle(k, inverse, scale, levels)?;
             }
         }

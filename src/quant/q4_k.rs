@@ -36,10 +36,8 @@ pub fn scale_and_offset(g: usize, packed: &[u8; 12]) -> (u8, u8) {
 /// The packed bytes for six-bit scales and offsets.
 fn pack_scales(scales: [u8; 8], offsets: [u8; 8]) -> [u8; 12] {
     let mut packed = [0; 12];
-    for g in 0..4 {
-        packed[g] = scales[g];
-        packed[g + 4] = offsets[g];
-    }
+    packed[..4].copy_from_slice(&scales[..4]);
+    packed[4..8].copy_from_slice(&offsets[..4]);
     for g in 4..8 {
         packed[g + 4] = scales[g] & 15 | offsets[g] << 4;
         packed[g - 4] |= scales[g] >> 4 << 6;

@@ -22,7 +22,7 @@ pub(super) fn unpack(qh: [u8; 4], qs: [u8; 16]) -> [u8; 32] {
     let high = u32::from_le_bytes(qh);
     std::array::from_fn(|i| {
         let low = if i < 16 { qs[i] & 15 } else { qs[i - 16] >> 4 };
-        low | (high >> i & 1) as u8 * 16
+        low | ((high >> i & 1) as u8) << 4
     })
 }
 

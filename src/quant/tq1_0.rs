@@ -34,7 +34,7 @@ impl Decode for BlockTq1_0 {
             run[..len].iter_mut().zip(&mut bytes).for_each(|(r, b)| *r = b);
             for power in &POWERS[..digits] {
                 for (byte, y) in run[..len].iter().zip(&mut y) {
-                    let digit = u16::from(byte.wrapping_mul(*power)) * 3 >> 8;
+                    let digit = (u16::from(byte.wrapping_mul(*power)) * 3) >> 8;
                     *y = (i32::from(digit) - 1) as f32 * d;
                 }
             }

@@ -59,7 +59,7 @@ pub fn validate_row(ty: ggml_type, bytes: &[u8]) -> Result<()> {
     if t.type_size == 0 {
         return Err(corrupt(format_args!("type {} does not exist", ty as i32)));
     }
-    if bytes.len() % t.type_size != 0 {
+    if !bytes.len().is_multiple_of(t.type_size) {
         return Err(corrupt(format_args!(
             "{} bytes are no whole blocks of {} ({} bytes each)",
             bytes.len(),

@@ -2,5 +2,6 @@
 
 pub mod context;
 pub mod graph;
+pub mod quants;
 pub mod system;
 pub mod tensor;

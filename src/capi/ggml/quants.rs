@@ -1,0 +1,381 @@
+//! Number formats: sizes and names of types, conversions of rows, quantizing, checks on data.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{broken, dtype, logged};
+use crate::quant::types::{COUNT, TABLE};
+use crate::quant::{self, convert};
+use crate::{ggml_assert, log_error};
+use std::ffi::{c_char, c_void};
+
+/// The values at `p`; nothing for NULL or when `n` is not positive.
+///
+/// # Safety
+/// `p` is NULL or points to `n` aligned values that stay readable and unchanged during the call.
+pub(in crate::capi) unsafe fn values<'a, T>(p: *const T, n: i64) -> &'a [T] {
+    match usize::try_from(n) {
+        // SAFETY: not NULL, and by the caller's promise `n` readable values.
+        Ok(n) if !p.is_null() => unsafe { std::slice::from_raw_parts(p, n) },
+        _ => &[],
+    }
+}
+
+/// The values at `p` to be written; nothing for NULL or when `n` is not positive.
+///
+/// # Safety
+/// `p` is NULL or points to `n` aligned values, initialised or of a type that takes any bytes, that nobody else uses during the call.
+pub(in crate::capi) unsafe fn values_mut<'a, T>(p: *mut T, n: i64) -> &'a mut [T] {
+    match usize::try_from(n) {
+        // SAFETY: not NULL, and by the caller's promise `n` values that nobody else uses.
+        Ok(n) if !p.is_null() => unsafe { std::slice::from_raw_parts_mut(p, n) },
+        _ => &mut [],
+    }
+}
+
+/// Bytes of a row of `k` values of the type with number `T`, as a length for [`values`]; 0 when they do not fill whole blocks.
+fn row_bytes<const T: usize>(k: i64) -> i64 {
+    let t = &TABLE[T];
+    if k <= 0 { 0 } else { (k / t.blck_size.max(1)).saturating_mul(t.type_size as i64) }
+}
+
+/// Reads a row for a C caller.
+unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: i64) {
+    if let Some(f) = TABLE[T].to_float {
+        // SAFETY: by the contract of `to_float` a row of `k` values at `x` and room for them at `y`.
+        f(unsafe { values(x.cast(), row_bytes::<T>(k)) }, unsafe { values_mut(y, k) });
+    }
+}
+
+/// Writes a row for a C caller.
+unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k: i64) {
+    if let Some(f) = TABLE[T].from_float_ref {
+        // SAFETY: by the contract of `from_float_ref` `k` values at `x` and room for a row of them at `y`.
+        f(unsafe { values(x, k) }, unsafe { values_mut(y.cast(), row_bytes::<T>(k)) });
+    }
+}
+
+const fn entry<const T: usize>() -> ggml_type_traits {
+    let t = &TABLE[T];
+    ggml_type_traits {
+        type_name: t.c_name.as_ptr(),
+        blck_size: t.blck_size,
+        blck_size_interleave: t.blck_size_interleave,
+        type_size: t.type_size,
+        is_quantized: t.is_quantized,
+        to_float: if t.to_float.is_some() { Some(to_float::<T>) } else { None },
+        from_float_ref: if t.from_float_ref.is_some() { Some(from_float::<T>) } else { None },
+    }
+}
+
+struct Table([ggml_type_traits; COUNT]);
+// SAFETY: the table is never written, and its name pointers lead to literals.
+unsafe impl Sync for Table {}
+
+macro_rules! entries {
+    ($($n:literal)*) => { [$(entry::<$n>()),*] };
+}
+
+/// The types as C sees them.
+static TYPES: Table = Table(entries![
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42
+]);
+
+/// Value of a half-precision number, exactly.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp16_to_fp32(arg0: ggml_fp16_t) -> f32 {
+    convert::f16_to_f32(arg0)
+}
+
+/// The half-precision number nearest to a float, ties to even; too large values become infinity.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp32_to_fp16(arg0: f32) -> ggml_fp16_t {
+    convert::f32_to_f16(arg0)
+}
+
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp16_to_fp32_row(arg0: *const ggml_fp16_t, arg1: *mut f32, arg2: i64) {
+    // SAFETY: by the contract `arg2` numbers on both sides.
+    unsafe { convert::f16_to_f32_row(values(arg0, arg2), values_mut(arg1, arg2)) }
+}
+
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp32_to_fp16_row(arg0: *const f32, arg1: *mut ggml_fp16_t, arg2: i64) {
+    // SAFETY: by the contract `arg2` numbers on both sides.
+    unsafe { convert::f32_to_f16_row(values(arg0, arg2), values_mut(arg1, arg2)) }
+}
+
+/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp32_to_bf16(arg0: f32) -> ggml_bf16_t {
+    ggml_bf16_t { bits: convert::f32_to_bf16(arg0) }
+}
+
+/// Value of a bfloat16, exactly.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_bf16_to_fp32(arg0: ggml_bf16_t) -> f32 {
+    convert::bf16_to_f32(arg0.bits)
+}
+
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_bf16_to_fp32_row(arg0: *const ggml_bf16_t, arg1: *mut f32, arg2: i64) {
+    // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
+    unsafe { convert::bf16_to_f32_row(values(arg0.cast(), arg2), values_mut(arg1, arg2)) }
+}
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
+    // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
+    unsafe { convert::f32_to_bf16_row(values(arg0, arg2), values_mut(arg1.cast(), arg2)) }
+}
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
+/// zero are not flushed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_fp32_to_bf16_row(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
+    // SAFETY: forwarded to the caller.
+    unsafe { ggml_fp32_to_bf16_row_ref(arg0, arg1, arg2) }
+}
+
+/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_blck_size(ty: raw::ggml_type) -> i64 {
+    quant::traits_by_number(ty).map_or(0, |t| t.blck_size)
+}
+
+/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_type_size(ty: raw::ggml_type) -> usize {
+    quant::traits_by_number(ty).map_or(0, |t| t.type_size)
+}
+
+/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
+/// number that names no type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_row_size(ty: raw::ggml_type, ne: i64) -> usize {
+    ggml_type::from_raw(ty).map_or(0, |ty| quant::row_size(ty, ne))
+}
+
+/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_type_sizef(ty: raw::ggml_type) -> f64 {
+    let t = quant::traits_by_number(ty).filter(|t| t.blck_size != 0);
+    t.map_or(0.0, |t| t.type_size as f64 / t.blck_size as f64)
+}
+
+/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
+/// named a type. The text lives forever.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_type_name(ty: raw::ggml_type) -> *const c_char {
+    quant::traits_by_number(ty).map_or(std::ptr::null(), |t| t.c_name.as_ptr())
+}
+
+/// Whether values of the type come in blocks with a scale.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_is_quantized(ty: raw::ggml_type) -> bool {
+    quant::traits_by_number(ty).is_some_and(|t| t.is_quantized)
+}
+
+/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw::ggml_type {
+    use ggml_ftype::*;
+    use ggml_type::*;
+    let ty = match ggml_ftype::from_raw(ftype) {
+        Some(GGML_FTYPE_ALL_F32) => GGML_TYPE_F32,
+        Some(GGML_FTYPE_MOSTLY_F16) => GGML_TYPE_F16,
+        Some(GGML_FTYPE_MOSTLY_BF16) => GGML_TYPE_BF16,
+        Some(GGML_FTYPE_MOSTLY_Q1_0) => GGML_TYPE_Q1_0,
+        Some(GGML_FTYPE_MOSTLY_Q2_0) => GGML_TYPE_Q2_0,
+        Some(GGML_FTYPE_MOSTLY_Q4_0) => GGML_TYPE_Q4_0,
+        Some(GGML_FTYPE_MOSTLY_Q4_1) => GGML_TYPE_Q4_1,
+        Some(GGML_FTYPE_MOSTLY_Q5_0) => GGML_TYPE_Q5_0,
+        Some(GGML_FTYPE_MOSTLY_Q5_1) => GGML_TYPE_Q5_1,
+        Some(GGML_FTYPE_MOSTLY_Q8_0) => GGML_TYPE_Q8_0,
+        Some(GGML_FTYPE_MOSTLY_MXFP4) => GGML_TYPE_MXFP4,
+        Some(GGML_FTYPE_MOSTLY_NVFP4) => GGML_TYPE_NVFP4,
+        Some(GGML_FTYPE_MOSTLY_Q2_K) => GGML_TYPE_Q2_K,
+        Some(GGML_FTYPE_MOSTLY_Q3_K) => GGML_TYPE_Q3_K,
+        Some(GGML_FTYPE_MOSTLY_Q4_K) => GGML_TYPE_Q4_K,
+        Some(GGML_FTYPE_MOSTLY_Q5_K) => GGML_TYPE_Q5_K,
+        Some(GGML_FTYPE_MOSTLY_Q6_K) => GGML_TYPE_Q6_K,
+        Some(GGML_FTYPE_MOSTLY_IQ1_S) => GGML_TYPE_IQ1_S,
+        Some(GGML_FTYPE_MOSTLY_IQ1_M) => GGML_TYPE_IQ1_M,
+        Some(GGML_FTYPE_MOSTLY_IQ2_XXS) => GGML_TYPE_IQ2_XXS,
+        Some(GGML_FTYPE_MOSTLY_IQ2_XS) => GGML_TYPE_IQ2_XS,
+        Some(GGML_FTYPE_MOSTLY_IQ2_S) => GGML_TYPE_IQ2_S,
+        Some(GGML_FTYPE_MOSTLY_IQ3_XXS) => GGML_TYPE_IQ3_XXS,
+        Some(GGML_FTYPE_MOSTLY_IQ3_S) => GGML_TYPE_IQ3_S,
+        Some(GGML_FTYPE_MOSTLY_IQ4_NL) => GGML_TYPE_IQ4_NL,
+        Some(GGML_FTYPE_MOSTLY_IQ4_XS) => GGML_TYPE_IQ4_XS,
+        Some(GGML_FTYPE_UNKNOWN | GGML_FTYPE_MOSTLY_Q4_1_SOME_F16) | None => {
+            broken(&format!("GGML_ASSERT(wtype != GGML_TYPE_COUNT) failed: no type for file type {ftype}"))
+        }
+    };
+    ty as raw::ggml_type
+}
+
+/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
+/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const c_void, nbytes: usize) -> bool {
+    let (Some(ty), Ok(n)) = (ggml_type::from_raw(ty), i64::try_from(nbytes)) else {
+        log_error!("ggml_validate_row_data: no type {ty}, or too large a row");
+        return false;
+    };
+    if data.is_null() && n > 0 {
+        log_error!("ggml_validate_row_data: no data");
+        return false;
+    }
+    // SAFETY: not NULL, so by the contract `nbytes` readable bytes.
+    logged("ggml_validate_row_data", quant::validate_row(ty, unsafe { values(data.cast(), n) })).is_some()
+}
+
+/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
+/// called from any thread, any number of times.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_quantize_init(ty: raw::ggml_type) {
+    if let Some(ty) = ggml_type::from_raw(ty) {
+        quant::quantize_init(ty);
+    }
+}
+
+/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
+/// thread is not disturbed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_quantize_free() {
+    quant::quantize_free();
+}
+
+/// Whether quantizing to the type needs an importance matrix.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_quantize_requires_imatrix(ty: raw::ggml_type) -> bool {
+    ggml_type::from_raw(ty).is_some_and(quant::requires_imatrix)
+}
+
+/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
+/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
+/// one tensor may be done by different threads.
+///
+/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_quantize_chunk(
+    ty: raw::ggml_type,
+    src: *const f32,
+    dst: *mut c_void,
+    start: i64,
+    nrows: i64,
+    n_per_row: i64,
+    imatrix: *const f32,
+) -> usize {
+    let ty = dtype(ty);
+    ggml_assert!(
+        !quant::requires_imatrix(ty) || !imatrix.is_null(),
+        "{} needs an importance matrix",
+        quant::traits(ty).name()
+    );
+    ggml_assert!(start >= 0 && nrows >= 0 && n_per_row > 0);
+    ggml_assert!(start % quant::traits(ty).blck_size == 0);
+    ggml_assert!(start % n_per_row == 0);
+    let end = nrows.checked_mul(n_per_row).and_then(|n| n.checked_add(start));
+    let row = quant::row_size_checked(ty, n_per_row);
+    let (Some(end), Some(row)) = (end, row) else {
+        broken(&format!(
+            "GGML_ASSERT(result == nrows*row_size) failed: {nrows} rows of {n_per_row} are no {}",
+            quant::traits(ty).name()
+        ))
+    };
+    let bytes = (nrows as usize).saturating_mul(row);
+    // The chunk alone, so that other threads may fill other chunks meanwhile.
+    // SAFETY: by the contract the tensors hold the chunk's rows, and nobody else writes them; the weights, when given, are one a column.
+    let (x, y, w) = unsafe {
+        let first = (start / n_per_row) as usize * row;
+        let x = values(src.wrapping_add(start as usize), end - start);
+        let y = values_mut(dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));
+        (x, y, (!imatrix.is_null()).then(|| values(imatrix, n_per_row)))
+    };
+    match quant::quantize_chunk(ty, x, y, 0, nrows as usize, n_per_row as usize, w) {
+        Ok(n) => n,
+        Err(e @ crate::error::Error::Unsupported(_)) => broken(&e.to_string()),
+        Err(e) => {
+            log_error!("ggml_quantize_chunk: {e}");
+            0
+        }
+    }
+}
+
+/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
+/// type; one that was given up has block size 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_type_traits(ty: raw::ggml_type) -> *const ggml_type_traits {
+    match usize::try_from(ty).ok().and_then(|i| TYPES.0.get(i)) {
+        Some(t) => t,
+        None => broken(&format!("GGML_ASSERT(type >= 0 && type < GGML_TYPE_COUNT) failed: there is no type {ty}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn the_c_table_reads_and_writes_like_the_rust_one() {
+        let x: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
+        for ty in ggml_type::ALL {
+            // SAFETY: a number that names a type.
+            let t = unsafe { &*ggml_get_type_traits(ty as i32) };
+            let ours = quant::traits(ty);
+            // SAFETY: names in the table are literals.
+            assert_eq!(unsafe { CStr::from_ptr(t.type_name) }, ours.c_name);
+            assert_eq!((t.blck_size, t.type_size, t.is_quantized), (ours.blck_size, ours.type_size, ours.is_quantized));
+            let Some(from) = t.from_float_ref else { continue };
+            let (mut a, mut b) = (vec![0u8; quant::row_size(ty, 512)], vec![0u8; quant::row_size(ty, 512)]);
+            // SAFETY: 512 values and room for a row of them.
+            unsafe { from(x.as_ptr(), a.as_mut_ptr().cast(), 512) };
+            ours.from_float_ref.unwrap()(&x, &mut b);
+            assert_eq!(a, b, "{ty:?}");
+            let Some(to) = t.to_float else { continue };
+            let mut y = vec![f32::NAN; 512];
+            // SAFETY: a row of 512 values and room for them.
+            unsafe { to(a.as_ptr().cast(), y.as_mut_ptr(), 512) };
+            assert!(y.iter().all(|v| v.is_finite()), "{ty:?}");
+        }
+    }
+
+    #[test]
+    fn queries_survive_numbers_that_name_nothing() {
+        for ty in [-1, 4, 31, 43, i32::MAX, i32::MIN] {
+            // SAFETY: any number is allowed.
+            unsafe {
+                assert_eq!((ggml_blck_size(ty), ggml_type_size(ty), ggml_row_size(ty, 64)), (0, 0, 0));
+                assert_eq!(ggml_type_sizef(ty), 0.0);
+                assert!(!ggml_is_quantized(ty) && !ggml_quantize_requires_imatrix(ty));
+                assert_eq!(ggml_type_name(ty).is_null(), !(0..43).contains(&ty));
+                assert!(!ggml_validate_row_data(ty, [0u8; 64].as_ptr().cast(), 64));
+            }
+        }
+        // SAFETY: as above; NULL is allowed.
+        unsafe {
+            assert!(ggml_validate_row_data(0, std::ptr::null(), 0));
+            assert!(!ggml_validate_row_data(0, std::ptr::null(), 4));
+            ggml_fp16_to_fp32_row(std::ptr::null(), std::ptr::null_mut(), 5);
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_written_where_its_rows_belong() {
+        let x: Vec<f32> = (0..1024).map(|i| (i as f32 * 0.37).sin()).collect();
+        let ty = ggml_type::GGML_TYPE_Q6_K;
+        let mut y = vec![0u8; 4 * 210];
+        // SAFETY: four rows on both sides.
+        let n =
+            unsafe { ggml_quantize_chunk(ty as i32, x.as_ptr(), y.as_mut_ptr().cast(), 512, 1, 256, std::ptr::null()) };
+        assert_eq!(n, 210);
+        assert!(y[..420].iter().all(|b| *b == 0) && y[630..].iter().all(|b| *b == 0));
+        assert!(y[420..630].iter().any(|b| *b != 0));
+    }
+}
