@@ -1,0 +1,51 @@
+# libggml-rs. The commands a newcomer wants: make, make run, make test, make install PREFIX=...
+#
+#   MODEL=file.gguf    what make run reads instead of MiniLM        SENTENCES="one|two"  what it compares
+#   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX)
+#   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
+
+PREFIX     ?= /usr/local
+LIBDIR     ?= lib
+INCLUDEDIR ?= include
+CARGO      ?= cargo
+export DESTDIR
+
+.PHONY: all run test headers check-headers status check-status install clean help
+
+all:
+	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
+	$(CARGO) build --release
+
+# The library, a real model and a plain C host: prints how alike some sentences are.
+run: all
+	@DESTDIR= scripts/run_embed.sh $(MODEL)
+
+# Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists them.
+test:
+	@DESTDIR= scripts/test.sh $(SUITES)
+
+# The C headers, from the Rust sources.
+headers:
+	$(CARGO) run --quiet --example headers
+
+check-headers:
+	@rm -rf target/headers
+	@$(CARGO) run --quiet --example headers -- src target/headers > /dev/null
+	@cp include/ggml-cpp.h target/headers/
+	@diff -ru include target/headers || { echo "the headers in include/ are not those of the sources: run make headers"; exit 1; }
+
+# The list of what is there and what is not, from the sources and the built library.
+status: all
+	python3 scripts/status.py write
+
+check-status: all
+	@python3 scripts/status.py check
+
+install: all
+	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"
+
+clean:
+	$(CARGO) clean
+
+help:
+	@sed -n '/^# libggml-rs/,/^$$/p' Makefile

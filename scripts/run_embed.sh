@@ -1,0 +1,37 @@
+#!/bin/sh
+# make run: builds the C host, gets a model, runs the host: run_embed.sh [MODEL.gguf]
+#
+# SENTENCES="one|two|three" in the environment replaces the sentences.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${GGML_CACHE:-$root/target/cache}
+prefix=$root/target/install
+CC=${CC:-cc}
+export PYTHONDONTWRITEBYTECODE=1
+command -v "$CC" > /dev/null || { echo "$CC is missing: install the package gcc" >&2; exit 1; }
+
+model=${1:-}
+if [ -z "$model" ]; then
+    model=$cache/models/minilm-f32.gguf
+    if [ ! -f "$model" ]; then
+        command -v python3 > /dev/null || { echo "python3 is missing: install the package python3" >&2; exit 1; }
+        mkdir -p "$cache/models"
+        python3 "$root/scripts/fetch_minilm.py" "$cache/src/minilm"
+        python3 "$root/scripts/minilm_to_gguf.py" "$cache/src/minilm/model" "$model.part" f32
+        mv "$model.part" "$model"
+    fi
+elif [ ! -f "$model" ]; then
+    echo "run: there is no file $model" >&2
+    exit 1
+fi
+
+"$root/scripts/install.sh" "$prefix" > /dev/null
+"$CC" -std=c11 -O2 -Wall -Wextra -I"$prefix/include" "$root/c_tests/examples/embed.c" -o "$root/target/embed" \
+    -L"$prefix/lib" -lggml -Wl,-rpath,"$prefix/lib" -lm
+if [ -n "${SENTENCES:-}" ]; then
+    IFS='|'
+    set -f
+    # shellcheck disable=SC2086
+    exec "$root/target/embed" "$model" $SENTENCES
+fi
+exec "$root/target/embed" "$model"

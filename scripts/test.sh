@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# make test: everything that CI checks: test.sh [SUITE ...]
+#
+#   fmt       rustfmt has nothing to change
+#   clippy    the lints of Cargo.toml, warnings refused
+#   unit      unit tests beside the code
+#   headers   the committed headers are those of the sources, and compile alone
+#   install   make install, and find_package and pkg-config find it
+#   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
+#   hosts     unmodified llama.cpp on this library and on the original
+#   status    docs/STATUS.md says the truth
+#
+# The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+all=(fmt clippy unit headers install c hosts status)
+suites=("${@:-${all[@]}}")
+[ $# -gt 0 ] || suites=("${all[@]}")
+cache=${GGML_CACHE:-$root/target/cache}
+export GGML_CACHE=$cache PYTHONDONTWRITEBYTECODE=1
+logs=$root/target/test-logs
+mkdir -p "$logs" "$cache"
+
+need() { command -v "$1" > /dev/null 2>&1 || { echo "test: $1 is missing: install $2"; exit 1; }; }
+need cargo "Rust 1.88 or later (https://rustup.rs)"
+need "${CC:-cc}" "the package gcc"
+need "${CXX:-c++}" "the package g++"
+need make "the package make"
+need python3 "the package python3"
+
+# A step that only can work or not.
+once() { # NAME COMMAND ...
+    local name=$1
+    shift
+    if "$@" > "$logs/$name.log" 2>&1; then
+        echo "$name: 1 passed, 0 failed"
+    else
+        tail -n 40 "$logs/$name.log"
+        echo "$name: 0 passed, 1 failed"
+        return 1
+    fi
+}
+
+built=
+library() { # builds and installs the library once
+    [ -z "$built" ] || return 0
+    echo "building the library ..."
+    cargo build --release 2>&1 | tail -n 3
+    [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
+}
+
+suite_fmt() { once fmt cargo fmt --check; }
+suite_clippy() { once clippy cargo clippy --quiet --all-targets -- -D warnings; }
+suite_unit() {
+    cargo test --quiet 2>&1 | tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
+    local status=${PIPESTATUS[0]}
+    awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
+    [ "$status" = 0 ]
+}
+suite_headers() {
+    local status=0
+    once headers-current make -s check-headers || status=1
+    scripts/check_headers_compile.sh include || status=1
+    return $status
+}
+suite_install() { library && scripts/test_install.sh; }
+suite_c() {
+    library || return 1
+    scripts/oracle.sh original || return 1
+    GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh
+}
+suite_hosts() {
+    library || return 1
+    scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts || { echo "hosts: 0 passed, 1 failed"; return 1; }
+    python3 scripts/test_hosts.py "$cache" target/install/lib
+}
+suite_status() { library && python3 scripts/status.py check; }
+
+failed=()
+n=0
+for suite in "${suites[@]}"; do
+    n=$((n + 1))
+    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${all[*]}"; exit 2; }
+    echo "== [$n/${#suites[@]}] $suite"
+    start=$SECONDS
+    "suite_$suite" || failed+=("$suite")
+    echo "   ($((SECONDS - start)) s)"
+done
+if [ ${#failed[@]} -eq 0 ]; then
+    echo "all suites passed: ${suites[*]}"
+else
+    echo "FAILED: ${failed[*]}"
+    exit 1
+fi
