@@ -65,8 +65,8 @@ pub fn pool_1d(
 /// 0: kind, 1 and 2: kernel, 3 and 4: strides, 5 and 6: paddings, as integers.
 pub fn pool_2d(ctx: &mut Context, a: TensorRef, kind: ggml_op_pool, planes: &Planes) -> Result<TensorRef> {
     let mut ne = a.ne();
-    for i in 0..2 {
-        ne[i] = windows("pool_2d", ne[i], planes.kernel[i], planes.stride[i], planes.pad[i]);
+    for (i, n) in ne[..2].iter_mut().enumerate() {
+        *n = windows("pool_2d", *n, planes.kernel[i], planes.stride[i], planes.pad[i]);
     }
     Node::new(GGML_OP_POOL_2D, ctx.new_tensor(GGML_TYPE_F32, &ne)?).params(0, planes.words(kind)).of([a])
 }

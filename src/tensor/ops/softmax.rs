@@ -35,10 +35,8 @@ pub fn soft_max(
 
 #[track_caller]
 pub(super) fn require_mask_for_bias(op: &str, mask: Option<TensorRef>, max_bias: f32) {
-    // Not `max_bias <= 0`: a NaN is no bias.
-    require(!(max_bias > 0.0) || mask.is_some(), || {
-        format!("{op}: a position bias (max_bias {max_bias}) needs a mask")
-    });
+    let biased = max_bias > 0.0;
+    require(mask.is_some() || !biased, || format!("{op}: a position bias (max_bias {max_bias}) needs a mask"));
 }
 
 /// Gives a softmax or attention node its sinks: F32, one for each head (dimension 2 of the first source), in place `slot`.

@@ -1,0 +1,93 @@
+//! Attention as one operation.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::error::Error;
+use crate::tensor::ops::attention;
+
+/// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
+/// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
+/// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
+/// scores x to softcap * tanh(x / softcap).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_ext(
+    ctx: *mut ggml_context,
+    q: *mut ggml_tensor,
+    k: *mut ggml_tensor,
+    v: *mut ggml_tensor,
+    mask: *mut ggml_tensor,
+    scale: f32,
+    max_bias: f32,
+    logit_softcap: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
+    let (ctx, q, k, v, mask) = unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(v, "v"), opt_tensor(mask)) };
+    out(attention::flash_attn(ctx, [q, k, v], mask, scale, max_bias, logit_softcap))
+}
+
+/// Sets the precision of the sums of an attention node.
+#[deprecated(note = "use ggml_prec_set_acc() instead")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    let prec = known(ggml_prec::from_raw(prec), "prec", prec);
+    attention::set_prec(a, prec);
+}
+
+/// The precision of the sums of an attention node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> raw::ggml_prec {
+    // SAFETY: a valid tensor, by the contract.
+    attention::prec(unsafe { need(a, "a") })
+}
+
+/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
+/// takes it back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n_kv_max: i32) {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    attention::set_n_kv_max(a, n_kv_max);
+}
+
+/// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
+/// takes them away.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
+    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
+    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    attention::add_sinks(a, sinks);
+}
+
+/// Gradient of attention. Not there: logs so and returns NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_flash_attn_back(
+    ctx: *mut ggml_context,
+    q: *mut ggml_tensor,
+    k: *mut ggml_tensor,
+    v: *mut ggml_tensor,
+    d: *mut ggml_tensor,
+    masked: bool,
+) -> *mut ggml_tensor {
+    let _ = (ctx, q, k, v, d, masked);
+    out(Err(Error::Unsupported("flash_attn_back: attention as one operation has no gradient".into())))
+}
+
+/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// weight * max(q k, 0), plus the mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_lightning_indexer(
+    ctx: *mut ggml_context,
+    q: *mut ggml_tensor,
+    k: *mut ggml_tensor,
+    weights: *mut ggml_tensor,
+    mask: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, q, k, weights, mask) =
+        unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(weights, "weights"), need(mask, "mask")) };
+    out(attention::lightning_indexer(ctx, q, k, weights, mask))
+}

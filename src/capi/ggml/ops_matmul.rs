@@ -1,0 +1,102 @@
+//! Products of matrices, and their precision.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::tensor::ops::matmul;
+use std::ffi::c_int;
+
+/// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
+/// of other operations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: raw::ggml_prec) -> bool {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    let prec = known(ggml_prec::from_raw(prec), "prec", prec);
+    matmul::set_acc_precision(a, prec)
+}
+
+/// Sets how far a product may convert its source `idx` down: to formats of the rank of `prec` or better. Only source 1
+/// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_prec, idx: c_int) -> bool {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    let prec = known(ggml_prec::from_raw(prec), "prec", prec);
+    matmul::set_src_precision(a, prec, idx)
+}
+
+/// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
+/// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul_mat(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(matmul::mul_mat(ctx, a, b))
+}
+
+/// Sets the precision of the sums of a `ggml_mul_mat` node.
+#[deprecated(note = "use ggml_prec_set_acc() instead")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    let prec = known(ggml_prec::from_raw(prec), "prec", prec);
+    matmul::mul_mat_set_prec(a, prec);
+}
+
+/// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: raw::ggml_op_hint) {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    let hint = known(ggml_op_hint::from_raw(hint), "hint", hint);
+    matmul::mul_mat_set_hint(a, hint);
+}
+
+/// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
+/// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
+/// `b`. used' divides used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul_mat_id(
+    ctx: *mut ggml_context,
+    r#as: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    ids: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, experts, b, ids) = unsafe { (need_ctx(ctx), need(r#as, "as"), need(b, "b"), need(ids, "ids")) };
+    out(matmul::mul_mat_id(ctx, experts, b, ids))
+}
+
+/// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_out_prod(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(matmul::out_prod(ctx, a, b))
+}
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_solve_tri(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    left: bool,
+    lower: bool,
+    uni: bool,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(matmul::solve_tri(ctx, a, b, left, lower, uni))
+}

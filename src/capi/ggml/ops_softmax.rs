@@ -1,0 +1,88 @@
+//! Softmax of rows.
+
+use crate::abi::ggml::*;
+use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::tensor::ops::{Place, softmax};
+
+/// Softmax of each row of contiguous `a`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::New))
+}
+
+/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::Inplace))
+}
+
+/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
+/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
+/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_ext(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    mask: *mut ggml_tensor,
+    scale: f32,
+    max_bias: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
+    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::New))
+}
+
+/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    mask: *mut ggml_tensor,
+    scale: f32,
+    max_bias: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
+    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::Inplace))
+}
+
+/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
+/// only. NULL takes them away.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
+    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
+    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    softmax::add_sinks(a, sinks);
+}
+
+/// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_ext_back(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    scale: f32,
+    max_bias: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::New))
+}
+
+/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_soft_max_ext_back_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    scale: f32,
+    max_bias: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::Inplace))
+}
