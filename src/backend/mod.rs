@@ -5,20 +5,26 @@
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
 //! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `view`: tensors bound to memory
 //! - `host`: the buffer type "CPU" in host memory
+//! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
+//! - `graph_copy`: a graph copied to another device, two backends compared
 //! - `author`: safe traits for those who write a backend
 
 pub mod author;
 mod buffer;
 mod buffer_type;
 mod device;
+pub mod dl;
 mod event;
+pub mod graph_copy;
 pub mod handle;
 pub mod host;
 pub mod multi;
 pub mod placement;
 mod reg;
+pub mod registry;
 mod stream;
 pub mod tensor_io;
 pub mod view;
 
+pub use buffer_type::{op_alloc_size_may_expand, op_is_empty};
 pub use handle::{BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef};

@@ -5,8 +5,11 @@
 #![allow(clippy::missing_safety_doc)]
 
 pub mod alloc;
+pub mod backend;
+pub mod backend_impl;
 pub mod convert;
 pub mod ggml;
 pub mod gguf;
+pub mod plugin;
 pub mod plugin_quants;
 pub mod variadic;

@@ -1,0 +1,202 @@
+//! Backends from dynamic libraries: one by its path, or the best of each known kind from a search path.
+
+use super::{RegRef, registry};
+use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
+use crate::{log_debug, log_error, log_info};
+use libloading::Library;
+use std::ffi::c_int;
+use std::path::{Path, PathBuf};
+
+/// An open library.
+pub(super) struct Module(Library);
+
+/// Kinds of backends in the order in which they are loaded.
+const KINDS: [&str; 15] = [
+    "blas", "zendnn", "cann", "cuda", "hip", "metal", "rpc", "sycl", "vulkan", "virtgpu", "opencl", "hexagon", "musa",
+    "openvino", "cpu",
+];
+
+const PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" };
+const EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
+
+impl Module {
+    /// Opens a library with all its symbols bound, visible to nobody else.
+    ///
+    /// # Safety
+    /// The library's initialisers, and later its finalisers, may run.
+    unsafe fn open(path: &Path) -> Result<Self, libloading::Error> {
+        #[cfg(unix)]
+        {
+            use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
+            // SAFETY: forwarded to the caller.
+            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(|l| Self(l.into()))
+        }
+        #[cfg(not(unix))]
+        // SAFETY: forwarded to the caller.
+        unsafe { Library::new(path) }.map(Self)
+    }
+
+    /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.
+    fn score(&self) -> Option<c_int> {
+        // SAFETY: a module exports the name with this type (the module contract).
+        unsafe {
+            let score = *self.0.get::<ggml_backend_score_t>(b"ggml_backend_score\0").ok()?;
+            score.map(|f| f())
+        }
+    }
+}
+
+/// Says something about a file, unless it is one of many that are tried.
+fn complain(silent: bool, level: fn(std::fmt::Arguments<'_>), text: std::fmt::Arguments<'_>) {
+    if !silent {
+        level(text);
+    }
+}
+
+fn error(text: std::fmt::Arguments<'_>) {
+    log_error!("load_backend: {text}");
+}
+
+fn info(text: std::fmt::Arguments<'_>) {
+    log_info!("load_backend: {text}");
+}
+
+/// Loads the backend at `path` and registers it; `None`, with a log line unless `silent`, when that fails. A backend that
+/// is registered already is returned as it is.
+///
+/// # Safety
+/// The library's code may run; what it exports under the names of the module interface has the types of that interface.
+pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
+    let shown = path.display();
+    // SAFETY: forwarded to the caller.
+    let module = match unsafe { Module::open(path) } {
+        Ok(m) => m,
+        Err(e) => {
+            complain(silent, error, format_args!("failed to load {shown}: {e}"));
+            return None;
+        }
+    };
+    if module.score() == Some(0) {
+        complain(silent, info, format_args!("backend {shown} is not supported on this system"));
+        return None;
+    }
+    // SAFETY: a module exports the name with this type (the module contract).
+    let init = unsafe { module.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0") }.ok().and_then(|f| *f);
+    let Some(init) = init else {
+        complain(silent, error, format_args!("failed to find ggml_backend_init in {shown}"));
+        return None;
+    };
+    // SAFETY: the module contract: NULL, or a registry that lives as long as the library is open.
+    let Some(reg) = (unsafe { RegRef::from_ptr(init()) }) else {
+        let text = format_args!("failed to initialize backend from {shown}: ggml_backend_init returned NULL");
+        complain(silent, error, text);
+        return None;
+    };
+    if reg.api_version() != GGML_BACKEND_API_VERSION {
+        let (its, ours) = (reg.api_version(), GGML_BACKEND_API_VERSION);
+        complain(
+            silent,
+            error,
+            format_args!(
+                "failed to initialize backend from {shown}: incompatible API version (backend: {its}, current: {ours})"
+            ),
+        );
+        return None;
+    }
+    let name = reg.name();
+    // A library that is this one under another name brings nothing new: the list knows its registry.
+    if registry::register_module(reg, module) {
+        log_info!("load_backend: loaded {name} backend from {shown}");
+    } else {
+        log_debug!("load_backend: backend {name} from {shown} is registered already");
+    }
+    Some(reg)
+}
+
+/// Where modules are looked for when the host names no folder: the folder set at build time, that of the executable, the
+/// current one.
+fn default_paths() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = option_env!("GGML_BACKEND_DIR").map(PathBuf::from).into_iter().collect();
+    let exe = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_owned));
+    paths.push(exe.unwrap_or_else(|| PathBuf::from(".")));
+    match std::env::current_dir() {
+        Ok(p) => paths.push(p),
+        Err(e) => log_debug!("load_all: the current folder cannot be named: {e}"),
+    }
+    paths
+}
+
+/// Files of `folder` that may be variants of a kind, by name.
+fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
+    let prefix = format!("{PREFIX}{kind}-");
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) => {
+            log_debug!("load_all: {}: {e}", folder.display());
+            return Vec::new();
+        }
+    };
+    let mut files: Vec<_> = entries
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| {
+            p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(prefix.as_bytes()))
+                && p.extension().is_some_and(|e| e == EXTENSION)
+                && p.is_file()
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Loads the variant of a kind with the highest score, or the plain module when no variant can run.
+///
+/// # Safety
+/// As for [`load`], for every file that fits.
+unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<RegRef> {
+    let mut best: Option<(c_int, PathBuf)> = None;
+    for path in folders.iter().flat_map(|f| variants(f, kind)) {
+        // SAFETY: forwarded to the caller.
+        let module = match unsafe { Module::open(&path) } {
+            Ok(m) => m,
+            Err(e) => {
+                complain(silent, error, format_args!("failed to load {}: {e}", path.display()));
+                continue;
+            }
+        };
+        match module.score() {
+            Some(score) if score > best.as_ref().map_or(0, |b| b.0) => best = Some((score, path)),
+            Some(_) => {}
+            None => complain(silent, info, format_args!("failed to find ggml_backend_score in {}", path.display())),
+        }
+    }
+    let path = match best {
+        Some((_, path)) => path,
+        None => {
+            let plain = format!("{PREFIX}{kind}.{EXTENSION}");
+            folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?
+        }
+    };
+    // SAFETY: forwarded to the caller.
+    unsafe { load(&path, silent) }
+}
+
+/// Loads the best module of every known kind from `folder`, or from the default search path, and then the module that
+/// the environment variable `GGML_BACKEND_PATH` names. Kinds that are built in are left out: a second CPU backend would
+/// only compete with the first.
+///
+/// # Safety
+/// As for [`load`], for every file that fits.
+pub unsafe fn load_all(folder: Option<&Path>) {
+    let silent = !cfg!(debug_assertions);
+    let folders = folder.map_or_else(default_paths, |f| vec![f.to_owned()]);
+    for kind in KINDS {
+        if !registry::is_builtin(kind) {
+            // SAFETY: forwarded to the caller.
+            unsafe { load_best(kind, &folders, silent) };
+        }
+    }
+    if let Some(path) = std::env::var_os("GGML_BACKEND_PATH") {
+        // SAFETY: forwarded to the caller.
+        unsafe { load(Path::new(&path), false) };
+    }
+}

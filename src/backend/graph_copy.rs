@@ -1,0 +1,182 @@
+//! A graph and its data copied to another device, and two backends compared on one graph.
+
+use super::{BackendRef, BufferBox, tensor_io, view};
+use crate::abi::ggml::{ggml_op, ggml_status};
+use crate::error::{Error, Result};
+use crate::graph::{GraphRef, build};
+use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
+use crate::tensor::{Context, TensorRef};
+use crate::{ggml_assert, invalid, log_error};
+use std::collections::HashMap;
+
+/// A copied graph with everything it needs.
+pub struct GraphCopy {
+    /// Data of the tensors that have some.
+    pub buffer: BufferBox,
+    /// Tensors with data, and the graph.
+    pub allocated: Context,
+    /// Views.
+    pub unallocated: Context,
+    /// The graph: nodes only.
+    pub graph: GraphRef,
+}
+
+/// One tensor of the graph and its copy, sources before those who read them.
+struct Pair {
+    from: TensorRef,
+    to: TensorRef,
+}
+
+struct Copier {
+    copies: HashMap<TensorRef, TensorRef>,
+    pairs: Vec<Pair>,
+    allocated: Context,
+    unallocated: Context,
+}
+
+impl Copier {
+    /// The copy of a tensor, made with all it depends on when it does not exist. Works on a list, not by recursion:
+    /// graphs may be deeper than the stack.
+    fn copy(&mut self, root: TensorRef) -> Result<TensorRef> {
+        let mut todo = vec![(root, false)];
+        while let Some((t, ready)) = todo.pop() {
+            if self.copies.contains_key(&t) {
+                continue;
+            }
+            if ready {
+                self.duplicate(t)?;
+                continue;
+            }
+            todo.push((t, true));
+            let needs = t.srcs().map(|(_, s)| s).chain(t.view_src());
+            todo.extend(needs.filter(|s| !self.copies.contains_key(s)).map(|s| (s, false)));
+            if todo.len() > 1 << 24 {
+                return Err(invalid!("a graph whose tensors read each other in a circle cannot be copied"));
+            }
+        }
+        self.find(root)
+    }
+
+    fn find(&self, t: TensorRef) -> Result<TensorRef> {
+        self.copies.get(&t).copied().ok_or_else(|| invalid!("'{}' is not part of the copy", t.name()))
+    }
+
+    /// Copies one tensor whose sources and view source have been copied.
+    fn duplicate(&mut self, from: TensorRef) -> Result<()> {
+        ggml_assert!(!from.data().is_null(), "graph must be allocated: '{}'", from.name());
+        let context = if from.view_src().is_none() { &mut self.allocated } else { &mut self.unallocated };
+        let to = context.new_tensor(from.dtype(), &from.ne())?;
+        to.set_nb(from.nb());
+        if let Some(base) = from.view_src() {
+            to.set_view_src(Some(self.find(base)?));
+            to.set_view_offs(from.view_offs());
+        }
+        to.set_op(from.op());
+        to.set_flags(from.flags());
+        to.set_op_params(from.op_params());
+        to.set_name(&from.name_bytes());
+        for (i, s) in from.srcs() {
+            to.set_src(i, Some(self.find(s)?));
+        }
+        self.copies.insert(from, to);
+        self.pairs.push(Pair { from, to });
+        Ok(())
+    }
+}
+
+/// Tensors that a graph reaches: an upper bound for the size of the copy.
+fn reachable(graph: GraphRef) -> usize {
+    let mut seen = std::collections::HashSet::new();
+    let mut todo: Vec<_> = graph.nodes().collect();
+    while let Some(t) = todo.pop() {
+        if seen.insert(t) {
+            todo.extend(t.srcs().map(|(_, s)| s).chain(t.view_src()));
+        }
+    }
+    seen.len()
+}
+
+/// Copies a graph, whose tensors must have data, to the device of `backend`.
+pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
+    let tensors = reachable(graph) * (OBJECT_SIZE + TENSOR_SIZE);
+    let mut copier = Copier {
+        copies: HashMap::new(),
+        pairs: Vec::new(),
+        allocated: Context::with_size(tensors + build::overhead(graph.size().max(graph.n_nodes()), false), true)?,
+        unallocated: Context::with_size(tensors, true)?,
+    };
+    for node in graph.nodes() {
+        copier.copy(node)?;
+    }
+    let mut list: Vec<_> = copier.allocated.tensors().map(TensorRef::as_ptr).collect();
+    let buffer = backend
+        .default_buffer_type()
+        .alloc_buffer_n(&mut list)?
+        .ok_or_else(|| invalid!("a graph without data cannot be copied"))?;
+    for Pair { from, to } in &copier.pairs {
+        if to.view_src().is_none() {
+            tensor_io::copy(*from, *to)?;
+        } else if view::init(*to) != ggml_status::GGML_STATUS_SUCCESS {
+            return Err(Error::Backend(format!("{} refused the view '{}'", buffer.name(), to.name())));
+        }
+    }
+    let to = build::new(&mut copier.allocated, graph.size().max(graph.n_nodes()), false)?;
+    for node in graph.nodes() {
+        ggml_assert!(to.push_node(copier.find(node)?));
+    }
+    Ok(GraphCopy { buffer, allocated: copier.allocated, unallocated: copier.unallocated, graph: to })
+}
+
+/// Computes a graph on `first` and a copy of it on `second`, and calls `compare` with the index and both results: for
+/// each node after it was computed alone, until `compare` says `false`; or, when `only` names nodes, for those after the
+/// whole graph was computed. At least one of `only` must be a node (the contract). `false` when the graph could not be
+/// copied.
+pub fn compare(
+    first: BackendRef,
+    second: BackendRef,
+    graph: GraphRef,
+    only: &[*const crate::abi::ggml::ggml_tensor],
+    mut compare: impl FnMut(usize, TensorRef, TensorRef) -> bool,
+) -> bool {
+    let copied = match copy(second, graph) {
+        Ok(c) => c,
+        Err(e) => {
+            log_error!("graph copy: {e}");
+            return false;
+        }
+    };
+    let run = |backend: BackendRef, graph: GraphRef| {
+        let status = backend.graph_compute(graph);
+        if status != ggml_status::GGML_STATUS_SUCCESS {
+            log_error!("comparing backends: {} computed with status {status:?}", backend.name());
+        }
+    };
+    if !only.is_empty() {
+        run(first, graph);
+        run(second, copied.graph);
+        let mut verified = false;
+        for (i, (a, b)) in graph.nodes().zip(copied.graph.nodes()).enumerate() {
+            for _ in only.iter().filter(|t| t.cast_mut() == a.as_ptr()) {
+                compare(i, a, b);
+                verified = true;
+            }
+        }
+        ggml_assert!(verified, "none of the nodes to compare is in the graph");
+        return true;
+    }
+    for (i, (a, b)) in graph.nodes().zip(copied.graph.nodes()).enumerate() {
+        let (one, other) = (graph.slice(i..i + 1), copied.graph.slice(i..i + 1));
+        // SAFETY: views of valid graphs that live until the computation is done.
+        let views = unsafe { (GraphRef::from_ptr(&one), GraphRef::from_ptr(&other)) };
+        if let (Some(one), Some(other)) = views {
+            run(first, one);
+            run(second, other);
+        }
+        use ggml_op::*;
+        let is_view = matches!(a.op(), GGML_OP_VIEW | GGML_OP_RESHAPE | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE);
+        if !is_view && !compare(i, a, b) {
+            break;
+        }
+    }
+    true
+}

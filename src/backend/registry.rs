@@ -1,0 +1,197 @@
+//! The process's list of backends and their devices. It does not know which backends are built in: the list of their
+//! functions comes from above, and is asked on first use.
+//!
+//! Backends and devices keep the order of their registration. No lock is held while a backend's code runs.
+
+use super::dl::Module;
+use super::{BackendBox, DeviceRef, RegRef};
+use crate::abi::backend::ggml_backend_dev_type;
+use crate::log_debug;
+use std::ffi::{CStr, c_int};
+use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Gives a built-in backend's registry, or `None` when it cannot work here.
+pub type Builtin = fn() -> Option<RegRef>;
+
+struct Entry {
+    reg: RegRef,
+    /// The library it came from. It is closed when the backend is unloaded, and never at exit: threads of the backend
+    /// may run until the very end.
+    module: Option<Module>,
+}
+
+struct State {
+    regs: Vec<Entry>,
+    devices: Vec<DeviceRef>,
+}
+
+static STATE: RwLock<State> = RwLock::new(State { regs: Vec::new(), devices: Vec::new() });
+static BUILTINS: OnceLock<&'static [Builtin]> = OnceLock::new();
+static FILLED: Once = Once::new();
+
+/// Says which backends are built in, in the order of their registration. The first call counts.
+pub fn set_builtins(list: &'static [Builtin]) {
+    let _ = BUILTINS.set(list);
+}
+
+fn fill() {
+    FILLED.call_once(|| {
+        for builtin in BUILTINS.get().copied().unwrap_or_default() {
+            if let Some(reg) = builtin() {
+                add(reg, None);
+            }
+        }
+    });
+}
+
+fn read() -> RwLockReadGuard<'static, State> {
+    fill();
+    STATE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, State> {
+    STATE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a backend unless it is there; returns whether it was added. A module of one that was there is closed.
+fn add(reg: RegRef, module: Option<Module>) -> bool {
+    let duplicate = {
+        let mut state = write();
+        match state.regs.iter().any(|e| e.reg == reg) {
+            true => Some(module),
+            false => {
+                state.regs.push(Entry { reg, module });
+                None
+            }
+        }
+    };
+    if duplicate.is_some() {
+        return false;
+    }
+    let devices: Vec<_> = reg.devices().collect();
+    if cfg!(debug_assertions) {
+        log_debug!("register_backend: registered backend {} ({} devices)", reg.name(), devices.len());
+    }
+    devices.into_iter().for_each(add_device);
+    true
+}
+
+fn add_device(device: DeviceRef) {
+    let added = {
+        let mut state = write();
+        let new = !state.devices.contains(&device);
+        if new {
+            state.devices.push(device);
+        }
+        new
+    };
+    if added && cfg!(debug_assertions) {
+        log_debug!("register_device: registered device {} ({})", device.name(), device.description());
+    }
+}
+
+/// Adds a backend and its devices; nothing when it is there.
+pub fn register(reg: RegRef) {
+    fill();
+    add(reg, None);
+}
+
+/// Adds a backend that came from a library; the library stays open until [`unload`].
+pub(super) fn register_module(reg: RegRef, module: Module) -> bool {
+    fill();
+    add(reg, Some(module))
+}
+
+/// Adds a single device; nothing when it is there.
+pub fn register_device(device: DeviceRef) {
+    fill();
+    add_device(device);
+}
+
+/// All backends.
+pub fn regs() -> Vec<RegRef> {
+    read().regs.iter().map(|e| e.reg).collect()
+}
+
+/// Number of backends.
+pub fn reg_count() -> usize {
+    read().regs.len()
+}
+
+/// A backend by its index.
+pub fn reg(index: usize) -> Option<RegRef> {
+    read().regs.get(index).map(|e| e.reg)
+}
+
+/// The first backend of this name; ASCII letters match in either case.
+pub fn reg_by_name(name: &[u8]) -> Option<RegRef> {
+    regs().into_iter().find(|r| r.name().as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Whether a backend of this name is built in.
+pub(super) fn is_builtin(name: &str) -> bool {
+    let builtin: Vec<_> = read().regs.iter().filter(|e| e.module.is_none()).map(|e| e.reg).collect();
+    builtin.iter().any(|r| r.name().eq_ignore_ascii_case(name))
+}
+
+/// All devices.
+pub fn devices() -> Vec<DeviceRef> {
+    read().devices.clone()
+}
+
+/// Number of devices.
+pub fn device_count() -> usize {
+    read().devices.len()
+}
+
+/// A device by its index.
+pub fn device(index: usize) -> Option<DeviceRef> {
+    read().devices.get(index).copied()
+}
+
+/// The first device of this name; ASCII letters match in either case.
+pub fn device_by_name(name: &[u8]) -> Option<DeviceRef> {
+    devices().into_iter().find(|d| d.name().as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The first device of this kind, as its number.
+pub fn device_by_kind(kind: c_int) -> Option<DeviceRef> {
+    devices().into_iter().find(|d| d.kind_raw() == kind)
+}
+
+/// A stream on the first device of this name.
+pub fn init_by_name(name: &[u8], params: Option<&CStr>) -> Option<BackendBox> {
+    device_by_name(name)?.init(params)
+}
+
+/// A stream on the first device of this kind.
+pub fn init_by_kind(kind: c_int, params: Option<&CStr>) -> Option<BackendBox> {
+    device_by_kind(kind)?.init(params)
+}
+
+/// A stream on the first device with graphics memory, else on the first integrated one, else on the CPU.
+pub fn init_best() -> Option<BackendBox> {
+    use ggml_backend_dev_type::*;
+    [GGML_BACKEND_DEVICE_TYPE_GPU, GGML_BACKEND_DEVICE_TYPE_IGPU, GGML_BACKEND_DEVICE_TYPE_CPU]
+        .into_iter()
+        .find_map(|kind| device_by_kind(kind as c_int))?
+        .init(None)
+}
+
+/// Takes a backend and its devices off the list and closes its library; `false` when it is not there.
+///
+/// # Safety
+/// Nothing of a backend that came from a library (streams, buffers, devices, texts) is used afterwards.
+pub unsafe fn unload(reg: RegRef) -> bool {
+    fill();
+    // Asked before the lock is taken: a device answers by its own memory.
+    let own: Vec<_> = devices().into_iter().filter(|d| d.reg() == Some(reg)).collect();
+    let entry = {
+        let mut state = write();
+        let Some(i) = state.regs.iter().position(|e| e.reg == reg) else { return false };
+        state.devices.retain(|d| !own.contains(d));
+        state.regs.remove(i)
+    };
+    drop(entry);
+    true
+}

@@ -1,0 +1,105 @@
+//! Buffer types.
+
+use super::{buffer_out, need_buft};
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::abi::ggml::*;
+use crate::backend::DeviceRef;
+use crate::capi::convert::{logged, tensor as need_tensor};
+use std::ffi::{c_char, c_int};
+
+/// Name of the buffer type, such as "CPU". The text lives as long as the type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t) -> *const c_char {
+    // SAFETY: a valid buffer type, by the contract.
+    unsafe { need_buft(buft) }.name_ptr()
+}
+
+/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
+/// a buffer without memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer(
+    buft: ggml_backend_buffer_type_t,
+    size: usize,
+) -> ggml_backend_buffer_t {
+    // SAFETY: a valid buffer type, by the contract.
+    let buft = unsafe { need_buft(buft) };
+    buffer_out(buft, size, buft.alloc_buffer(size))
+}
+
+/// The tensors of a C list.
+///
+/// # Safety
+/// `tensors` has `n_tensors` entries, or `n_tensors` is not positive.
+unsafe fn list<'a>(tensors: *mut *mut ggml_tensor, n_tensors: c_int) -> &'a mut [*mut ggml_tensor] {
+    match usize::try_from(n_tensors) {
+        // SAFETY: by the caller's promise.
+        Ok(n) if n > 0 && !tensors.is_null() => unsafe { std::slice::from_raw_parts_mut(tensors, n) },
+        _ => &mut [],
+    }
+}
+
+/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
+/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
+/// tensors are then as before) or when no tensor needs a byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
+    buft: ggml_backend_buffer_type_t,
+    tensors: *mut *mut ggml_tensor,
+    n_tensors: c_int,
+) -> ggml_backend_buffer_t {
+    // SAFETY: a valid buffer type and a list of valid tensors, by the contract.
+    let made = unsafe { need_buft(buft).alloc_buffer_n(list(tensors, n_tensors)) };
+    logged("ggml_backend_buft_alloc_buffer_n", made).flatten().map_or(std::ptr::null_mut(), |b| b.into_raw())
+}
+
+/// Alignment of tensors in bytes, a power of two.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buffer_type_t) -> usize {
+    // SAFETY: a valid buffer type, by the contract.
+    unsafe { need_buft(buft) }.alignment()
+}
+
+/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffer_type_t) -> usize {
+    // SAFETY: a valid buffer type, by the contract.
+    unsafe { need_buft(buft) }.max_size()
+}
+
+/// Bytes that `tensor` takes in a buffer of this type, padding included.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
+    buft: ggml_backend_buffer_type_t,
+    tensor: *const ggml_tensor,
+) -> usize {
+    // SAFETY: a valid buffer type and a valid tensor, by the contract.
+    unsafe { need_buft(buft).alloc_size(need_tensor(tensor, "tensor")) }
+}
+
+/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
+/// larger than memory can be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
+    buft: ggml_backend_buffer_type_t,
+    tensors: *mut *mut ggml_tensor,
+    n_tensors: c_int,
+) -> usize {
+    // SAFETY: a valid buffer type and a list of valid tensors, by the contract.
+    let size = unsafe { need_buft(buft).alloc_size_n(list(tensors, n_tensors)) };
+    logged("ggml_backend_buft_get_alloc_size_n", size).unwrap_or(0)
+}
+
+/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
+    // SAFETY: a valid buffer type, by the contract.
+    unsafe { need_buft(buft) }.is_host()
+}
+
+/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_get_device(buft: ggml_backend_buffer_type_t) -> ggml_backend_dev_t {
+    // SAFETY: a valid buffer type, by the contract.
+    unsafe { need_buft(buft) }.device().map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
+}

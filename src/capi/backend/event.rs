@@ -1,0 +1,42 @@
+//! Events.
+
+use super::{need_backend, need_event};
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::backend::{DeviceRef, EventBox, EventRef};
+
+/// A new event of a device; NULL when the device is NULL, has no events, or fails.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> ggml_backend_event_t {
+    // SAFETY: NULL or a valid device, by the contract.
+    let event = unsafe { DeviceRef::from_ptr(device) }.and_then(DeviceRef::event_new);
+    event.map_or(std::ptr::null_mut(), EventBox::into_raw)
+}
+
+/// Frees an event. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
+    // SAFETY: a valid event that is the caller's and not used afterwards, by the contract.
+    drop(unsafe { EventRef::from_ptr(event).map(|e| EventBox::own(e)) });
+}
+
+/// Marks the present end of the backend's queue with the event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, backend: ggml_backend_t) {
+    // SAFETY: a valid event and a valid backend, by the contract.
+    unsafe { need_event(event).record(need_backend(backend)) }
+}
+
+/// Waits, on the calling thread, until the work before the mark is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_event_t) {
+    // SAFETY: a valid event, by the contract.
+    unsafe { need_event(event) }.synchronize()
+}
+
+/// Lets what is queued on the backend from now on wait for the event of another backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_event_wait(backend: ggml_backend_t, event: ggml_backend_event_t) {
+    // SAFETY: a valid event and a valid backend, by the contract.
+    unsafe { need_event(event).wait(need_backend(backend)) }
+}

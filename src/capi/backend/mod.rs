@@ -1,0 +1,57 @@
+//! ggml-backend.h, one file per kind of object, in the order of the header.
+
+pub mod buffer;
+pub mod buffer_type;
+pub mod device;
+pub mod event;
+pub mod graph_copy;
+pub mod meta;
+pub mod placement;
+pub mod registry;
+pub mod stream;
+pub mod tensor;
+
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::backend::{BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef};
+use crate::capi::convert::broken;
+use crate::log_error;
+
+macro_rules! needed {
+    ($($name:ident: $raw:ty => $handle:ty, $text:literal;)*) => {
+        $(
+            /// The object at `p`, which the header forbids to be NULL.
+            ///
+            /// # Safety
+            /// `p` is NULL or a valid object for as long as the handle is used.
+            #[inline]
+            #[track_caller]
+            pub(in crate::capi) unsafe fn $name(p: $raw) -> $handle {
+                // SAFETY: forwarded to the caller.
+                match unsafe { <$handle>::from_ptr(p) } {
+                    Some(handle) => handle,
+                    None => broken(concat!("GGML_ASSERT(", $text, " != NULL) failed")),
+                }
+            }
+        )*
+    };
+}
+needed! {
+    need_buffer: ggml_backend_buffer_t => BufferRef, "buffer";
+    need_buft: ggml_backend_buffer_type_t => BufferTypeRef, "buft";
+    need_backend: ggml_backend_t => BackendRef, "backend";
+    need_device: ggml_backend_dev_t => DeviceRef, "device";
+    need_reg: ggml_backend_reg_t => RegRef, "reg";
+    need_event: ggml_backend_event_t => EventRef, "event";
+}
+
+/// A new buffer for C, or NULL with a log line that says what was asked for.
+fn buffer_out(buft: BufferTypeRef, size: usize, buffer: Option<BufferBox>) -> ggml_backend_buffer_t {
+    match buffer {
+        Some(b) => b.into_raw(),
+        None => {
+            log_error!("no buffer of {size} bytes of type {}", buft.name());
+            std::ptr::null_mut()
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The registry of backends, and loading them from libraries.
+
+use super::device::text;
+use super::{need_device, need_reg};
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::abi::raw;
+use crate::backend::registry::{self, Builtin};
+use crate::backend::{BackendBox, DeviceRef, RegRef, dl};
+use crate::{ggml_assert, log_error};
+use std::ffi::{CStr, OsStr, c_char};
+use std::path::Path;
+
+/// The built-in backends, in the order of their registration.
+const BUILTINS: &[Builtin] = &[];
+
+/// The CPU backend, when it is built in.
+pub(in crate::capi) fn cpu() -> Option<RegRef> {
+    prepare();
+    registry::reg_by_name(b"CPU")
+}
+
+/// Tells the registry, which lives further down, what is built in. Before every use of it.
+pub(in crate::capi) fn prepare() {
+    registry::set_builtins(BUILTINS);
+}
+
+fn device_out(device: Option<DeviceRef>) -> ggml_backend_dev_t {
+    device.map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
+}
+
+fn backend_out(backend: Option<BackendBox>) -> ggml_backend_t {
+    backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
+}
+
+/// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
+    prepare();
+    // SAFETY: NULL or a valid registry that stays until it is unloaded, by the contract.
+    if let Some(reg) = unsafe { RegRef::from_ptr(reg) } {
+        registry::register(reg);
+    }
+}
+
+/// Adds one device to the registry. Nothing when it is there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t) {
+    prepare();
+    // SAFETY: a valid device that stays, by the contract.
+    registry::register_device(unsafe { need_device(device) })
+}
+
+/// Number of registered families.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_reg_count() -> usize {
+    prepare();
+    registry::reg_count()
+}
+
+/// Family `index`, in the order of registration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_t {
+    prepare();
+    let reg = registry::reg(index);
+    ggml_assert!(reg.is_some(), "index < ggml_backend_reg_count()");
+    reg.map_or(std::ptr::null_mut(), RegRef::as_ptr)
+}
+
+/// The first family of this name, in upper or lower case; NULL when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_backend_reg_t {
+    prepare();
+    // SAFETY: NULL or a valid C string, by the contract.
+    let reg = unsafe { text(name) }.and_then(|n| registry::reg_by_name(n.to_bytes()));
+    reg.map_or(std::ptr::null_mut(), RegRef::as_ptr)
+}
+
+/// Number of registered devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_dev_count() -> usize {
+    prepare();
+    registry::device_count()
+}
+
+/// Device `index`, in the order of registration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_t {
+    prepare();
+    let device = registry::device(index);
+    ggml_assert!(device.is_some(), "index < ggml_backend_dev_count()");
+    device_out(device)
+}
+
+/// The first device of this name, in upper or lower case; NULL when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_backend_dev_t {
+    prepare();
+    // SAFETY: NULL or a valid C string, by the contract.
+    device_out(unsafe { text(name) }.and_then(|n| registry::device_by_name(n.to_bytes())))
+}
+
+/// The first device of this kind; NULL when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type) -> ggml_backend_dev_t {
+    prepare();
+    device_out(registry::device_by_kind(ty))
+}
+
+/// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: *const c_char) -> ggml_backend_t {
+    prepare();
+    // SAFETY: NULL or valid C strings, by the contract.
+    let (name, params) = unsafe { (text(name), text(params)) };
+    backend_out(name.and_then(|n| registry::init_by_name(n.to_bytes(), params)))
+}
+
+/// A new backend on the first device of this kind; NULL when there is none, or on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_init_by_type(
+    ty: raw::ggml_backend_dev_type,
+    params: *const c_char,
+) -> ggml_backend_t {
+    prepare();
+    // SAFETY: NULL or a valid C string, by the contract.
+    backend_out(registry::init_by_kind(ty, unsafe { text(params) }))
+}
+
+/// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_init_best() -> ggml_backend_t {
+    prepare();
+    backend_out(registry::init_best())
+}
+
+fn path(name: &CStr) -> Option<&Path> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        Some(Path::new(OsStr::from_bytes(name.to_bytes())))
+    }
+    #[cfg(not(unix))]
+    name.to_str().ok().map(OsStr::new).map(Path::new)
+}
+
+/// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
+/// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
+/// returned as it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_reg_t {
+    prepare();
+    // SAFETY: NULL or a valid C string, by the contract.
+    let Some(file) = unsafe { text(path) }.and_then(self::path) else {
+        log_error!("ggml_backend_load: no path");
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the host vouches for the library.
+    unsafe { dl::load(file, false) }.map_or(std::ptr::null_mut(), RegRef::as_ptr)
+}
+
+/// Takes a backend and its devices off the registry and closes the library that it came from. Nothing of it may be used
+/// afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
+    prepare();
+    // SAFETY: a valid registry of which nothing is used afterwards, by the contract.
+    unsafe { registry::unload(need_reg(reg)) };
+}
+
+/// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
+/// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_load_all() {
+    prepare();
+    // SAFETY: the host vouches for the libraries.
+    unsafe { dl::load_all(None) }
+}
+
+/// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_load_all_from_path(dir_path: *const c_char) {
+    prepare();
+    // SAFETY: NULL or a valid C string, by the contract; the host vouches for the libraries.
+    unsafe { dl::load_all(text(dir_path).and_then(path)) }
+}

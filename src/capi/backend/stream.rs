@@ -1,0 +1,144 @@
+//! Backends as streams of work.
+
+use super::{buffer_out, need_backend, need_buft};
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::abi::ggml::{ggml_guid_t, ggml_tensor};
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::backend::{BackendBox, BackendRef, DeviceRef};
+use crate::capi::convert::{graph as need_graph, tensor as need_tensor};
+use std::ffi::c_char;
+
+/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid_t {
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { BackendRef::from_ptr(backend) }.map_or(std::ptr::null_mut(), BackendRef::guid_ptr)
+}
+
+/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_char {
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { BackendRef::from_ptr(backend) }.map_or(c"NULL".as_ptr(), BackendRef::name_ptr)
+}
+
+/// Frees a backend. Its buffers live on. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
+    // SAFETY: a valid backend that is the caller's and not used afterwards, by the contract.
+    drop(unsafe { BackendRef::from_ptr(backend).map(|b| BackendBox::own(b)) });
+}
+
+/// The buffer type that the backend's device prefers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
+    // SAFETY: a valid backend, by the contract.
+    unsafe { need_backend(backend) }.default_buffer_type().as_ptr()
+}
+
+/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
+    // SAFETY: a valid backend, by the contract.
+    let buft = unsafe { need_backend(backend) }.default_buffer_type();
+    buffer_out(buft, size, buft.alloc_buffer(size))
+}
+
+/// Alignment of tensors in buffers of the preferred type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
+    // SAFETY: a valid backend, by the contract.
+    unsafe { need_backend(backend) }.default_buffer_type().alignment()
+}
+
+/// Bytes that a buffer of the preferred type may have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
+    // SAFETY: a valid backend, by the contract.
+    unsafe { need_backend(backend) }.default_buffer_type().max_size()
+}
+
+/// Waits until everything queued on the backend is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
+    // SAFETY: a valid backend, by the contract.
+    unsafe { need_backend(backend) }.synchronize()
+}
+
+/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
+/// have plans; NULL on failure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_graph_plan_create(
+    backend: ggml_backend_t,
+    cgraph: *mut ggml_cgraph,
+) -> ggml_backend_graph_plan_t {
+    // SAFETY: a valid backend and a valid graph, by the contract.
+    unsafe { need_backend(backend).graph_plan_create(need_graph(cgraph)) }
+}
+
+/// Frees a plan of this backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_graph_plan_free(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
+    // SAFETY: a valid backend and a plan of it that is not used afterwards, by the contract.
+    unsafe { need_backend(backend).graph_plan_free(plan) }
+}
+
+/// Computes a plan of this backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
+    backend: ggml_backend_t,
+    plan: ggml_backend_graph_plan_t,
+) -> raw::ggml_status {
+    // SAFETY: a valid backend and a plan of it, by the contract.
+    unsafe { need_backend(backend).graph_plan_compute(plan) as raw::ggml_status }
+}
+
+/// Computes a graph and waits until it is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_graph_compute(
+    backend: ggml_backend_t,
+    cgraph: *mut ggml_cgraph,
+) -> raw::ggml_status {
+    // SAFETY: a valid backend and a valid graph, by the contract.
+    unsafe { need_backend(backend).graph_compute(need_graph(cgraph)) as raw::ggml_status }
+}
+
+/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_graph_compute_async(
+    backend: ggml_backend_t,
+    cgraph: *mut ggml_cgraph,
+) -> raw::ggml_status {
+    // SAFETY: a valid backend and a valid graph, by the contract.
+    unsafe { need_backend(backend).graph_compute_async(need_graph(cgraph)) as raw::ggml_status }
+}
+
+/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
+    // SAFETY: a valid backend and a valid tensor, by the contract.
+    unsafe { need_backend(backend).supports_op(need_tensor(op, "op")) }
+}
+
+/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
+    // SAFETY: a valid backend and a valid buffer type, by the contract.
+    unsafe { need_backend(backend).supports_buft(need_buft(buft)) }
+}
+
+/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
+    // SAFETY: a valid backend and a valid tensor, by the contract.
+    unsafe { need_backend(backend).offload_op(need_tensor(op, "op")) }
+}
+
+/// The device that the backend works on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {
+    // SAFETY: a valid backend, by the contract.
+    unsafe { need_backend(backend) }.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
+}

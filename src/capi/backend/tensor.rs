@@ -1,0 +1,160 @@
+//! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must lie inside it.
+
+use super::need_backend;
+use crate::abi::alloc::*;
+use crate::abi::ggml::*;
+use crate::backend::tensor_io::{self, Pieces};
+use crate::capi::convert::{logged, tensor as need_tensor};
+use std::ffi::c_void;
+
+/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
+/// that is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor) {
+    // SAFETY: valid tensors, by the contract.
+    let (src, dst) = unsafe { (need_tensor(src, "src"), need_tensor(dst, "dst")) };
+    logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst));
+}
+
+/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
+/// without queued transfers waits for its work and copies at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_set_async(
+    backend: ggml_backend_t,
+    tensor: *mut ggml_tensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+) {
+    // SAFETY: a valid backend, a valid tensor and readable memory, by the contract.
+    unsafe { need_backend(backend).set_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+}
+
+/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_get_async(
+    backend: ggml_backend_t,
+    tensor: *const ggml_tensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+) {
+    // SAFETY: a valid backend, a valid tensor and writable memory, by the contract.
+    unsafe { need_backend(backend).get_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+}
+
+/// As `ggml_backend_tensor_set_2d`, queued.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
+    backend: ggml_backend_t,
+    tensor: *mut ggml_tensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+    n_copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
+    // SAFETY: a valid backend, a valid tensor and readable memory, by the contract.
+    unsafe { need_backend(backend).set_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+}
+
+/// As `ggml_backend_tensor_get_2d`, queued.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
+    backend: ggml_backend_t,
+    tensor: *const ggml_tensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+    n_copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
+    // SAFETY: a valid backend, a valid tensor and writable memory, by the contract.
+    unsafe { need_backend(backend).get_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+}
+
+/// Copies `size` bytes of `data` into the tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_set(
+    tensor: *mut ggml_tensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+) {
+    // SAFETY: a valid tensor and readable memory, by the contract.
+    unsafe { tensor_io::set(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+}
+
+/// Copies `size` bytes of the tensor to `data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_get(
+    tensor: *const ggml_tensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+) {
+    // SAFETY: a valid tensor and writable memory, by the contract.
+    unsafe { tensor_io::get(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+}
+
+/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
+/// `offset + i * stride_tensor`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
+    tensor: *mut ggml_tensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+    n_copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
+    // SAFETY: a valid tensor and readable memory, by the contract.
+    unsafe { tensor_io::set_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+}
+
+/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
+/// `data + i * stride_data`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
+    tensor: *const ggml_tensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+    n_copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
+    // SAFETY: a valid tensor and writable memory, by the contract.
+    unsafe { tensor_io::get_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+}
+
+/// Sets `size` bytes of the tensor to `value`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize) {
+    // SAFETY: a valid tensor, by the contract.
+    tensor_io::memset(unsafe { need_tensor(tensor, "tensor") }, value, offset, size)
+}
+
+/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
+/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_copy_async(
+    backend_src: ggml_backend_t,
+    backend_dst: ggml_backend_t,
+    src: *const ggml_tensor,
+    dst: *mut ggml_tensor,
+) {
+    // SAFETY: valid backends and tensors, by the contract.
+    let copied = unsafe {
+        let (src, dst) = (need_tensor(src, "src"), need_tensor(dst, "dst"));
+        tensor_io::copy_async(need_backend(backend_src), need_backend(backend_dst), src, dst)
+    };
+    logged("ggml_backend_tensor_copy_async", copied);
+}

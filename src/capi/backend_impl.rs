@@ -1,0 +1,125 @@
+//! ggml-backend-impl.h: what an author of a backend calls.
+
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::abi::backend_impl::*;
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::backend::{BufferBox, BufferRef, multi, op_alloc_size_may_expand, tensor_io};
+use crate::capi::backend::{need_buffer, need_buft};
+use crate::capi::convert::{known, tensor as need_tensor};
+use crate::{ggml_assert, log_error};
+use std::ffi::c_void;
+
+/// Whether a buffer type may ask for more bytes than the result of this operation has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_op_alloc_size_may_expand(op: raw::ggml_op) -> bool {
+    ggml_op::from_raw(op).is_some_and(op_alloc_size_may_expand)
+}
+
+/// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
+/// calls `free_buffer` and frees the object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buffer_init(
+    buft: ggml_backend_buffer_type_t,
+    iface: ggml_backend_buffer_i,
+    context: *mut c_void,
+    size: usize,
+) -> ggml_backend_buffer_t {
+    // SAFETY: a valid buffer type and functions that keep the vtable contract, by the contract of the header.
+    unsafe { BufferBox::create(need_buft(buft), iface, context, size) }.into_raw()
+}
+
+/// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
+    // SAFETY: valid tensors, by the contract.
+    unsafe { tensor_io::buffer_copy(need_tensor(src, "src"), need_tensor(dst, "dst")) }
+}
+
+/// Joins buffers into one that owns them; `n_buffers` is at least 1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
+    buffers: *mut ggml_backend_buffer_t,
+    n_buffers: usize,
+) -> ggml_backend_buffer_t {
+    ggml_assert!(!buffers.is_null() && n_buffers > 0, "at least one buffer");
+    // SAFETY: a list of this length of valid buffers that become the new one's, by the contract.
+    let parts = unsafe { std::slice::from_raw_parts(buffers, n_buffers) }
+        .iter()
+        // SAFETY: as above.
+        .map(|&b| unsafe { BufferBox::own(need_buffer(b)) })
+        .collect();
+    multi::join(parts).into_raw()
+}
+
+/// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backend_buffer_t) -> bool {
+    // SAFETY: a valid buffer, by the contract.
+    multi::is_multi(unsafe { need_buffer(buffer) })
+}
+
+/// Says what all parts of a joined buffer are for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
+    buffer: ggml_backend_buffer_t,
+    usage: raw::ggml_backend_buffer_usage,
+) {
+    let usage = known(ggml_backend_buffer_usage::from_raw(usage), "usage", usage);
+    // SAFETY: a valid buffer, by the contract.
+    let parts = multi::parts(unsafe { need_buffer(buffer) });
+    ggml_assert!(parts.is_some(), "ggml_backend_buffer_is_multi_buffer(buffer)");
+    parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
+}
+
+/// Says what the parts of a meta device's buffer are for. This version of the library has no meta device, so there is no
+/// such buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
+    buffer: ggml_backend_buffer_t,
+    usage: raw::ggml_backend_buffer_usage,
+) {
+    let _ = usage;
+    // SAFETY: NULL or a valid buffer, by the contract.
+    let name = unsafe { BufferRef::from_ptr(buffer) }.map(BufferRef::name);
+    log_error!("ggml_backend_meta_buffer_set_usage: the buffer {name:?} is no meta buffer");
+}
+
+/// Whether a backend works on a meta device. This version of the library has none: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
+    let _ = backend;
+    false
+}
+
+/// Whether a buffer is a meta device's. This version of the library has none: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t) -> bool {
+    let _ = buf;
+    false
+}
+
+/// Whether a buffer type is a meta device's. This version of the library has none: false.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_type_t) -> bool {
+    let _ = buft;
+    false
+}
+
+/// Number of backends that a meta backend joins; 0 for any other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend_t) -> usize {
+    let _ = meta_backend;
+    0
+}
+
+/// Backend `index` of those that a meta backend joins; NULL for any other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_meta_simple_backend(
+    meta_backend: ggml_backend_t,
+    index: usize,
+) -> ggml_backend_t {
+    let _ = (meta_backend, index);
+    std::ptr::null_mut()
+}

@@ -1,0 +1,138 @@
+//! Names outside the public headers: what loadable backends compiled from the original take from the library that loads
+//! them, and what this library exports so that another can load it as a CPU module.
+
+use super::backend::registry;
+use crate::abi::backend::ggml_backend_reg_t;
+use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor_flag};
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::backend::{BufferRef, RegRef, host};
+use crate::capi::convert::opt_graph;
+use crate::graph::GraphRef;
+use crate::tensor::TensorRef;
+use crate::{ggml_assert, log_error, log_warn};
+use std::ffi::{c_int, c_void};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes or when memory cannot be had.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
+    let p = host::aligned_malloc(size);
+    if size == 0 {
+        log_warn!("ggml_aligned_malloc: 0 bytes asked for");
+    } else if p.is_null() {
+        log_error!("ggml_aligned_malloc: no memory for {size} bytes");
+    }
+    p
+}
+
+/// Frees memory of `ggml_aligned_malloc`. Nothing for NULL.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_aligned_free(ptr: *mut c_void, size: usize) {
+    let _ = size;
+    // SAFETY: NULL or memory of `ggml_aligned_malloc` that is not used afterwards, by the contract.
+    unsafe { host::aligned_free(ptr) }
+}
+
+/// Whether some thread is inside the section. A flag and not a guard: start and end are separate calls.
+static BUSY: Mutex<bool> = Mutex::new(false);
+static LEFT: Condvar = Condvar::new();
+
+/// Enters the one critical section of the process; waits while another thread is inside. Not to be nested.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_critical_section_start() {
+    let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    *LEFT.wait_while(busy, |busy| *busy).unwrap_or_else(PoisonError::into_inner) = true;
+}
+
+/// Leaves the critical section.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_critical_section_end() {
+    *BUSY.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    LEFT.notify_one();
+}
+
+/// Whether a tensor keeps its value while a graph is computed: a weight that is not being trained.
+fn is_constant(t: TensorRef) -> bool {
+    t.buffer().is_some_and(BufferRef::is_weights) && !t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM)
+}
+
+/// Whether `nodes`, indices into the graph, can be computed as one: they are the operations `ops`, all of them are to be
+/// computed, and nobody outside sees a result of theirs but those of `outputs`.
+fn can_fuse(graph: GraphRef, nodes: &[c_int], ops: &[raw::ggml_op], outputs: &[c_int]) -> bool {
+    let node = |i: c_int| usize::try_from(i).ok().filter(|&i| i < graph.n_nodes()).map(|i| graph.node(i));
+    let Some(list) = nodes.iter().map(|&i| node(i)).collect::<Option<Vec<_>>>() else { return false };
+    let outputs: Vec<_> = outputs.iter().filter_map(|&i| node(i)).collect();
+    list.iter().zip(ops).enumerate().all(|(i, (t, &op))| {
+        if t.op_raw() != op || !t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE) {
+            return false;
+        }
+        if outputs.contains(t) {
+            return true;
+        }
+        if t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT) {
+            return false;
+        }
+        let reads = |other: &TensorRef| (0..GGML_MAX_SRC).filter(|&s| other.src(s) == Some(*t)).count();
+        let inside: usize = list[i + 1..].iter().map(reads).sum();
+        let bases = std::iter::successors(t.view_src(), |b| b.view_src());
+        i32::try_from(inside) == Ok(graph.use_count(*t))
+            && bases.into_iter().all(|b| list.contains(&b) || is_constant(b))
+    })
+}
+
+/// Whether `count` nodes of a graph, given by index and expected operation, can be computed as one, with only the
+/// results of the nodes `outputs` visible outside.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
+    cgraph: *const ggml_cgraph,
+    node_idxs: *const c_int,
+    count: c_int,
+    ops: *const raw::ggml_op,
+    outputs: *const c_int,
+    num_outputs: c_int,
+) -> bool {
+    ggml_assert!(!outputs.is_null() && num_outputs > 0, "outputs && num_outputs > 0");
+    // SAFETY: NULL or a valid graph, by the contract.
+    let Some(graph) = (unsafe { opt_graph(cgraph) }) else { return false };
+    let n = usize::try_from(count).unwrap_or(0);
+    if n == 0 {
+        return true;
+    }
+    // SAFETY: lists of these lengths, by the contract.
+    let (nodes, ops, outputs) = unsafe {
+        (
+            std::slice::from_raw_parts(node_idxs, n),
+            std::slice::from_raw_parts(ops, n),
+            std::slice::from_raw_parts(outputs, num_outputs as usize),
+        )
+    };
+    can_fuse(graph, nodes, ops, outputs)
+}
+
+/// What a loader of modules asks first: this library as a CPU module gives its CPU backend.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
+    registry::cpu().map_or(std::ptr::null_mut(), RegRef::as_ptr)
+}
+
+/// What a loader of modules compares variants by: this library picks its kernels at run time, so it can run on every
+/// processor, and stands above the fixed variants.
+///
+/// cbindgen:ignore
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_score() -> c_int {
+    if registry::cpu().is_some() { 1 << 16 } else { 0 }
+}
