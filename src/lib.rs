@@ -31,5 +31,6 @@ pub mod gguf;
 pub mod graph;
 pub mod log;
 pub mod quant;
+pub mod sched;
 pub mod sys;
 pub mod tensor;

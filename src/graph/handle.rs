@@ -185,6 +185,12 @@ impl GraphRef {
     }
 }
 
+/// A number that no graph has had yet, from 1 on.
+pub fn next_uid() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 /// A set of tensors as it lies in a graph: linear probing from `(address >> 4) % size`.
 #[derive(Clone, Copy)]
 pub struct HashSetRef(ggml_hash_set);

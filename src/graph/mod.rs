@@ -6,4 +6,4 @@ pub mod copy;
 pub mod dump;
 pub mod handle;
 
-pub use handle::{GraphRef, HashSetRef};
+pub use handle::{GraphRef, HashSetRef, next_uid};

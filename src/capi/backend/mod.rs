@@ -8,6 +8,7 @@ pub mod graph_copy;
 pub mod meta;
 pub mod placement;
 pub mod registry;
+pub mod sched;
 pub mod stream;
 pub mod tensor;
 

@@ -1,0 +1,281 @@
+//! Schedulers: one graph over several backends.
+
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::abi::ggml::*;
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::backend::{BackendRef, BufferTypeRef};
+use crate::capi::convert::{broken, graph as need_graph, logged, opt_tensor, tensor as need_tensor};
+use crate::error::Result;
+use crate::ggml_assert;
+use crate::log_error;
+use crate::sched::Scheduler;
+use crate::sched::scheduler::Eval;
+use std::ffi::{c_int, c_void};
+
+/// The scheduler behind the opaque pointer, or `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from `ggml_backend_sched_new`, and nobody else uses it during the call.
+unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a mut Scheduler> {
+    // SAFETY: by the caller's promise.
+    unsafe { p.cast::<Scheduler>().as_mut() }
+}
+
+/// The scheduler, which the header forbids to be NULL.
+///
+/// # Safety
+/// As for [`opt_sched`].
+#[track_caller]
+unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a mut Scheduler {
+    // SAFETY: forwarded to the caller.
+    match unsafe { opt_sched(p) } {
+        Some(s) => s,
+        None => broken("GGML_ASSERT(sched != NULL) failed"),
+    }
+}
+
+/// The index of a backend that must be one of the scheduler's.
+///
+/// # Safety
+/// `backend` is NULL or a valid backend.
+#[track_caller]
+unsafe fn index_of(sched: &Scheduler, backend: ggml_backend_t) -> usize {
+    // SAFETY: forwarded to the caller.
+    match unsafe { BackendRef::from_ptr(backend) }.and_then(|b| sched.index_of(b)) {
+        Some(i) => i,
+        None => broken("the backend is not one of the scheduler's"),
+    }
+}
+
+fn status(what: &str, result: Result<ggml_status>) -> raw::ggml_status {
+    let status = result.unwrap_or_else(|e| {
+        log_error!("{what}: {e}");
+        e.status()
+    });
+    status as raw::ggml_status
+}
+
+/// A scheduler over `n_backends` (at most 16) backends in the order of their priority; the last one must be a CPU and
+/// computes what no other can. `bufts`: the buffer type that each computes in, or NULL for its device's preferred one.
+/// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
+/// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
+/// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_new(
+    backends: *mut ggml_backend_t,
+    bufts: *mut ggml_backend_buffer_type_t,
+    n_backends: c_int,
+    graph_size: usize,
+    parallel: bool,
+    op_offload: bool,
+) -> ggml_backend_sched_t {
+    ggml_assert!(!backends.is_null() && n_backends > 0 && n_backends as usize <= crate::sched::MAX_BACKENDS);
+    let n = n_backends as usize;
+    // SAFETY: `n_backends` valid backends, and as many valid buffer types or NULL, by the contract.
+    let (streams, types): (Vec<_>, Option<Vec<_>>) = unsafe {
+        let streams = (0..n).filter_map(|i| BackendRef::from_ptr(*backends.add(i))).collect();
+        let types = (!bufts.is_null()).then(|| (0..n).filter_map(|i| BufferTypeRef::from_ptr(*bufts.add(i))).collect());
+        (streams, types)
+    };
+    ggml_assert!(streams.len() == n && types.as_ref().is_none_or(|t| t.len() == n), "a backend or a type is NULL");
+    Box::into_raw(Box::new(Scheduler::new(&streams, types.as_deref(), graph_size, parallel, op_offload))).cast()
+}
+
+/// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
+    if !sched.is_null() {
+        // SAFETY: it came from `ggml_backend_sched_new`, and the contract forbids any later use.
+        drop(unsafe { Box::from_raw(sched.cast::<Scheduler>()) });
+    }
+}
+
+/// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
+/// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
+    sched: ggml_backend_sched_t,
+    measure_graph: *mut ggml_cgraph,
+    sizes: *mut usize,
+) {
+    ggml_assert!(!sizes.is_null());
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(measure_graph)) };
+    let measured = logged("ggml_backend_sched_reserve_size", s.measure(graph));
+    let measured = measured.unwrap_or_else(|| vec![0; s.backends().len()]);
+    // SAFETY: `sizes` has room for a number for each backend, by the contract.
+    unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
+}
+
+/// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
+/// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
+/// false when memory cannot be had or the graph cannot be placed (see the log): the scheduler stays usable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_reserve(
+    sched: ggml_backend_sched_t,
+    measure_graph: *mut ggml_cgraph,
+) -> bool {
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(measure_graph)) };
+    logged("ggml_backend_sched_reserve", s.reserve(graph)).is_some()
+}
+
+/// Number of backends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> c_int {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    unsafe { opt_sched(sched) }.map_or(0, |s| s.backends().len() as c_int)
+}
+
+/// Backend `i`, counted by priority from 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sched_t, i: c_int) -> ggml_backend_t {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    let Some(s) = (unsafe { opt_sched(sched) }) else { return std::ptr::null_mut() };
+    ggml_assert!(i >= 0 && (i as usize) < s.backends().len());
+    s.backends()[i as usize].as_ptr()
+}
+
+/// Number of stretches, each computed by one backend, of the graph that was split last.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sched_t) -> c_int {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    unsafe { opt_sched(sched) }.map_or(0, |s| s.n_splits() as c_int)
+}
+
+/// Number of copies that are kept of each input: 1, or 4 for a scheduler that was made with `parallel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sched_t) -> c_int {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    unsafe { opt_sched(sched) }.map_or(0, |s| s.n_copies() as c_int)
+}
+
+/// The buffer type that `backend`, one of the scheduler's, computes in.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
+    sched: ggml_backend_sched_t,
+    backend: ggml_backend_t,
+) -> ggml_backend_buffer_type_t {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    let Some(s) = (unsafe { opt_sched(sched) }) else { return std::ptr::null_mut() };
+    // SAFETY: a valid backend, by the contract.
+    s.buffer_type(unsafe { index_of(s, backend) }).as_ptr()
+}
+
+/// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
+    sched: ggml_backend_sched_t,
+    backend: ggml_backend_t,
+) -> usize {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    let Some(s) = (unsafe { opt_sched(sched) }) else { return 0 };
+    // SAFETY: a valid backend, by the contract.
+    s.buffer_size(unsafe { index_of(s, backend) })
+}
+
+/// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
+/// reset; computing a graph that was not allocated before resets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
+    sched: ggml_backend_sched_t,
+    node: *mut ggml_tensor,
+    backend: ggml_backend_t,
+) {
+    // SAFETY: a valid scheduler, a valid tensor and a valid backend, by the contract.
+    unsafe {
+        let s = need_sched(sched);
+        let index = index_of(s, backend);
+        s.set_tensor_backend(need_tensor(node, "node"), index);
+    }
+}
+
+/// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
+    sched: ggml_backend_sched_t,
+    node: *mut ggml_tensor,
+) -> ggml_backend_t {
+    // SAFETY: NULL or a valid scheduler, NULL or a valid tensor, by the contract.
+    let (Some(s), Some(t)) = (unsafe { (opt_sched(sched), opt_tensor(node)) }) else { return std::ptr::null_mut() };
+    let placed = usize::try_from(s.placement(t).backend).ok();
+    placed.map_or(std::ptr::null_mut(), |b| s.backends()[b].as_ptr())
+}
+
+/// Places every tensor of `graph` and splits the graph, without allocating. Sources that a backend cannot read are
+/// replaced in `graph` by copies. A graph that cannot be placed gives no splits and a line in the log.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) {
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
+    logged("ggml_backend_sched_split_graph", s.split_graph(graph));
+}
+
+/// Splits `graph` and gives its tensors memory, so that inputs can be written; then compute it. The scheduler must have
+/// been reset since the last allocation. false when memory cannot be had or the graph cannot be placed (see the log).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) -> bool {
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
+    logged("ggml_backend_sched_alloc_graph", s.alloc_graph(graph)).is_some()
+}
+
+/// As `ggml_backend_sched_graph_compute_async`, and waits until all backends are done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
+    sched: ggml_backend_sched_t,
+    graph: *mut ggml_cgraph,
+) -> raw::ggml_status {
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
+    let result = s.compute_async(graph);
+    s.synchronize();
+    status("ggml_backend_sched_graph_compute", result)
+}
+
+/// Starts computing the graph that is allocated, or allocates `graph` and starts that. Inputs that lie on another backend
+/// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
+/// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
+/// when the graph cannot be placed (see the log).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
+    sched: ggml_backend_sched_t,
+    graph: *mut ggml_cgraph,
+) -> raw::ggml_status {
+    // SAFETY: a valid scheduler and a valid graph, by the contract.
+    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
+    status("ggml_backend_sched_graph_compute_async", s.compute_async(graph))
+}
+
+/// Waits until all backends are done. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sched_t) {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    if let Some(s) = unsafe { opt_sched(sched) } {
+        s.synchronize();
+    }
+}
+
+/// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
+/// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
+    // SAFETY: NULL or a valid scheduler, by the contract.
+    if let Some(s) = unsafe { opt_sched(sched) } {
+        s.reset();
+    }
+}
+
+/// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
+/// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
+    sched: ggml_backend_sched_t,
+    callback: ggml_backend_sched_eval_callback,
+    user_data: *mut c_void,
+) {
+    // SAFETY: a valid scheduler, by the contract.
+    unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
+}

@@ -1,0 +1,75 @@
+//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live.
+
+use crate::abi::ggml::ggml_tensor;
+use crate::error::Result;
+use crate::invalid;
+use crate::sys::memory::AlignedBlock;
+use crate::tensor::TensorRef;
+
+/// Tensors of the first block; each further block holds twice as many.
+const FIRST_BLOCK: usize = 64;
+
+/// Makes tensors that live until the next reset.
+#[derive(Default)]
+pub struct Arena {
+    blocks: Vec<AlignedBlock>,
+    used: usize,
+}
+
+/// The block of a slot, and its place in there.
+fn locate(slot: usize) -> (usize, usize) {
+    let block = (slot / FIRST_BLOCK + 1).ilog2() as usize;
+    (block, slot - FIRST_BLOCK * ((1 << block) - 1))
+}
+
+impl Arena {
+    /// Forgets all tensors and keeps the memory.
+    pub fn reset(&mut self) {
+        self.used = 0;
+    }
+
+    /// A tensor of the same format, shape and strides as `t`, without memory, with a name.
+    pub fn copy_of(&mut self, t: TensorRef, name: &[u8]) -> Result<TensorRef> {
+        let (block, place) = locate(self.used);
+        if block == self.blocks.len() {
+            let n = FIRST_BLOCK << block;
+            self.blocks.push(AlignedBlock::zeroed(n * size_of::<ggml_tensor>(), 16, "copies of a scheduler")?);
+        }
+        self.used += 1;
+        // SAFETY: the block holds `FIRST_BLOCK << block` tensors and `place` is smaller; all-zero bytes are a valid tensor.
+        let copy = unsafe {
+            let p = self.blocks[block].as_ptr().cast::<ggml_tensor>().add(place);
+            p.write_bytes(0, 1);
+            TensorRef::from_ptr(p)
+        };
+        let Some(copy) = copy else { return Err(invalid!("a block without memory")) };
+        copy.set_dtype(t.dtype());
+        copy.set_ne(t.ne());
+        copy.set_nb(t.nb());
+        copy.set_name(name);
+        Ok(copy)
+    }
+
+    /// Whether a tensor lies in the arena's memory: it is one of its tensors, or was before a reset.
+    pub fn contains(&self, t: TensorRef) -> bool {
+        let at = t.as_ptr() as usize;
+        self.blocks.iter().any(|b| (b.as_ptr() as usize..b.as_ptr() as usize + b.size()).contains(&at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_fill_blocks_of_doubling_size() {
+        let mut expected = (0, 0);
+        for slot in 0..1000 {
+            assert_eq!(locate(slot), expected);
+            expected.1 += 1;
+            if expected.1 == FIRST_BLOCK << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Passes 1 to 4: a backend for every tensor.
+
+use super::cause::{Cause, Placement};
+use super::flat::Flat;
+use super::rules::Rules;
+use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use crate::alloc::{NONE, TensorIds};
+use crate::error::{Error, Result};
+use crate::tensor::{TensorRef, names};
+
+/// The passes at work. Backends are counted by priority: 0 is asked first, the last one is the CPU and computes what
+/// nobody else can.
+pub struct Assigner<'a, 'b> {
+    /// What backends can do.
+    pub rules: &'a mut Rules<'b>,
+    /// The graph.
+    pub flat: &'a Flat,
+    /// Its tensors.
+    pub ids: &'a TensorIds,
+    /// By tensor. Placements that are there already stay.
+    pub placed: &'a mut [Placement],
+    /// Whether a backend may take a node although its weights lie in host memory.
+    pub op_offload: bool,
+}
+
+impl Assigner<'_, '_> {
+    /// Runs all passes. An error when a tensor can be nowhere.
+    pub fn run(&mut self) -> Result<()> {
+        self.pass_1_memory()?;
+        let n = self.flat.nodes.len();
+        self.pass_2_expand(0..n, true);
+        self.pass_2_expand((0..n).rev(), true);
+        self.pass_2_expand(0..n, false);
+        self.pass_2_expand((0..n).rev(), false);
+        self.pass_3_best();
+        self.pass_4_rest()
+    }
+
+    fn last(&self) -> usize {
+        self.rules.backends.len() - 1
+    }
+
+    fn is_set(&self, id: u32) -> bool {
+        self.placed[id as usize].is_set()
+    }
+
+    fn place(&mut self, id: u32, backend: usize, cause: Cause) {
+        self.placed[id as usize] = Placement::new(backend as i8, cause);
+    }
+
+    /// Places a node on `backend` if that can compute it.
+    fn place_if_computed(&mut self, id: u32, backend: usize) {
+        if self.rules.computes(backend, id) {
+            self.place(id, backend, Cause::SUPPORTED);
+        }
+    }
+
+    /// Pass 1: where memory is, inputs on the last backend, nodes with weights where the weights are.
+    fn pass_1_memory(&mut self) -> Result<()> {
+        let flat = self.flat;
+        for &id in flat.leafs.iter().chain(&flat.nodes) {
+            if !self.is_set(id) {
+                self.placed[id as usize] = self.by_memory(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first backend that can use the memory of `t` and compute `op`.
+    fn by_buffer(&mut self, t: TensorRef, op: u32) -> Option<usize> {
+        let buft = t.data_buffer()?.buft();
+        (0..self.rules.backends.len()).find(|&b| self.rules.reads(b, buft) && self.rules.computes(b, op))
+    }
+
+    fn by_memory(&mut self, id: u32) -> Result<Placement> {
+        let t = self.ids.tensor(id);
+        if let Some(b) = self.by_buffer(t, id) {
+            return Ok(Placement::new(b as i8, Cause::BUFFER));
+        }
+        if let Some(b) = t.view_src().and_then(|base| self.by_buffer(base, id)) {
+            return Ok(Placement::new(b as i8, Cause::BASE_BUFFER));
+        }
+        if let Some(buffer) = t.data_buffer().or(t.buffer()) {
+            return Err(Error::Unsupported(format!(
+                "the tensor '{}' lies in a buffer of type {}, but no backend of the scheduler that can use it computes {}",
+                t.name(),
+                buffer.name(),
+                names::op(t.op())
+            )));
+        }
+        if t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT) {
+            return Ok(Placement::new(self.last() as i8, Cause::INPUT));
+        }
+        // Their weights are too small to decide: rope frequencies, attention sinks.
+        if matches!(t.op(), ggml_op::GGML_OP_ROPE | ggml_op::GGML_OP_FLASH_ATTN_EXT) {
+            return Ok(Placement::default());
+        }
+        let weight = t.srcs().find(|(_, src)| src.buffer().is_some_and(|b| b.is_weights()));
+        Ok(weight.map_or(Placement::default(), |(slot, src)| self.by_weight(id, t, slot, src)))
+    }
+
+    fn by_weight(&mut self, id: u32, t: TensorRef, slot: usize, weight: TensorRef) -> Placement {
+        let home = self.by_buffer(weight, id);
+        let in_host_memory = weight.buffer().is_some_and(|b| b.is_host());
+        if self.op_offload && home == Some(self.last()) && in_host_memory {
+            let taker = (0..self.last()).find(|&b| self.rules.computes(b, id) && self.rules.backends[b].offload_op(t));
+            if let Some(b) = taker {
+                return Placement::new(b as i8, Cause::OFFLOAD);
+            }
+        }
+        home.map_or(Placement::default(), |b| Placement::new(b as i8, Cause::weight(slot as u8)))
+    }
+
+    /// Pass 2: placed nodes take their neighbours along, as far as the backend can compute them. First accelerators
+    /// only, so that the last backend gets no node between two that are on an accelerator.
+    fn pass_2_expand(&mut self, order: impl Iterator<Item = usize>, accelerators_only: bool) {
+        let mut current = None;
+        for n in order {
+            if self.flat.is_view_op[n] {
+                continue;
+            }
+            let id = self.flat.nodes[n];
+            let placed = self.placed[id as usize];
+            if placed.is_set() {
+                let b = placed.backend as usize;
+                current = (!accelerators_only || b != self.last()).then_some(b);
+            } else if let Some(b) = current {
+                self.place_if_computed(id, b);
+            }
+        }
+    }
+
+    /// Pass 3: nodes still without a backend go where most of their sources can be used. Placed ones go to a backend of
+    /// higher priority that computes in the same memory, if it can use all their sources.
+    fn pass_3_best(&mut self) {
+        for n in 0..self.flat.nodes.len() {
+            if self.flat.is_view_op[n] {
+                continue;
+            }
+            let id = self.flat.nodes[n];
+            let placed = self.placed[id as usize];
+            if placed.is_set() {
+                self.upgrade(n, id, placed.backend as usize);
+            } else if let Some(b) = self.most_sources(n, id) {
+                self.place(id, b, Cause::BEST_INPUTS);
+            }
+        }
+    }
+
+    fn reads(&mut self, b: usize, id: u32) -> bool {
+        self.rules.reads_tensor(b, id, self.flat, self.placed)
+    }
+
+    fn most_sources(&mut self, n: usize, id: u32) -> Option<usize> {
+        let mut best = None;
+        for b in 0..self.rules.backends.len() {
+            if !self.rules.computes(b, id) {
+                continue;
+            }
+            let flat = self.flat;
+            let usable = flat.edges(n).iter().filter(|e| self.is_set(e.id) && self.reads(b, e.id)).count();
+            if best.is_none_or(|(most, _)| usable > most) {
+                best = Some((usable, b));
+            }
+        }
+        best.map(|(_, b)| b)
+    }
+
+    fn upgrade(&mut self, n: usize, id: u32, from: usize) {
+        for b in 0..from {
+            let flat = self.flat;
+            if self.rules.bufts[b] == self.rules.bufts[from]
+                && self.rules.computes(b, id)
+                && flat.edges(n).iter().all(|e| self.reads(b, e.id))
+            {
+                self.place(id, b, Cause::UPGRADED);
+                return;
+            }
+        }
+    }
+
+    /// Pass 4: views go with their base, other sources with their reader, and what is left to the first that can.
+    fn pass_4_rest(&mut self) -> Result<()> {
+        let flat = self.flat;
+        for (n, &id) in flat.nodes.iter().enumerate() {
+            let base = flat.base(id);
+            if base != NONE && !self.is_set(id) {
+                self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
+            }
+            for e in flat.edges(n) {
+                if self.is_set(e.id) {
+                    continue;
+                }
+                let (from, cause) = match flat.base(e.id) {
+                    NONE => (id, Cause::READER),
+                    base => (base, Cause::BASE),
+                };
+                self.placed[e.id as usize] = Placement::new(self.placed[from as usize].backend, cause);
+            }
+            for b in 0..self.rules.backends.len() {
+                if self.is_set(id) {
+                    break;
+                }
+                self.place_if_computed(id, b);
+            }
+            if !self.is_set(id) {
+                let t = self.ids.tensor(id);
+                return Err(Error::Unsupported(format!(
+                    "no backend of the scheduler computes '{}' ({})",
+                    t.name(),
+                    names::op(t.op())
+                )));
+            }
+        }
+        Ok(())
+    }
+}

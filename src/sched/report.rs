@@ -1,0 +1,88 @@
+//! What `GGML_SCHED_DEBUG` prints: 1 the stretches and their inputs, 2 also every node with its sources, their backends
+//! and why they are there.
+
+use super::cause::Placement;
+use super::scheduler::Scheduler;
+use crate::abi::ggml::{ggml_log_level, ggml_op, ggml_tensor_flag};
+use crate::graph::GraphRef;
+use crate::log;
+use crate::tensor::{TensorRef, names};
+use std::ffi::CString;
+use std::fmt::Write;
+
+/// A size in whole mebibytes, or kibibytes.
+fn size(t: TensorRef) -> String {
+    match t.nbytes() {
+        n if n >= 1 << 20 => format!("{}M", n >> 20),
+        n => format!("{}K", n >> 10),
+    }
+}
+
+/// Right-aligned in `width` columns, and cut to them.
+fn cell(text: &str, width: usize) -> String {
+    format!("{text:>width$.width$}")
+}
+
+fn describe(t: TensorRef) -> &'static str {
+    let unary = t.unary_op().filter(|_| t.op_raw() == ggml_op::GGML_OP_UNARY as i32).map(names::unary_c);
+    let gated = t.glu_op().filter(|_| t.op_raw() == ggml_op::GGML_OP_GLU as i32).map(names::glu_c);
+    unary.or(gated).map_or_else(|| names::op(t.op()), |c| c.to_str().unwrap_or_default())
+}
+
+fn send(mut text: String) {
+    text.retain(|c| c != '\0');
+    text.push('\n');
+    if let Ok(text) = CString::new(text) {
+        log::write(ggml_log_level::GGML_LOG_LEVEL_DEBUG, &text);
+    }
+}
+
+impl Scheduler {
+    /// Prints the placement of a graph that has just been split.
+    pub(super) fn print_assignments(&self, graph: GraphRef) {
+        let mut next = self.splits.iter().enumerate().peekable();
+        for (i, node) in graph.nodes().enumerate() {
+            if let Some((number, split)) = next.next_if(|(_, s)| s.nodes.start == i) {
+                let mut line = format!(
+                    "\n## SPLIT #{number}: {} # {} inputs",
+                    self.backends[split.backend].name(),
+                    split.inputs.len()
+                );
+                for (j, input) in split.inputs.iter().enumerate() {
+                    let lead = if j == 0 { ": " } else { "" };
+                    let _ = write!(line, "{lead}[{} ({})] ", input.tensor.name(), cell(&size(input.tensor), 5));
+                }
+                send(line);
+            }
+            if self.debug > 1 && !super::flat::is_view_op(node.op_raw()) {
+                send(self.node_line(graph, i, node));
+            }
+        }
+    }
+
+    fn node_line(&self, graph: GraphRef, i: usize, node: TensorRef) -> String {
+        let mut line = format!(
+            "node #{i:3} ({}): {} use={},c={}:",
+            cell(describe(node), 10),
+            self.tensor_cells(node),
+            graph.use_count(node),
+            i32::from(node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE))
+        );
+        for (_, src) in node.srcs() {
+            let _ = write!(line, " {}", self.tensor_cells(src));
+        }
+        line
+    }
+
+    fn tensor_cells(&self, t: TensorRef) -> String {
+        let placed = self.ids.get(t).map_or(Placement::default(), |id| self.placed[id as usize]);
+        let backend = usize::try_from(placed.backend).map_or("NULL".to_owned(), |b| self.backends[b].name());
+        format!(
+            "{} ({}) [{} {}]",
+            cell(&t.name(), 20),
+            cell(&size(t), 5),
+            cell(&backend, 5),
+            cell(placed.cause.text(), 8)
+        )
+    }
+}

@@ -1,0 +1,342 @@
+//! The scheduler as hosts hold it: its state, and the order in which its parts work.
+
+use super::arena::Arena;
+use super::assign::Assigner;
+use super::cause::{Cause, Placement};
+use super::flat::Flat;
+use super::rules::Rules;
+use super::split::{Copies, Replaced, Split, Splitter};
+use super::{MAX_BACKENDS, MAX_COPIES};
+use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
+use crate::abi::ggml::ggml_status;
+use crate::alloc::{GraphAllocator, Misfit, Problem, TensorIds};
+use crate::backend::{BackendRef, BufferTypeRef, EventBox};
+use crate::error::Result;
+use crate::graph::{GraphRef, next_uid};
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert, invalid};
+use std::ffi::c_void;
+
+/// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
+const MAX_REPLACED: usize = 1 << 20;
+
+/// Who watches the nodes.
+#[derive(Clone, Copy)]
+pub struct Eval {
+    /// The host's function.
+    pub callback: ggml_backend_sched_eval_callback,
+    /// Its last argument.
+    pub user_data: *mut c_void,
+}
+
+impl Eval {
+    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches.
+    pub fn ask(&self, t: TensorRef, ask: bool) -> bool {
+        // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.
+        self.callback.is_none_or(|f| unsafe { f(t.as_ptr(), ask, self.user_data) })
+    }
+}
+
+/// Spreads graphs over backends.
+pub struct Scheduler {
+    pub(super) backends: Vec<BackendRef>,
+    pub(super) bufts: Vec<BufferTypeRef>,
+    /// By backend and copy; `None` where a device has no events, empty without pipelining.
+    pub(super) events: Vec<Option<EventBox>>,
+    galloc: GraphAllocator,
+    pub(super) n_copies: usize,
+    pub(super) cur_copy: usize,
+    next_copy: usize,
+    op_offload: bool,
+    pub(super) debug: i32,
+    debug_realloc: i32,
+    pub(super) eval: Eval,
+    /// Nothing has been placed since the last reset.
+    is_reset: bool,
+    /// A graph is split and has its memory.
+    is_alloc: bool,
+    pub(super) ids: TensorIds,
+    /// By tensor, from one reset to the next: also what the host has placed.
+    pub(super) placed: Vec<Placement>,
+    pub(super) flat: Flat,
+    arena: Arena,
+    replaced: Replaced,
+    pub(super) copies: Copies,
+    pub(super) splits: Vec<Split>,
+    /// Sets of copies of the graph's inputs, with their backends, for a pipelining scheduler.
+    pub(super) graph_inputs: Vec<(u32, usize)>,
+    pub(super) problem: Problem,
+    /// Backend by place of `problem`.
+    pub(super) buffers: Vec<i32>,
+    pub(super) graph_size: usize,
+    pub(super) prev_graph_size: usize,
+}
+
+fn number_from_env(name: &str) -> i32 {
+    let text = std::env::var(name).unwrap_or_default();
+    let text = text.trim_start();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..digits].parse().unwrap_or(0)
+}
+
+impl Scheduler {
+    /// A scheduler over backends in the order of their priority, the last one a CPU (the contract). `bufts`: the buffer
+    /// type each computes in; without it, its device's preferred one. `graph_size`: nodes to expect; larger graphs work.
+    pub fn new(
+        backends: &[BackendRef],
+        bufts: Option<&[BufferTypeRef]>,
+        graph_size: usize,
+        parallel: bool,
+        op_offload: bool,
+    ) -> Self {
+        ggml_assert!(!backends.is_empty() && backends.len() <= MAX_BACKENDS, "{} backends", backends.len());
+        let last = backends[backends.len() - 1].device();
+        ggml_assert!(
+            last.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU),
+            "the last backend of a scheduler must be a CPU, not {}",
+            last.name()
+        );
+        let bufts = match bufts {
+            Some(bufts) => bufts.to_vec(),
+            None => backends.iter().map(|b| b.default_buffer_type()).collect(),
+        };
+        ggml_assert!(bufts.len() == backends.len());
+        for (backend, &buft) in std::iter::zip(backends, &bufts) {
+            ggml_assert!(backend.supports_buft(buft), "{} cannot use buffers of {}", backend.name(), buft.name());
+        }
+        let n_copies = if parallel { MAX_COPIES } else { 1 };
+        let events = match parallel {
+            true => backends.iter().flat_map(|b| (0..n_copies).map(|_| b.device().event_new())).collect(),
+            false => Vec::new(),
+        };
+        let mut ids = TensorIds::default();
+        ids.reserve(graph_size.min(1 << 24));
+        Self {
+            backends: backends.to_vec(),
+            galloc: GraphAllocator::new(&bufts),
+            bufts,
+            events,
+            n_copies,
+            cur_copy: 0,
+            next_copy: 0,
+            op_offload,
+            debug: number_from_env("GGML_SCHED_DEBUG"),
+            debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
+            eval: Eval { callback: None, user_data: std::ptr::null_mut() },
+            is_reset: true,
+            is_alloc: false,
+            ids,
+            placed: Vec::new(),
+            flat: Flat::default(),
+            arena: Arena::default(),
+            replaced: Replaced::new(),
+            copies: Copies::new(0, backends.len(), n_copies),
+            splits: Vec::new(),
+            graph_inputs: Vec::new(),
+            problem: Problem::default(),
+            buffers: Vec::new(),
+            graph_size: 0,
+            prev_graph_size: 0,
+        }
+    }
+
+    /// The backends in the order of their priority.
+    pub fn backends(&self) -> &[BackendRef] {
+        &self.backends
+    }
+
+    /// The priority of a backend, if it is one of the scheduler's.
+    pub fn index_of(&self, backend: BackendRef) -> Option<usize> {
+        self.backends.iter().position(|&b| b == backend)
+    }
+
+    /// The buffer type that a backend computes in.
+    pub fn buffer_type(&self, index: usize) -> BufferTypeRef {
+        self.bufts[index]
+    }
+
+    /// Bytes of compute buffers of a backend; 0 where one of higher priority uses the same type.
+    pub fn buffer_size(&self, index: usize) -> usize {
+        self.galloc.buffer_size(index)
+    }
+
+    /// Stretches of the graph that was split last.
+    pub fn n_splits(&self) -> usize {
+        self.splits.len()
+    }
+
+    /// Copies that exist of each input.
+    pub fn n_copies(&self) -> usize {
+        self.n_copies
+    }
+
+    /// Sets who watches the nodes.
+    pub fn set_eval(&mut self, eval: Eval) {
+        self.eval = eval;
+    }
+
+    /// Places a tensor of the next graph. Holds until the next reset.
+    pub fn set_tensor_backend(&mut self, t: TensorRef, index: usize) {
+        let id = self.ids.insert(t) as usize;
+        self.placed.resize(self.ids.len(), Placement::default());
+        self.placed[id] = Placement::new(index as i8, Cause::USER);
+        self.is_reset = false;
+    }
+
+    /// Where a tensor is, and why.
+    pub fn placement(&self, t: TensorRef) -> Placement {
+        self.ids.get(t).and_then(|id| self.placed.get(id as usize)).copied().unwrap_or_default()
+    }
+
+    /// Forgets the graph and all placements, the host's too.
+    pub fn reset(&mut self) {
+        if !self.is_reset {
+            self.ids.clear();
+            self.placed.clear();
+            self.is_reset = true;
+        }
+        self.is_alloc = false;
+    }
+
+    /// Waits until all backends are done.
+    pub fn synchronize(&mut self) {
+        self.wait_for_all();
+        if !self.is_alloc {
+            // The same copy each time, so that backends that remember graphs see the same one again.
+            self.next_copy = 0;
+        }
+    }
+
+    fn wait_for_all(&self) {
+        self.backends.iter().for_each(|b| b.synchronize());
+    }
+
+    /// Places every tensor and splits the graph. Replaces sources in `graph` by copies.
+    pub fn split_graph(&mut self, graph: GraphRef) -> Result<()> {
+        self.is_reset = false;
+        self.splits.clear();
+        self.graph_inputs.clear();
+        let result = self.try_split(graph);
+        if result.is_err() {
+            self.splits.clear();
+            self.graph_inputs.clear();
+        }
+        result
+    }
+
+    fn try_split(&mut self, graph: GraphRef) -> Result<()> {
+        graph.set_uid(next_uid());
+        let (arena, replaced) = (&self.arena, &mut self.replaced);
+        self.flat.fill(graph, &mut self.ids, |node, slot, src| original(arena, replaced, node, slot, src))?;
+        self.arena.reset();
+        if self.replaced.len() > MAX_REPLACED {
+            self.replaced.clear();
+        }
+        self.placed.resize(self.ids.len(), Placement::default());
+        self.copies = Copies::new(self.ids.len(), self.backends.len(), self.n_copies);
+        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids);
+        Assigner {
+            rules: &mut rules,
+            flat: &self.flat,
+            ids: &self.ids,
+            placed: &mut self.placed,
+            op_offload: self.op_offload,
+        }
+        .run()?;
+        let mut splitter = Splitter {
+            rules: &mut rules,
+            flat: &mut self.flat,
+            ids: &self.ids,
+            placed: &self.placed,
+            arena: &mut self.arena,
+            copies: &mut self.copies,
+            cur_copy: self.cur_copy,
+            replaced: &mut self.replaced,
+        };
+        self.splits = splitter.run()?;
+        if self.n_copies > 1 {
+            self.graph_inputs = splitter.graph_inputs()?;
+        }
+        if self.debug > 0 {
+            self.print_assignments(graph);
+        }
+        self.assemble(graph)?;
+        for stretch in self.splits.iter_mut().filter_map(|s| s.graph.as_mut()) {
+            stretch.uid = next_uid();
+        }
+        Ok(())
+    }
+
+    /// Bytes that each backend needs for a graph; makes no buffers.
+    pub fn measure(&mut self, graph: GraphRef) -> Result<Vec<usize>> {
+        self.reset();
+        self.synchronize();
+        self.split_graph(graph)?;
+        self.galloc.measure(&mut self.problem, &self.buffers)
+    }
+
+    /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
+    /// forgotten afterwards.
+    pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
+        self.is_alloc = false;
+        self.synchronize();
+        self.split_graph(graph)?;
+        self.galloc.reserve(&mut self.problem, &self.buffers)?;
+        self.reset();
+        Ok(())
+    }
+
+    /// Splits a graph and gives its tensors memory.
+    pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
+        ggml_assert!(!self.is_alloc, "a graph is allocated already: reset first");
+        self.cur_copy = self.next_copy;
+        self.next_copy = (self.next_copy + 1) % self.n_copies;
+        self.split_graph(graph)?;
+        match self.galloc.check(&self.problem, &self.buffers) {
+            Ok(()) => self.galloc.bind(&self.problem)?,
+            Err(why) => self.reallocate(why)?,
+        }
+        self.is_alloc = true;
+        Ok(())
+    }
+
+    fn reallocate(&mut self, why: Misfit) -> Result<()> {
+        // Another way through the same sizes is no surprise: only who reads whom has changed.
+        let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && self.prev_graph_size == self.graph_size;
+        if self.debug_realloc > 1 && why != Misfit::Edges || self.debug_realloc > 0 && surprising {
+            ggml_abort!(
+                "unexpected graph reallocation ({why:?}): {} nodes and leafs, debug_realloc = {}",
+                self.graph_size,
+                self.debug_realloc
+            );
+        }
+        // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
+        self.wait_for_all();
+        self.galloc.reserve(&mut self.problem, &self.buffers)?;
+        self.galloc.bind_planned()
+    }
+
+    /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that of
+    /// the first backend that fails.
+    pub fn compute_async(&mut self, graph: GraphRef) -> Result<ggml_status> {
+        if !self.is_alloc {
+            self.reset();
+            self.alloc_graph(graph)?;
+        }
+        self.run_splits()
+    }
+}
+
+/// The source that a copy of ours stands for, or the source itself.
+fn original(arena: &Arena, replaced: &Replaced, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
+    if !arena.contains(src) {
+        return Ok(src);
+    }
+    match replaced.get(&(node, slot as u8)) {
+        Some(&(copy, tensor)) if copy == src => {
+            node.set_src(slot, Some(tensor));
+            Ok(tensor)
+        }
+        _ => Err(invalid!("a source of '{}' is a copy from an earlier split: build the graph anew", node.name())),
+    }
+}

@@ -1,0 +1,253 @@
+//! Pass 5: stretches of nodes on one backend, and copies of what a stretch cannot read where it lies.
+
+use super::arena::Arena;
+use super::cause::Placement;
+use super::flat::Flat;
+use super::rules::Rules;
+use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_OUTPUT};
+use crate::abi::graph::ggml_cgraph;
+use crate::alloc::{NONE, TensorIds};
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// A tensor that a stretch reads through a copy.
+#[derive(Clone, Copy)]
+pub struct Input {
+    /// The tensor.
+    pub tensor: TensorRef,
+    /// Its number.
+    pub id: u32,
+    /// Its backend.
+    pub from: usize,
+    /// Its copies on the stretch's backend: a set of `n_copies`.
+    pub set: u32,
+}
+
+/// A stretch of nodes that one backend computes.
+pub struct Split {
+    /// The backend.
+    pub backend: usize,
+    /// Places of its nodes in the host's graph, views included.
+    pub nodes: Range<usize>,
+    /// What is copied before it starts, in this order.
+    pub inputs: Vec<Input>,
+    /// The stretch as a graph for the backend. Filled in when the graph is assembled.
+    pub graph: Option<ggml_cgraph>,
+}
+
+/// One copy.
+#[derive(Clone, Copy)]
+pub struct Copy {
+    /// The tensor; the copy that is in use may be the original itself.
+    pub tensor: TensorRef,
+    /// Its number: that of the original, or one behind the numbers of the graph's tensors.
+    pub key: u32,
+}
+
+/// All copies of a split graph. A set is the `n_copies` copies of one tensor on one backend.
+pub struct Copies {
+    n_copies: usize,
+    n_backends: usize,
+    first_key: u32,
+    next_key: u32,
+    all: Vec<Copy>,
+    /// By tensor and backend: the set, or `NONE`.
+    sets: Vec<u32>,
+}
+
+impl Copies {
+    /// None yet, for a graph of `n_ids` tensors.
+    pub fn new(n_ids: usize, n_backends: usize, n_copies: usize) -> Self {
+        let key = n_ids as u32;
+        Self {
+            n_copies,
+            n_backends,
+            first_key: key,
+            next_key: key,
+            all: Vec::new(),
+            sets: vec![NONE; n_ids * n_backends],
+        }
+    }
+
+    /// The set of a tensor on a backend, or `NONE`.
+    #[inline]
+    pub fn set(&self, id: u32, backend: usize) -> u32 {
+        self.sets[id as usize * self.n_backends + backend]
+    }
+
+    /// One copy of a set.
+    #[inline]
+    pub fn get(&self, set: u32, copy: usize) -> Copy {
+        self.all[set as usize * self.n_copies + copy]
+    }
+
+    /// Numbers in use: those of the graph's tensors and those of copies.
+    pub fn n_keys(&self) -> usize {
+        self.next_key as usize
+    }
+
+    /// All copies, originals that are their own copy left out, in the order of their numbers.
+    pub fn made(&self) -> impl Iterator<Item = Copy> + '_ {
+        self.all.iter().copied().filter(|c| c.key >= self.first_key)
+    }
+
+    /// Makes the set of a tensor on a backend. `own`: the copy that is the tensor itself.
+    fn make(
+        &mut self,
+        arena: &mut Arena,
+        id: u32,
+        t: TensorRef,
+        backend: usize,
+        backend_name: &str,
+        own: Option<usize>,
+    ) -> Result<u32> {
+        let set = (self.all.len() / self.n_copies) as u32;
+        for c in 0..self.n_copies {
+            let copy = if own == Some(c) {
+                Copy { tensor: t, key: id }
+            } else {
+                let mut name = format!("{backend_name}#").into_bytes();
+                name.extend(t.name_bytes());
+                name.extend(format!("#{c}").bytes());
+                self.next_key += 1;
+                Copy { tensor: arena.copy_of(t, &name)?, key: self.next_key - 1 }
+            };
+            if self.n_copies > 1 {
+                // The allocator must neither fill it late nor reuse it: copies of earlier graphs may be in flight.
+                copy.tensor.add_flag(GGML_TENSOR_FLAG_INPUT);
+                let mut t = Some(copy.tensor);
+                while let Some(marked) = t {
+                    marked.add_flag(GGML_TENSOR_FLAG_OUTPUT);
+                    t = marked.view_src();
+                }
+            }
+            self.all.push(copy);
+        }
+        self.sets[id as usize * self.n_backends + backend] = set;
+        Ok(set)
+    }
+}
+
+/// Sources that were replaced by copies in the host's graphs: by node and source, the copy and the original.
+pub type Replaced = HashMap<(TensorRef, u8), (TensorRef, TensorRef)>;
+
+/// The pass at work.
+pub struct Splitter<'a, 'b> {
+    /// What backends can do.
+    pub rules: &'a mut Rules<'b>,
+    /// The graph; its edges are changed to copies.
+    pub flat: &'a mut Flat,
+    /// Its tensors.
+    pub ids: &'a TensorIds,
+    /// Their backends.
+    pub placed: &'a [Placement],
+    /// Where copies are made.
+    pub arena: &'a mut Arena,
+    /// Copies so far.
+    pub copies: &'a mut Copies,
+    /// Which copy the graph uses.
+    pub cur_copy: usize,
+    /// What was replaced, for the next split.
+    pub replaced: &'a mut Replaced,
+}
+
+impl Splitter<'_, '_> {
+    /// Splits the graph and puts copies in the place of sources.
+    pub fn run(&mut self) -> Result<Vec<Split>> {
+        let n = self.flat.nodes.len();
+        let mut splits = Vec::new();
+        let mut current: Option<Split> = None;
+        for i in 0..n {
+            if self.flat.is_view_op[i] {
+                continue;
+            }
+            let backend = self.backend_of(self.flat.nodes[i])?;
+            let split = match current.take() {
+                None => new_split(backend, 0),
+                Some(s) if s.backend == backend && (s.inputs.is_empty() || !self.has_foreign_weight(i, backend)) => s,
+                Some(mut s) => {
+                    s.nodes.end = i;
+                    splits.push(s);
+                    new_split(backend, i)
+                }
+            };
+            let split = current.insert(split);
+            self.copy_inputs(i, split)?;
+        }
+        // A graph of views only, or of nothing, is one stretch of the first backend.
+        let mut last = current.unwrap_or_else(|| new_split(0, 0));
+        last.nodes.end = n;
+        splits.push(last);
+        Ok(splits)
+    }
+
+    fn backend_of(&self, id: u32) -> Result<usize> {
+        usize::try_from(self.placed[id as usize].backend)
+            .map_err(|_| Error::Unsupported(format!("no backend for '{}'", self.ids.tensor(id).name())))
+    }
+
+    /// Whether the node needs a copy of a weight. It then begins a new stretch, so that the memory of weights copied
+    /// for the nodes before can be used again.
+    fn has_foreign_weight(&mut self, node: usize, backend: usize) -> bool {
+        for i in 0..self.flat.edges(node).len() {
+            let id = self.flat.edges(node)[i].id;
+            if self.ids.tensor(id).buffer().is_some_and(|b| b.is_weights())
+                && self.placed[id as usize].backend != backend as i8
+                && !self.rules.reads_tensor(backend, id, self.flat, self.placed)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
+        for i in 0..self.flat.edges(node).len() {
+            let edge = self.flat.edges(node)[i];
+            let from = self.backend_of(edge.id)?;
+            if from == split.backend || self.rules.reads_tensor(split.backend, edge.id, self.flat, self.placed) {
+                continue;
+            }
+            let tensor = self.ids.tensor(edge.id);
+            let mut set = self.copies.set(edge.id, split.backend);
+            if set == NONE {
+                let name = self.rules.backends[split.backend].name();
+                set = self.copies.make(self.arena, edge.id, tensor, split.backend, &name, None)?;
+                split.inputs.push(Input { tensor, id: edge.id, from, set });
+            }
+            let copy = self.copies.get(set, self.cur_copy);
+            let reader = self.ids.tensor(self.flat.nodes[node]);
+            reader.set_src(edge.slot as usize, Some(copy.tensor));
+            self.replaced.insert((reader, edge.slot), (copy.tensor, tensor));
+            self.flat.set_edge(node, i, copy.key);
+        }
+        Ok(())
+    }
+
+    /// Copies of all inputs of the graph, for a pipelining scheduler: also of those that no node reads, so that the
+    /// graph has the same composition whichever inputs are in use. Returns the sets with the inputs' backends.
+    pub fn graph_inputs(&mut self) -> Result<Vec<(u32, usize)>> {
+        let mut sets = Vec::new();
+        for i in 0..self.flat.leafs.len() {
+            let id = self.flat.leafs[i];
+            let leaf = self.ids.tensor(id);
+            if !leaf.has_flag(GGML_TENSOR_FLAG_INPUT) {
+                continue;
+            }
+            let backend = self.backend_of(id)?;
+            let mut set = self.copies.set(id, backend);
+            if set == NONE {
+                let name = self.rules.backends[backend].name();
+                set = self.copies.make(self.arena, id, leaf, backend, &name, Some(self.cur_copy))?;
+            }
+            sets.push((set, backend));
+        }
+        Ok(sets)
+    }
+}
+
+fn new_split(backend: usize, start: usize) -> Split {
+    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None }
+}
