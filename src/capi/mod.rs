@@ -10,6 +10,8 @@ pub mod backend_impl;
 pub mod convert;
 pub mod ggml;
 pub mod gguf;
+pub mod opt;
 pub mod plugin;
 pub mod plugin_quants;
 pub mod variadic;
+pub mod vulkan;
