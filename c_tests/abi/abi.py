@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The binary interface, checked against committed facts (layout.txt, signatures.txt, functions.txt, plugin.txt, allowed.txt).
+
+usage: abi.py layout     INCLUDE_DIR [INTERNAL_DIR]   sizes, alignments, offsets, enum values and macros that the headers give to a C compiler
+       abi.py signatures INCLUDE_DIR [--write FILE]   the type of every public function as a C++ compiler sees it
+       abi.py headers    INCLUDE_DIR                  every header compiles alone, as strict C11 and as strict C++17
+       abi.py symbols    LIBRARY ...                  the exported names
+INTERNAL_DIR holds ggml-backend-impl.h when it is not beside the public headers (and, for the original, ggml-impl.h).
+CC, CXX and NM name the tools. Work files go to $ABI_OUT (default: a temporary directory).
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CC, CXX, NM = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++"), os.environ.get("NM", "nm")
+HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-vulkan.h")
+passed = failed = 0
+
+
+def check(name, why):
+    """Reports one test: it fails when `why` says something."""
+    global passed, failed
+    if why:
+        failed += 1
+        print(f"FAIL {name}: {why}")
+    else:
+        passed += 1
+        print(f"PASS {name}")
+
+
+def facts(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as f:
+        return [line.rstrip("\n") for line in f if line.strip() and not line.startswith("#")]
+
+
+def names(name):
+    return [line for line in facts(name) if not line.startswith("[")]
+
+
+def work_dir():
+    d = os.environ.get("ABI_OUT") or tempfile.mkdtemp(prefix="ggml-abi-")
+    os.makedirs(d, exist_ok=True)
+    return d
+
+
+def compile_and_run(compiler, flags, source, includes):
+    """-> (the program's output, '') or (None, the compiler's first lines)"""
+    exe = os.path.splitext(source)[0]
+    cmd = [*compiler.split(), *flags, *(a for d in includes for a in ("-I", d)), source, "-o", exe]
+    r = subprocess.run(cmd, capture_output=True, text=True)
+    if r.returncode != 0:
+        errors = [line for line in r.stderr.split("\n") if "error" in line] or r.stderr.split("\n")
+        return None, "does not compile: " + " | ".join(errors[:6])
+    return subprocess.run([exe], capture_output=True, text=True, check=True).stdout, ""
+
+
+def layout(include, internal):
+    includes = [include] + ([internal] if internal else [])
+    present = [h for h in (*HEADERS, "ggml-backend-impl.h", "ggml-impl.h") if any(os.path.isfile(os.path.join(d, h)) for d in includes)]
+    expected, lines, group, skipped = {}, [], None, 0
+
+    def want(key, expression, value):
+        expected[key] = value
+        lines.append(f'    printf("%s %lld\\n", "{key}", (long long) ({expression}));')
+
+    in_macros = False
+    for line in facts("layout.txt"):
+        words = line.split()
+        if words[0] in ("struct", "enum"):
+            header = line[line.index("[") + 1:-1]
+            group = words[1] if header in present else None
+            skipped += group is None
+            if group and words[0] == "struct":
+                ctype = group if group == "ggml_bf16_t" else "struct " + group
+                want(f"{group}:size", f"sizeof({ctype})", int(words[3]))
+                want(f"{group}:align", f"_Alignof({ctype})", int(words[5]))
+            elif group:
+                ctype = None
+                want(f"{group}:size", f"sizeof(enum {group})", 4)
+        elif words[0] == "macros":
+            in_macros = True
+        elif in_macros:
+            for m in line.split(","):
+                if m.strip():
+                    name, value = m.split()
+                    if name != "GGML_BACKEND_API_VERSION" or "ggml-backend-impl.h" in present:
+                        want(name, name, int(value))
+        elif group and ctype:
+            want(f"{group}.{words[2]}:offset", f"offsetof({ctype}, {words[2]})", int(words[0]))
+            want(f"{group}.{words[2]}:size", f"sizeof((({ctype} *) 0)->{words[2]})", int(words[1]))
+        elif group:
+            want(words[1], words[1], int(words[0]))
+    source = os.path.join(work_dir(), "layout.c")
+    with open(source, "w", encoding="utf-8") as f:
+        f.write("#include <stddef.h>\n#include <stdio.h>\n" + "".join(f'#include "{h}"\n' for h in present))
+        f.write("int main(void) {\n" + "\n".join(lines) + "\n    return 0;\n}\n")
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror"] + ([] if not internal else ["-Wno-unused-function", "-D_GNU_SOURCE", "-O1", "-Wl,--unresolved-symbols=ignore-all"])
+    out, why = compile_and_run(CC, strict, source, includes)
+    if out is None:
+        check("layout", why)
+        return
+    got = dict((k, int(v)) for k, v in (line.split() for line in out.strip().split("\n")))
+    for kind, pick in (("structs", lambda k: ":" in k and k.split(":")[0].split(".")[0] not in enums()), ("enums", lambda k: k.split(":")[0] in enums() or (":" not in k and k not in macros())),
+                       ("macros", lambda k: k in macros())):
+        mine = [k for k in expected if pick(k)]
+        bad = [f"{k} is {got.get(k)}, expected {expected[k]}" for k in mine if got.get(k) != expected[k]]
+        check(f"layout of {kind} ({len(mine)} facts)", "; ".join(bad[:8]) + (f" and {len(bad) - 8} more" if len(bad) > 8 else ""))
+    if skipped:
+        print(f"note: {skipped} groups of internal headers are not in {include}")
+
+
+def enums():
+    return {line.split()[1] for line in facts("layout.txt") if line.startswith("enum ")}
+
+
+def macros():
+    rest = facts("layout.txt")
+    rest = rest[rest.index("macros") + 1:]
+    return {m.split()[0] for line in rest for m in line.split(",") if m.strip()}
+
+
+def plain(t):
+    """A type as GCC or Clang print it, in one spelling."""
+    t = re.sub(r"\b(struct|enum|union) ", "", t)
+    t = re.sub(r"\blong (unsigned|signed) int\b", r"\1 long", t)
+    t = re.sub(r"\blong int\b", "long", t)
+    t = re.sub(r"\bshort (unsigned|signed) int\b", r"\1 short", t)
+    t = re.sub(r"\bshort int\b", "short", t)
+    t = re.sub(r"\b(_IO_FILE|FILE)\b", "FILE", t)
+    t = re.sub(r"\(void\)", "()", t)
+    t = re.sub(r"\* *const\b", "*const", t)
+    return re.sub(r"\s*([*(),&\[\]])\s*", r"\1", t).strip()
+
+
+def signatures(include, out_file):
+    functions = names("functions.txt")
+    have_vulkan = os.path.isfile(os.path.join(include, "ggml-vulkan.h"))
+    source = os.path.join(work_dir(), "signatures.cpp")
+    with open(source, "w", encoding="utf-8") as f:
+        f.write("#include <cstdio>\n" + "".join(f'#include "{h}"\n' for h in HEADERS if h != "ggml-vulkan.h" or have_vulkan))
+        f.write("template <class T> const char * type_of(T) { return __PRETTY_FUNCTION__; }\nint main() {\n")
+        for n in functions:
+            f.write(f'    std::printf("%s %s\\n", "{n}", type_of(decltype(&{n}){{}}));\n')
+        f.write("}\n")
+    # -O0 and unused addresses: nothing of the library is needed to link
+    out, why = compile_and_run(CXX, ["-std=c++17", "-w"], source, [include])
+    if out is None:
+        check("signatures", why)
+        return
+    got = {}
+    for line in out.strip().split("\n"):
+        name, text = line.split(" ", 1)
+        got[name] = plain(re.search(r"T = (.*)[\];]", text).group(1).split("; ")[0])
+    if out_file:
+        with open(out_file, "w", encoding="utf-8") as f:
+            f.write("# The C type of every public function of ggml 0.26.0 (a pointer to it, typedefs resolved, LP64).\n")
+            f.writelines(f"{n} {got[n]}\n" for n in functions)
+        return
+    expected = dict(line.split(" ", 1) for line in facts("signatures.txt"))
+    for n in functions:
+        if got.get(n) != expected[n]:
+            check(f"signature of {n}", f"is {got.get(n)}, expected {expected[n]}")
+    wrong = [n for n in functions if got.get(n) != expected[n]]
+    if not wrong:
+        check(f"signatures of {len(functions)} functions", "")
+
+
+def headers(include):
+    listed = sorted(h for h in os.listdir(include) if h in HEADERS or h in ("ggml-backend-impl.h", "ggml-cpp.h", "ggml-rs.h"))
+    for h in listed:
+        for compiler, std, ext in ((CC, "c11", "c"), (CXX, "c++17", "cpp")):
+            if h == "ggml-cpp.h" and ext == "c":
+                continue
+            source = os.path.join(work_dir(), "alone." + ext)
+            with open(source, "w", encoding="utf-8") as f:
+                f.write(f'#include "{h}"\n#include "{h}"\nint main(void) {{ return 0; }}\n')
+            flags = ["-std=" + std, "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+            out, why = compile_and_run(compiler, flags, source, [include])
+            check(f"{h} compiles alone as {std}", why if out is None else "")
+    missing = [h for h in (*HEADERS, "ggml-backend-impl.h", "ggml-cpp.h") if h not in listed]
+    check("all headers are there", ", ".join(missing) and "missing: " + ", ".join(missing))
+
+
+def symbols(libraries):
+    exported = set()
+    for path in libraries:
+        r = subprocess.run([NM, "-D", "--defined-only", path], capture_output=True, text=True)
+        if r.returncode != 0:
+            check("symbols", f"{NM} {path}: {r.stderr.strip()}")
+            return
+        exported |= {line.split()[-1].split("@")[0] for line in r.stdout.strip().split("\n") if line}
+    public, plugin = set(names("functions.txt")), set(names("plugin.txt"))
+    for what, wanted in (("public functions", public), ("names for loadable backends", plugin)):
+        missing = sorted(wanted - exported)
+        check(f"{len(wanted)} {what} are exported", missing and f"{len(missing)} missing: " + " ".join(missing[:40]) + (" ..." if len(missing) > 40 else ""))
+    extra = sorted(s for s in exported - public - plugin - set(names("allowed.txt")) if not s.startswith("ggml_rs_"))
+    check("nothing else is exported", extra and f"{len(extra)}: " + " ".join(extra[:40]) + (" ..." if len(extra) > 40 else ""))
+
+
+def main():
+    a = sys.argv[1:]
+    if len(a) < 2 or a[0] not in ("layout", "signatures", "headers", "symbols"):
+        sys.exit(__doc__.strip())
+    if a[0] == "layout":
+        layout(a[1], a[2] if len(a) > 2 else None)
+    elif a[0] == "signatures":
+        signatures(a[1], a[3] if len(a) > 3 and a[2] == "--write" else None)
+    elif a[0] == "headers":
+        headers(a[1])
+    else:
+        symbols(a[1:])
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# Builds the C and C++ tests and runs them against an installed library.
+#
+#   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
+#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
+#   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host ops plugin bad examples (default: all)
+#
+# Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+prefix=${GGML_PREFIX:-$root/target/install}
+oracle=${GGML_ORACLE_PREFIX:-}
+oracle_src=${GGML_ORACLE_SRC:-}
+out=${C_TESTS_OUT:-$root/target/c_tests}
+suites=${*:-abi dump host ops plugin bad examples}
+CC=${CC:-cc} CXX=${CXX:-c++}
+export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
+passed=0 failed=0 notes=()
+
+need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }
+need "${CC%% *}" gcc
+need "${CXX%% *}" g++
+need python3 python3
+need nm binutils
+[ -f "$prefix/include/ggml.h" ] || { echo "c_tests: no library in $prefix (make install PREFIX=$prefix, or set GGML_PREFIX)"; exit 2; }
+if [ -n "$oracle" ] && [ ! -f "$oracle/include/ggml.h" ]; then
+    echo "c_tests: no original in $oracle"; exit 2
+fi
+mkdir -p "$out"/{ours,oracle,abi,text}
+
+ok() { passed=$((passed + 1)); echo "PASS $1"; }
+bad() { failed=$((failed + 1)); echo "FAIL $1: $2"; }
+note() { notes+=("$1"); }
+
+# Counts the PASS and FAIL lines of a command that prints them; a command that dies counts as one failure.
+# usage: counted NAME COMMAND ...
+counted() {
+    local name=$1 log status n
+    shift
+    log=$out/text/$(echo "$name" | tr -c 'A-Za-z0-9.\n-' _).log
+    "$@" > "$log" 2> "$log.err"
+    status=$?
+    # an indented copy, so that a reader sees which program says it
+    grep -E '^(PASS|FAIL|note)' "$log" | sed "s|^\(PASS\|FAIL\) |\1 $name: |"
+    n=$(grep -c '^PASS' "$log"); passed=$((passed + n))
+    n=$(grep -c '^FAIL' "$log"); failed=$((failed + n))
+    if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$log"; then
+        bad "$name" "ended with status $status before its last line; $(tail -n 1 "$log.err" | cut -c1-200)"
+    elif [ "$status" -ne 0 ] && [ "$n" -eq 0 ]; then
+        bad "$name" "ended with status $status"
+    fi
+}
+
+lib_of() { [ "$1" = ours ] && echo "$prefix/lib" || echo "$oracle/lib"; }
+inc_of() { [ "$1" = ours ] && echo "$prefix/include" || echo "$oracle/include"; }
+on() { # on LIBRARY COMMAND ...: runs with that library
+    local which=$1
+    shift
+    LD_LIBRARY_PATH=$(lib_of "$which")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
+}
+
+# build HEADERS(ours|oracle) SOURCE NAME [flags ...]: strict C11 or C++17, linked against the same installation
+build() {
+    local which=$1 source=$2 name=$3 compiler std dir libs
+    shift 3
+    dir=$(lib_of "$which")
+    libs="-lggml"
+    [ -e "$dir/libggml-base.so" ] && libs="$libs -lggml-base"
+    [ -e "$dir/libggml-cpu.so" ] && libs="$libs -lggml-cpu"
+    case $source in
+        *.cpp) compiler=$CXX; std=c++17 ;;
+        *) compiler=$CC; std=c11 ;;
+    esac
+    # shellcheck disable=SC2086
+    $compiler -std=$std -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$(inc_of "$which")" "$here/$source" -o "$out/$which/$name" \
+        -L"$dir" -Wl,-rpath-link,"$dir" $libs -lm -lpthread -ldl "$@" 2> "$out/text/build.err" && return 0
+    bad "build $source against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
+    return 1
+}
+
+# same NAME FILE FACTS: two texts are equal
+same() {
+    if [ ! -s "$2" ]; then bad "$1" "it printed nothing"; return; fi
+    if cmp -s "$2" "$3"; then ok "$1"; return; fi
+    diff "$3" "$2" > "$out/text/diff.txt"
+    cp "$out/text/diff.txt" "$2.diff"
+    bad "$1" "$(grep -c '^[<>]' "$2.diff") lines differ from the facts, see $2.diff: $(grep -m 2 '^[<>]' "$2.diff" | cut -c1-160 | tr '\n' '|')"
+}
+
+suite_abi() {
+    counted "abi headers" python3 "$here/abi/abi.py" headers "$prefix/include"
+    counted "abi layout" python3 "$here/abi/abi.py" layout "$prefix/include"
+    counted "abi signatures" python3 "$here/abi/abi.py" signatures "$prefix/include"
+    counted "abi symbols" python3 "$here/abi/abi.py" symbols "$prefix/lib/libggml.so"
+    if [ -n "$oracle" ]; then # the facts themselves, against the original's headers
+        counted "abi layout of the original" python3 "$here/abi/abi.py" layout "$oracle/include" $oracle_src
+        counted "abi signatures of the original" python3 "$here/abi/abi.py" signatures "$oracle/include"
+    fi
+    # every constructor stands in the dump
+    local missing
+    missing=$(grep -E ' ggml_tensor\*\(\*\)\(ggml_context\*' "$here/abi/signatures.txt" | cut -d' ' -f1 | grep -vxE 'ggml_get_tensor|ggml_flash_attn_back' |
+        while read -r n; do grep -qw "$n" "$here/host/constructors.c" || echo "$n"; done)
+    if [ -z "$missing" ]; then ok "every constructor is in the dump"; else bad "every constructor is in the dump" "missing: $missing"; fi
+}
+
+# Programs that print what the library made of their calls; facts/NAME.txt is what the original makes of them.
+suite_dump() {
+    local name text
+    for name in $(cd "$here/host/facts" && ls -- *.txt | sed 's/\.txt$//'); do
+        build ours "host/$name.c" "$name" || continue
+        text=$out/text/$name
+        on ours "$out/ours/$name" > "$text.txt" 2> "$text.err" || bad "dump $name" "ended with status $?: $(tail -n 1 "$text.err" | cut -c1-200)"
+        case $name in
+            asserts|tables|quantize) # one fact a line: each is reported by itself
+                counted "dump $name" python3 "$here/common/facts.py" "$text.txt" "$here/host/facts/$name.txt" "$here/host/pending.txt" ;;
+            *) same "dump $name" "$text.txt" "$here/host/facts/$name.txt" ;;
+        esac
+        [ -n "$oracle" ] || continue
+        build oracle "host/$name.c" "$name" || continue
+        on oracle "$out/oracle/$name" > "$text.original.txt" 2> "$text.err"
+        same "dump $name: the original agrees with the facts" "$text.original.txt" "$here/host/facts/$name.txt"
+        on ours "$out/oracle/$name" > "$text.swap.txt" 2> "$text.err"
+        same "dump $name: built for the original, run on this library" "$text.swap.txt" "$here/host/facts/$name.txt"
+        on oracle "$out/ours/$name" > "$text.back.txt" 2> "$text.err"
+        same "dump $name: built for this library, run on the original" "$text.back.txt" "$here/host/facts/$name.txt"
+    done
+}
+
+# Programs that check by themselves; those that are written against the public interface run with both installations.
+suite_host() {
+    local source name
+    for source in "$here"/host/test_*.c; do
+        [ -f "$source" ] || continue
+        name=$(basename "$source" .c)
+        build ours "host/$name.c" "$name" || continue
+        counted "$name" on ours "$out/ours/$name"
+        [ -n "$oracle" ] || continue
+        build oracle "host/$name.c" "$name" || continue
+        counted "$name of the original" on oracle "$out/oracle/$name"
+        counted "$name built for the original" on ours "$out/oracle/$name"
+    done
+}
+
+suite_ops() {
+    build ours diff/ops.cpp ops -Wno-deprecated-declarations || return
+    if [ -z "$oracle" ]; then
+        on ours "$out/ours/ops" "$out/text/ops.bin" -t 2 > "$out/text/ops.log" 2>&1
+        if grep -qE 'CRASHED|FAILED' "$out/text/ops.log"; then bad "ops" "$(grep -E 'CRASHED|FAILED' "$out/text/ops.log" | head -n 5 | tr '\n' '|')"; else ok "ops run: $(tail -n 1 "$out/text/ops.log")"; fi
+        return
+    fi
+    on oracle "$out/ours/ops" "$out/text/ops.original.bin" -t 1 > "$out/text/ops.original.log" 2>&1
+    for threads in 1 2; do
+        on ours "$out/ours/ops" "$out/text/ops.$threads.bin" -t $threads > "$out/text/ops.$threads.log" 2>&1
+        python3 "$here/diff/compare.py" "$out/text/ops.original.bin" "$out/text/ops.$threads.bin" > "$out/text/ops.$threads.table"
+        grep -vE '^(PASS|FAIL|note)|passed' "$out/text/ops.$threads.table" | grep -E 'wrong|not supported|^op ' | head -n 60
+        counted "ops with $threads threads" cat "$out/text/ops.$threads.table"
+    done
+    grep -E 'FAIL' "$out/text/ops.1.table" > /dev/null || echo "the table of errors: $out/text/ops.1.table"
+}
+
+for suite in $suites; do
+    case $suite in
+        abi|dump|host|ops|plugin|bad|examples) echo "--- $suite"; "suite_$suite" ;;
+        *) echo "c_tests: no suite $suite"; exit 2 ;;
+    esac
+done
+[ -n "$oracle" ] || note "no original (GGML_ORACLE_PREFIX): its comparisons were skipped"
+for n in ${notes[@]+"${notes[@]}"}; do echo "note: $n"; done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
