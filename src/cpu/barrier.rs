@@ -1,6 +1,6 @@
 //! A barrier for threads that meet often: waiting threads first spin, then sleep.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Rounds of spinning before a thread goes to sleep, when there is a processor for each thread.
@@ -15,6 +15,7 @@ pub struct Barrier {
     arrived: AtomicUsize,
     generation: AtomicUsize,
     sleepers: AtomicUsize,
+    broken: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
@@ -28,6 +29,7 @@ impl Barrier {
             arrived: AtomicUsize::new(0),
             generation: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
             lock: Mutex::new(()),
             wake: Condvar::new(),
         }
@@ -44,6 +46,9 @@ impl Barrier {
     pub fn wait_with(&self, last: impl FnOnce()) {
         if self.n == 1 {
             return last();
+        }
+        if self.broken.load(Ordering::Acquire) {
+            return;
         }
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.n {
@@ -66,11 +71,18 @@ impl Barrier {
         self.sleep(generation);
     }
 
+    /// Nobody waits here any more, now or later: a thread cannot come (its kernel panicked).
+    pub fn give_up(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_all();
+    }
+
     #[cold]
     fn sleep(&self, generation: usize) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.generation.load(Ordering::SeqCst) == generation {
+        while self.generation.load(Ordering::SeqCst) == generation && !self.broken.load(Ordering::SeqCst) {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
         drop(guard);
@@ -105,5 +117,17 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn giving_up_frees_those_who_wait() {
+        let barrier = Barrier::new(3);
+        std::thread::scope(|s| {
+            s.spawn(|| barrier.wait());
+            s.spawn(|| barrier.wait());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            barrier.give_up();
+        });
+        barrier.wait();
     }
 }

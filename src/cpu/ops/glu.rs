@@ -1,0 +1,69 @@
+//! Gated units: a function of one half, times the other half.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{is_float, source};
+use crate::abi::ggml::ggml_glu_op::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// `GGML_OP_GLU`. The halves are two sources, or the two halves of source 0 (parameter 1: swapped).
+pub fn glu(w: &Worker<'_>, dst: TensorRef) {
+    let Some(op) = dst.glu_op() else { return };
+    let n = dst.ne()[0] as usize;
+    let (gate_at, up_at) = match (dst.src(1), dst.op_param_i32(1) != 0) {
+        (Some(_), _) => (0, 0),
+        (None, false) => (0, n),
+        (None, true) => (n, 0),
+    };
+    let (alpha, limit) = (dst.op_param_f32(2), dst.op_param_f32(3));
+    let gate = Place::of(source(dst, 0));
+    let mut up = Reader::new(dst.src(1).unwrap_or(source(dst, 0)), dst);
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let g = up.part(row, up_at..up_at + n);
+        out.row(row, |y| {
+            gate.load(row, gate_at, y);
+            match op {
+                GGML_GLU_OP_REGLU => y.iter_mut().zip(g).for_each(|(y, g)| *y = if *y > 0.0 { *y * g } else { 0.0 }),
+                GGML_GLU_OP_GEGLU => {
+                    vec::gelu(y);
+                    vec::mul(y, g);
+                }
+                GGML_GLU_OP_SWIGLU => {
+                    vec::silu_row(y);
+                    vec::mul(y, g);
+                }
+                GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
+                GGML_GLU_OP_GEGLU_QUICK => {
+                    vec::gelu_quick(y);
+                    vec::mul(y, g);
+                }
+                GGML_GLU_OP_SWIGLU_OAI => y.iter_mut().zip(g).for_each(|(y, g)| {
+                    let x = y.min(limit);
+                    *y = x / (1.0 + (alpha * -x).exp()) * (g.max(-limit).min(limit) + 1.0);
+                }),
+                GGML_GLU_OP_SWIGLU_CLAMP => y.iter_mut().zip(g).for_each(|(y, g)| {
+                    *y = vec::silu(y.min(limit)) * g.max(-limit).min(limit);
+                }),
+                GGML_GLU_OP_COUNT => {}
+            }
+        });
+    }
+}
+
+/// Floats of one format, and halves of the node's shape.
+pub fn check_glu(node: TensorRef) -> Result<()> {
+    ensure!(node.glu_op().is_some(), "gated operation {} does not exist", node.op_param_i32(0));
+    let a = src(node, 0)?;
+    ensure!(is_float(a.dtype()) && a.dtype() == node.dtype(), "gate of {:?}", a.dtype());
+    ensure!(a.ne()[1..] == node.ne()[1..], "shapes {:?} and {:?}", a.ne(), node.ne());
+    match node.src(1) {
+        Some(b) => {
+            ensure!(a.same_shape(node) && a.same_shape(b) && a.dtype() == b.dtype(), "the halves differ");
+        }
+        None => ensure!(a.ne()[0] == 2 * node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Kernels, one file per family. Each offers, for each operation, a kernel and a check (types and shapes it takes).
+//!
+//! `unary` · `binary` · `glu` · `norm` · `softmax` · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
+//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `custom` (the host's own functions).
+
+pub mod binary;
+pub mod glu;
+pub mod norm;
+pub mod softmax;
+pub mod unary;
+
+use super::check::{ensure, src};
+use super::rows::{Place, Writer, parts};
+use super::worker::Worker;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// Whether this is one of the three float formats.
+pub(crate) fn is_float(t: ggml_type) -> bool {
+    matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
+}
+
+/// Node and source 0 are floats of the same shape.
+pub(crate) fn check_map(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    ensure!(is_float(s.dtype()) && is_float(node.dtype()), "{:?} of {:?}", node.op(), s.dtype());
+    ensure!(s.same_shape(node), "shapes {:?} and {:?} differ", s.ne(), node.ne());
+    Ok(())
+}
+
+/// Node and source 0 are single precision of the same shape.
+pub(crate) fn check_map_f32(node: TensorRef) -> Result<()> {
+    check_map(node)?;
+    ensure!(
+        node.dtype() == GGML_TYPE_F32 && src(node, 0)?.dtype() == GGML_TYPE_F32,
+        "{:?} takes single precision only",
+        node.op()
+    );
+    Ok(())
+}
+
+/// A tensor is of a format.
+pub(crate) fn check_type(t: TensorRef, dtype: ggml_type) -> Result<()> {
+    ensure!(t.dtype() == dtype, "'{}' is {:?}, not {dtype:?}", t.name(), t.dtype());
+    Ok(())
+}
+
+/// Source 0 of a node that has been checked.
+pub(crate) fn source(node: TensorRef, i: usize) -> TensorRef {
+    match node.src(i) {
+        Some(t) => t,
+        None => unreachable!("the check of {:?} lets no node without source {i} through", node.op()),
+    }
+}
+
+/// Elements of source 0, changed by `f` piece by piece, become the node.
+pub(crate) fn map(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
+    let (mut s, mut d) = (Place::of(source(dst, 0)), Place::of(dst));
+    if s.is_dense() && d.is_dense() {
+        (s, d) = (s.flat(), d.flat());
+    }
+    let mut out = Writer::over(d);
+    for (row, part) in parts(w, &d) {
+        out.part(row, part.clone(), |y| {
+            s.load(row, part.start, y);
+            f(y);
+        });
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,124 @@
+//! Normalisation of rows, and of groups of channels.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_map_f32, check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+fn each_row(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
+    let s = Place::of(source(dst, 0));
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            f(y);
+        });
+    }
+}
+
+/// Rows to mean 0 and variance 1; parameter 0 is added to the variance.
+pub fn norm(w: &Worker<'_>, dst: TensorRef) {
+    let eps = dst.op_param_f32(0);
+    each_row(w, dst, |y| {
+        let n = y.len() as f32;
+        let mean = vec::sum(y) as f32 / n;
+        y.iter_mut().for_each(|y| *y -= mean);
+        let variance = vec::sum_squares(y) as f32 / n;
+        vec::scale(y, 1.0 / (variance + eps).sqrt());
+    });
+}
+
+/// Rows to mean square 1; parameter 0 is added to the mean square.
+pub fn rms_norm(w: &Worker<'_>, dst: TensorRef) {
+    let eps = dst.op_param_f32(0);
+    each_row(w, dst, |y| {
+        let mean = (vec::sum_squares(y) / y.len() as f64) as f32;
+        vec::scale(y, 1.0 / (mean + eps).sqrt());
+    });
+}
+
+/// Rows to length 1; parameter 0 is the least length that is divided by.
+pub fn l2_norm(w: &Worker<'_>, dst: TensorRef) {
+    let eps = dst.op_param_f32(0);
+    each_row(w, dst, |y| {
+        let length = (vec::sum_squares(y).sqrt() as f32).max(eps);
+        vec::scale(y, 1.0 / length);
+    });
+}
+
+/// Single precision of the same shape; parameter 0 is not negative.
+pub fn check_norm(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    ensure!(node.op_param_f32(0) >= 0.0, "epsilon {} is negative", node.op_param_f32(0));
+    Ok(())
+}
+
+/// Groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, 1 is added to the variance.
+pub fn group_norm(w: &Worker<'_>, dst: TensorRef) {
+    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
+    let (groups, eps) = (dst.op_param_i32(0) as usize, dst.op_param_f32(1));
+    let per_group = d.ne[2].div_ceil(groups);
+    for i in w.share(groups * d.ne[3]) {
+        let (i3, first) = (i / groups, i % groups * per_group);
+        let channels = first.min(d.ne[2])..(first + per_group).min(d.ne[2]);
+        let count = (channels.len() * d.ne[1] * d.ne[0]) as f64;
+        let planes = || channels.clone().flat_map(|i2| (0..d.ne[1]).map(move |i1| [i1, i2, i3]));
+        let mut sum = 0.0;
+        for row in planes() {
+            let y = d.row_mut::<f32>(row);
+            s.load(row, 0, y);
+            sum += vec::sum(y);
+        }
+        let mean = (sum / count) as f32;
+        let mut squares = 0.0;
+        for row in planes() {
+            let y = d.row_mut::<f32>(row);
+            y.iter_mut().for_each(|y| *y -= mean);
+            squares += vec::sum_squares(y);
+        }
+        let factor = 1.0 / ((squares / count) as f32 + eps).sqrt();
+        planes().for_each(|row| vec::scale(d.row_mut::<f32>(row), factor));
+    }
+}
+
+/// Single precision of the same shape, at least one group, dense rows.
+pub fn check_group_norm(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    ensure!(node.op_param_i32(0) > 0, "{} groups", node.op_param_i32(0));
+    ensure!(Place::of(node).sliceable::<f32>(), "rows with gaps");
+    Ok(())
+}
+
+/// Gradient of `rms_norm`: source 0 is the gradient of the result, source 1 the argument.
+pub fn rms_norm_back(w: &Worker<'_>, dst: TensorRef) {
+    let eps = dst.op_param_f32(0);
+    let (mut grad, mut x) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let (dy, x) = (grad.row(row), x.row(row));
+        let n = x.len() as f64;
+        let squares = vec::sum_squares(x);
+        let products: f64 = x.iter().zip(dy).map(|(x, dy)| f64::from(x * dy)).sum();
+        let mean_eps = (squares / n) as f32 + eps;
+        let sum_eps = squares as f32 + eps * n as f32;
+        let factor = 1.0 / mean_eps.sqrt();
+        let along = -(products as f32) / sum_eps;
+        out.row(row, |y| {
+            for ((y, x), dy) in y.iter_mut().zip(x).zip(dy) {
+                *y = (x * along + dy) * factor;
+            }
+        });
+    }
+}
+
+/// Gradient and argument in single precision, of the node's shape.
+pub fn check_rms_norm_back(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    let x = src(node, 1)?;
+    check_type(x, GGML_TYPE_F32)?;
+    ensure!(x.same_shape(node), "gradient and argument differ");
+    Ok(())
+}

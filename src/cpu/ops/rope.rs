@@ -1,0 +1,232 @@
+//! Rotary position embedding: pairs of elements are turned by an angle that grows with the position.
+//!
+//! All modes: pairs of neighbours (normal), pairs half a head apart (neox), several positions per token (mrope, imrope),
+//! vision; YaRN interpolation (arXiv:2309.00071); a factor for each frequency.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Writer, rows};
+use super::{check_map, check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::abi::ggml::*;
+use crate::cpu::Worker;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// The parameter words.
+struct Params {
+    n_dims: usize,
+    mode: i32,
+    n_ctx_orig: i32,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+    sections: [i32; 4],
+    offset: usize,
+}
+
+impl Params {
+    fn of(node: TensorRef) -> Option<Self> {
+        let (i, f) = (|i| node.op_param_i32(i), |i| node.op_param_f32(i));
+        Some(Self {
+            n_dims: usize::try_from(i(1)).ok()?,
+            mode: i(2),
+            n_ctx_orig: i(4),
+            freq_base: f(5),
+            freq_scale: f(6),
+            ext_factor: f(7),
+            attn_factor: f(8),
+            beta_fast: f(9),
+            beta_slow: f(10),
+            sections: [i(11), i(12), i(13), i(14)],
+            offset: usize::try_from(i(15)).ok()?,
+        })
+    }
+
+    fn multi(&self) -> bool {
+        self.mode & GGML_ROPE_TYPE_MROPE != 0
+    }
+
+    fn vision(&self) -> bool {
+        self.mode == GGML_ROPE_TYPE_VISION
+    }
+
+    /// The dimensions between which YaRN goes over from extrapolation to interpolation.
+    fn corrections(&self) -> [f32; 2] {
+        let dim = |rotations: f32| {
+            self.n_dims as f32 * (self.n_ctx_orig as f32 / (rotations * 2.0 * std::f32::consts::PI)).ln()
+                / (2.0 * self.freq_base.ln())
+        };
+        [dim(self.beta_fast).floor().max(0.0), dim(self.beta_slow).ceil().min(self.n_dims as f32 - 1.0)]
+    }
+
+    /// Cosine and sine for pair `pair` of an angle before scaling.
+    fn turn(&self, angle: f32, corrections: [f32; 2], pair: usize) -> (f32, f32) {
+        let interpolated = self.freq_scale * angle;
+        let (mut theta, mut magnitude) = (interpolated, self.attn_factor);
+        if self.ext_factor != 0.0 {
+            let y = (pair as f32 - corrections[0]) / (corrections[1] - corrections[0]).max(0.001);
+            let mix = (1.0 - y.max(0.0).min(1.0)) * self.ext_factor;
+            theta = interpolated * (1.0 - mix) + angle * mix;
+            magnitude *= 1.0 + 0.1 * (1.0 / self.freq_scale).ln();
+        }
+        (theta.cos() * magnitude, theta.sin() * magnitude)
+    }
+
+    /// Which of a token's positions turns a pair, by its place in the cycle of sections.
+    fn axis(&self, sector: i32) -> usize {
+        let [t, h, w, _] = self.sections;
+        if self.mode == GGML_ROPE_TYPE_IMROPE {
+            return match sector % 3 {
+                1 if sector < 3 * h => 1,
+                2 if sector < 3 * w => 2,
+                0 if sector < 3 * t => 0,
+                _ => 3,
+            };
+        }
+        match sector {
+            s if s < t => 0,
+            s if s < t + h => 1,
+            s if s < t + h + w => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// Cosine and sine of every pair, for the token at `at` of dimension 2.
+fn fill(p: &Params, cache: &mut [(f32, f32)], pos: &Place, tokens: usize, at: usize, factors: Option<Place>, sign: f32) {
+    let step = p.freq_base.powf(-2.0 / p.n_dims as f32);
+    let corrections = p.corrections();
+    let position = |axis: usize| pos.get::<i32>(at + axis * tokens, [0; 3]) as f32;
+    let factor = |pair: usize| factors.map_or(1.0, |f| f.get::<f32>(pair, [0; 3]));
+    let mut put = |pair: usize, angle: f32| {
+        let (cos, sin) = p.turn(angle / factor(pair), corrections, pair);
+        cache[pair] = (cos, sin * sign);
+    };
+    let pairs = if p.vision() { p.n_dims } else { p.n_dims / 2 };
+    if !p.multi() {
+        let mut angle = position(0);
+        for pair in 0..pairs {
+            put(pair, angle);
+            angle *= step;
+        }
+        return;
+    }
+    let base = [position(0), position(1), position(2), position(3)];
+    let [t, h, w, e] = p.sections;
+    let cycle = t + h + w + e;
+    let starts = [0, t, t + h, t + h + w];
+    let mut angles = base;
+    for pair in 0..pairs {
+        let sector = pair as i32 % cycle;
+        if p.vision() {
+            // Each section starts its angles anew.
+            if let Some(axis) = starts.iter().position(|&s| s == sector) {
+                angles[axis] = base[axis];
+            }
+        }
+        put(pair, angles[p.axis(sector)]);
+        angles.iter_mut().for_each(|a| *a *= step);
+    }
+}
+
+fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
+    let Some(p) = Params::of(dst) else { return };
+    let (s, pos) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
+    let factors = dst.src(2).map(Place::of);
+    let mut out = Writer::new(dst);
+    let mut cache = vec![(0f32, 0f32); out.at.ne[0]];
+    let mut cached = None;
+    let (offset, half) = (p.offset, p.n_dims / 2);
+    for row in rows(w, &out.at) {
+        if cached != Some(row[1]) {
+            fill(&p, &mut cache, &pos, s.ne[2], row[1], factors, sign);
+            cached = Some(row[1]);
+        }
+        let turn = |y: &mut [f32], a: usize, b: usize, (cos, sin): (f32, f32)| {
+            let (x0, x1) = (y[a], y[b]);
+            y[a] = x0 * cos - x1 * sin;
+            y[b] = x0 * sin + x1 * cos;
+        };
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            match p.mode {
+                GGML_ROPE_TYPE_NORMAL => {
+                    let y = &mut y[offset..offset + p.n_dims];
+                    for (y, &(cos, sin)) in y.as_chunks_mut::<2>().0.iter_mut().zip(&cache) {
+                        let [x0, x1] = *y;
+                        *y = [x0 * cos - x1 * sin, x0 * sin + x1 * cos];
+                    }
+                }
+                GGML_ROPE_TYPE_VISION => {
+                    for pair in 0..p.n_dims {
+                        turn(y, pair, pair + p.n_dims, cache[pair]);
+                    }
+                }
+                _ => {
+                    let (a, b) = y[offset..offset + p.n_dims].split_at_mut(half);
+                    for ((a, b), &(cos, sin)) in a.iter_mut().zip(b).zip(&cache) {
+                        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Rotates.
+pub fn rope(w: &Worker<'_>, dst: TensorRef) {
+    rotate(w, dst, 1.0);
+}
+
+/// Rotates back: the gradient.
+pub fn rope_back(w: &Worker<'_>, dst: TensorRef) {
+    rotate(w, dst, -1.0);
+}
+
+/// Floats, a mode that exists, dimensions inside the row, a position (or four) for each token.
+pub fn check_rope(node: TensorRef) -> Result<()> {
+    check_map(node)?;
+    check_type(src(node, 0)?, node.dtype())?;
+    ensure!(node.dtype() != GGML_TYPE_BF16, "not for brain floats");
+    let ne = Place::of(node).ne;
+    let Some(p) = Params::of(node) else {
+        ensure!(false, "a negative number of dimensions");
+        return Ok(());
+    };
+    ensure!(
+        p.n_dims % 2 == 0 && p.offset % 2 == 0 && p.offset.checked_add(p.n_dims).is_some_and(|end| end <= ne[0]),
+        "{} dimensions from {} on, in rows of {}",
+        p.n_dims,
+        p.offset,
+        ne[0]
+    );
+    let modes = [
+        GGML_ROPE_TYPE_NORMAL,
+        GGML_ROPE_TYPE_NEOX,
+        GGML_ROPE_TYPE_MROPE,
+        GGML_ROPE_TYPE_VISION,
+        GGML_ROPE_TYPE_IMROPE,
+    ];
+    ensure!(modes.contains(&p.mode), "mode {}", p.mode);
+    let positions = src(node, 1)?;
+    check_type(positions, GGML_TYPE_I32)?;
+    let per_token = if p.multi() { 4 } else { 1 };
+    ensure!(positions.ne()[0] as usize >= ne[2] * per_token, "{} positions for {} tokens", positions.ne()[0], ne[2]);
+    if p.multi() {
+        ensure!(p.sections.iter().all(|&s| (0..1 << 20).contains(&s)), "sections {:?}", p.sections);
+        let sum: i32 = p.sections.iter().sum();
+        ensure!(p.sections[..3].iter().any(|&s| s > 0) && sum as usize <= ne[0], "sections {:?}", p.sections);
+    }
+    if p.vision() {
+        ensure!(p.n_dims == ne[0] / 2 && p.offset == 0, "{} dimensions of {}", p.n_dims, ne[0]);
+    }
+    if let Some(factors) = node.src(2) {
+        check_type(factors, GGML_TYPE_F32)?;
+        let needed = if p.vision() { p.n_dims } else { p.n_dims / 2 };
+        ensure!(factors.ne()[0] as usize >= needed, "{} factors for {needed} frequencies", factors.ne()[0]);
+    }
+    Ok(())
+}

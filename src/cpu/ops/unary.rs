@@ -1,0 +1,166 @@
+//! Functions of one element: the unary operations, powers, roots, trigonometry, clamping, scaling.
+
+use super::super::check::ensure;
+use super::super::rows::{Reader, Writer, parts};
+use super::{check_map, check_map_f32, check_type, map, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::abi::ggml::ggml_unary_op::{self, *};
+use crate::cpu::check::src;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+fn each(y: &mut [f32], f: impl Fn(f32) -> f32) {
+    y.iter_mut().for_each(|y| *y = f(*y));
+}
+
+/// Parameters of xIELU.
+#[derive(Clone, Copy)]
+struct Xielu {
+    alpha_n: f32,
+    alpha_p: f32,
+    beta: f32,
+    eps: f32,
+}
+
+impl Xielu {
+    fn at(self, x: f32) -> f32 {
+        if x > 0.0 {
+            self.alpha_p * x * x + self.beta * x
+        } else {
+            (x.min(self.eps).exp_m1() - x) * self.alpha_n + self.beta * x
+        }
+    }
+}
+
+fn hard(x: f32) -> f32 {
+    ((x + 3.0) / 6.0).max(0.0).min(1.0)
+}
+
+/// `GGML_OP_UNARY`.
+pub fn unary(w: &Worker<'_>, dst: TensorRef) {
+    let Some(op) = dst.unary_op() else { return };
+    let p = |i| dst.op_param_f32(i);
+    let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
+    map(w, dst, |y| apply(op, xielu, y));
+}
+
+fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
+    match op {
+        GGML_UNARY_OP_ABS => each(y, f32::abs),
+        GGML_UNARY_OP_SGN => each(y, |x| f32::from(x > 0.0) - f32::from(x < 0.0)),
+        GGML_UNARY_OP_NEG => each(y, |x| -x),
+        GGML_UNARY_OP_STEP => each(y, |x| f32::from(x > 0.0)),
+        GGML_UNARY_OP_TANH => each(y, f32::tanh),
+        GGML_UNARY_OP_ELU => each(y, |x| if x > 0.0 { x } else { x.exp_m1() }),
+        GGML_UNARY_OP_RELU => each(y, |x| if x > 0.0 { x } else { 0.0 }),
+        GGML_UNARY_OP_SIGMOID => each(y, |x| 1.0 / (1.0 + (-x).exp())),
+        GGML_UNARY_OP_GELU => vec::gelu(y),
+        GGML_UNARY_OP_GELU_QUICK => vec::gelu_quick(y),
+        GGML_UNARY_OP_GELU_ERF => each(y, vec::gelu_erf),
+        GGML_UNARY_OP_SILU => vec::silu_row(y),
+        GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
+        GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
+        GGML_UNARY_OP_EXP => each(y, f32::exp),
+        GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
+        GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { (1.0 + x.exp()).ln() }),
+        GGML_UNARY_OP_XIELU => each(y, |x| xielu.at(x)),
+        GGML_UNARY_OP_FLOOR => each(y, f32::floor),
+        GGML_UNARY_OP_CEIL => each(y, f32::ceil),
+        GGML_UNARY_OP_ROUND => each(y, f32::round),
+        GGML_UNARY_OP_TRUNC => each(y, f32::trunc),
+        GGML_UNARY_OP_COUNT => {}
+    }
+}
+
+/// The parameter names a function; floats of the same shape.
+pub fn check_unary(node: TensorRef) -> Result<()> {
+    ensure!(node.unary_op().is_some(), "unary operation {} does not exist", node.op_param_i32(0));
+    check_map(node)
+}
+
+/// Squares.
+pub fn sqr(w: &Worker<'_>, dst: TensorRef) {
+    map(w, dst, |y| each(y, |x| x * x));
+}
+
+/// Square roots.
+pub fn sqrt(w: &Worker<'_>, dst: TensorRef) {
+    map(w, dst, |y| each(y, f32::sqrt));
+}
+
+/// Natural logarithms.
+pub fn log(w: &Worker<'_>, dst: TensorRef) {
+    map(w, dst, |y| each(y, f32::ln));
+}
+
+/// Sines.
+pub fn sin(w: &Worker<'_>, dst: TensorRef) {
+    map(w, dst, |y| each(y, f32::sin));
+}
+
+/// Cosines.
+pub fn cos(w: &Worker<'_>, dst: TensorRef) {
+    map(w, dst, |y| each(y, f32::cos));
+}
+
+/// Limits to parameters 0 (least) and 1 (most).
+pub fn clamp(w: &Worker<'_>, dst: TensorRef) {
+    let (least, most) = (dst.op_param_f32(0), dst.op_param_f32(1));
+    map(w, dst, |y| {
+        each(y, |x| {
+            let x = if x < most { x } else { most };
+            if x > least { x } else { least }
+        })
+    });
+}
+
+/// Times parameter 0, plus parameter 1.
+pub fn scale(w: &Worker<'_>, dst: TensorRef) {
+    let (s, b) = (dst.op_param_f32(0), dst.op_param_f32(1));
+    match b == 0.0 {
+        true => map(w, dst, |y| vec::scale(y, s)),
+        false => map(w, dst, |y| each(y, |x| x * s + b)),
+    }
+}
+
+/// Leaky ReLU: parameter 0 is the slope below zero.
+pub fn leaky_relu(w: &Worker<'_>, dst: TensorRef) {
+    let slope = dst.op_param_f32(0);
+    map(w, dst, |y| each(y, |x| if x > 0.0 { x } else { 0.0 } + slope * if x < 0.0 { x } else { 0.0 }));
+}
+
+/// Gradient of SiLU: source 0 is the gradient of the result, source 1 the argument.
+pub fn silu_back(w: &Worker<'_>, dst: TensorRef) {
+    let (mut grad, mut x) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
+    let mut out = Writer::new(dst);
+    for (row, part) in parts(w, &out.at) {
+        let (dy, x) = (grad.part(row, part.clone()), x.part(row, part.clone()));
+        out.part(row, part, |y| {
+            for ((y, &dy), &x) in y.iter_mut().zip(dy).zip(x) {
+                let s = 1.0 / (1.0 + (-x).exp());
+                *y = dy * s * (1.0 + x * (1.0 - s));
+            }
+        });
+    }
+}
+
+/// Gradient and argument have the shape of the node.
+pub fn check_silu_back(node: TensorRef) -> Result<()> {
+    check_map(node)?;
+    let x = src(node, 1)?;
+    ensure!(x.same_shape(node) && x.dtype() == node.dtype(), "gradient and argument differ");
+    ensure!(node.dtype() != GGML_TYPE_BF16, "not for brain floats");
+    Ok(())
+}
+
+/// Single precision only.
+pub fn check_leaky_relu(node: TensorRef) -> Result<()> {
+    check_map(node)?;
+    check_type(node, src(node, 0)?.dtype())
+}
+
+/// As `check_map`, single precision or brain floats.
+pub fn check_scale(node: TensorRef) -> Result<()> {
+    if node.dtype() == GGML_TYPE_BF16 { check_map(node) } else { check_map_f32(node) }
+}

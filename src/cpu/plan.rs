@@ -1,0 +1,38 @@
+//! What computing a graph needs: threads and scratch memory.
+
+use super::exec::is_live;
+use super::table;
+use super::worker::Scratch;
+use crate::graph::GraphRef;
+
+/// Needs of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Threads that are of use, at most those asked for.
+    pub n_threads: usize,
+    /// Bytes of scratch memory, aligned.
+    pub scratch: usize,
+}
+
+impl Plan {
+    /// The needs of `graph` when at most `n_threads` threads may be used.
+    pub fn of(graph: GraphRef, n_threads: usize) -> Self {
+        let mut plan = Self { n_threads: 1, scratch: 0 };
+        for node in graph.nodes().filter(|&n| is_live(n)) {
+            let Some(row) = table::row(node).filter(|r| r.kernel.is_some()) else { continue };
+            if node.is_empty() || (row.check)(node).is_err() {
+                continue;
+            }
+            if row.is_wide(node) {
+                plan.n_threads = n_threads;
+            }
+            plan.scratch = plan.scratch.max((row.scratch)(node, n_threads));
+        }
+        plan
+    }
+
+    /// Bytes to ask for, so that the aligned part is large enough wherever they lie.
+    pub fn work_size(&self) -> usize {
+        if self.scratch == 0 { 0 } else { self.scratch + Scratch::ALIGN }
+    }
+}

@@ -1,0 +1,467 @@
+//! Threads that stay: they compute one parallel region after another, spin a while between two, then sleep.
+//!
+//! The contract between the one who starts a region and the workers: a region is described by one number, the ticket
+//! (count of regions and number of threads, so that the two are never seen apart), and a pointer to the task. The starter waits until
+//! every worker that takes part has said that it is done; from then on workers touch only the memory that
+//! they own together. So the task, the graph and the plan may be freed as soon as `run` returns.
+
+use super::barrier::processors;
+use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
+use crate::error::{Error, Result};
+use crate::log_warn;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+
+/// Rounds of spinning for each step of `poll`, between two regions.
+const SPIN_PER_POLL: usize = 400;
+/// Bits of the ticket that hold the number of threads.
+const THREAD_BITS: u32 = 16;
+
+/// Where a thread may run, and how urgently.
+#[derive(Clone)]
+struct Manners {
+    mask: Option<Box<[bool; GGML_MAX_N_THREADS]>>,
+    priority: ggml_sched_priority,
+}
+
+/// What the threads share.
+struct Shared {
+    ticket: AtomicU64,
+    task: AtomicPtr<Task<'static>>,
+    remaining: AtomicUsize,
+    paused: AtomicBool,
+    stop: AtomicBool,
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+    done_lock: Mutex<()>,
+    done: Condvar,
+    spin: usize,
+}
+
+/// What a region runs, on the starter's stack.
+struct Task<'a> {
+    run: &'a (dyn Fn(usize) + Sync),
+}
+
+/// A pool of threads. A host holds it as `struct ggml_threadpool *`.
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    /// Held while a region runs.
+    busy: Mutex<()>,
+    starter: Manners,
+    n_threads: usize,
+}
+
+impl Pool {
+    /// A pool of `params.n_threads` threads, the calling one included.
+    pub fn new(params: &ggml_threadpool_params) -> Result<Self> {
+        let n_threads = usize::try_from(params.n_threads).unwrap_or(0).clamp(1, GGML_MAX_N_THREADS);
+        let priority =
+            ggml_sched_priority::from_raw(params.prio).unwrap_or(ggml_sched_priority::GGML_SCHED_PRIO_NORMAL);
+        let per_poll = if n_threads <= processors() { SPIN_PER_POLL } else { SPIN_PER_POLL / 100 };
+        let shared = Arc::new(Shared {
+            ticket: AtomicU64::new(0),
+            task: AtomicPtr::new(std::ptr::null_mut()),
+            remaining: AtomicUsize::new(0),
+            paused: AtomicBool::new(params.paused),
+            stop: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+            done_lock: Mutex::new(()),
+            done: Condvar::new(),
+            spin: per_poll * params.poll.min(100) as usize,
+        });
+        let mut masks = Masks { all: &params.cpumask, strict: params.strict_cpu, next: 0 };
+        // The starter gets the last mask, as hosts expect.
+        let mut manners: Vec<Manners> = (0..n_threads).map(|_| Manners { mask: masks.next(), priority }).collect();
+        let starter = manners.pop().unwrap_or(Manners { mask: None, priority });
+        let mut pool = Self { shared, threads: Vec::new(), busy: Mutex::new(()), starter, n_threads };
+        for (i, manners) in manners.into_iter().enumerate() {
+            let shared = Arc::clone(&pool.shared);
+            let thread = std::thread::Builder::new()
+                .name(format!("ggml-cpu-{}", i + 1))
+                .spawn(move || {
+                    manners.apply();
+                    shared.work(i + 1);
+                })
+                .map_err(|source| Error::Io { what: "starting a thread of a pool".into(), source })?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Threads, the starter included.
+    pub fn n_threads(&self) -> usize {
+        self.n_threads
+    }
+
+    /// Waiting threads sleep, and do not spin, until the next region or [`Self::resume`].
+    pub fn pause(&self) {
+        self.shared.paused.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        self.shared.paused.store(false, Ordering::SeqCst);
+    }
+
+    /// Runs `task` with the numbers `0..n`, each in a thread of its own, the calling one among them, and returns when all have returned.
+    /// `false`, and nothing was run, when the pool is busy with another region: the caller then computes alone.
+    pub fn run(&self, n: usize, task: &(dyn Fn(usize) + Sync)) -> bool {
+        let _busy = match self.busy.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let n = n.clamp(1, self.n_threads);
+        let before = self.starter.apply_for_now();
+        if n == 1 {
+            task(0);
+        } else {
+            let task = Task { run: task };
+            self.shared.start(n, &task);
+            // Even when our own part panics, the task must outlive the workers' use of it.
+            let _wait = WaitForWorkers(&self.shared);
+            (task.run)(0);
+        }
+        before.restore();
+        true
+    }
+}
+
+struct WaitForWorkers<'a>(&'a Shared);
+
+impl Drop for WaitForWorkers<'_> {
+    fn drop(&mut self) {
+        self.0.wait_for_workers();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        drop(self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn start(&self, n: usize, task: &Task<'_>) {
+        self.paused.store(false, Ordering::Relaxed);
+        self.remaining.store(n - 1, Ordering::Relaxed);
+        self.task.store(std::ptr::from_ref(task).cast_mut().cast(), Ordering::Relaxed);
+        let count = (self.ticket.load(Ordering::Relaxed) >> THREAD_BITS).wrapping_add(1);
+        // With the `SeqCst` pair in `wait_for_ticket`: either we see the sleeper, or it sees the new ticket.
+        self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            self.wake.notify_all();
+        }
+    }
+
+    fn wait_for_workers(&self) {
+        for _ in 0..1 << 12 {
+            if self.remaining.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut guard = self.done_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.remaining.load(Ordering::Acquire) != 0 {
+            guard = self.done.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Life of worker `ith`.
+    fn work(&self, ith: usize) {
+        let mut last = 0;
+        while let Some(ticket) = self.wait_for_ticket(last) {
+            last = ticket;
+            if ith >= (ticket & ((1 << THREAD_BITS) - 1)) as usize {
+                continue;
+            }
+            // SAFETY: the ticket says that we take part in this region, so its starter keeps the task alive until we have
+            // counted ourselves out below.
+            let task = unsafe { &*self.task.load(Ordering::Relaxed) };
+            // A panic must not keep the starter waiting for ever; the hook has printed it.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.run)(ith)));
+            if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
+                drop(self.done_lock.lock().unwrap_or_else(PoisonError::into_inner));
+                self.done.notify_one();
+            }
+        }
+    }
+
+    /// The ticket after `last`; `None` when the pool ends.
+    fn wait_for_ticket(&self, last: u64) -> Option<u64> {
+        for _ in 0..self.spin {
+            let ticket = self.ticket.load(Ordering::Acquire);
+            if ticket != last {
+                return Some(ticket);
+            }
+            if self.paused.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = loop {
+            let ticket = self.ticket.load(Ordering::SeqCst);
+            if ticket != last {
+                break Some(ticket);
+            }
+            if self.stop.load(Ordering::SeqCst) {
+                break None;
+            }
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(guard);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        found
+    }
+}
+
+/// Hands out processor masks to threads.
+struct Masks<'a> {
+    all: &'a [bool; GGML_MAX_N_THREADS],
+    strict: bool,
+    next: usize,
+}
+
+impl Masks<'_> {
+    /// The mask of the next thread: the whole mask, or, when strict, one processor of it in turn. `None`: anywhere.
+    fn next(&mut self) -> Option<Box<[bool; GGML_MAX_N_THREADS]>> {
+        if !self.all.contains(&true) {
+            return None;
+        }
+        if !self.strict {
+            return Some(Box::new(*self.all));
+        }
+        let n = self.all.len();
+        let cpu = (0..n).map(|i| (self.next + i) % n).find(|&i| self.all[i])?;
+        self.next = cpu + 1;
+        let mut mask = Box::new([false; GGML_MAX_N_THREADS]);
+        mask[cpu] = true;
+        Some(mask)
+    }
+}
+
+/// What the calling thread had before a region.
+struct Before {
+    #[cfg(target_os = "linux")]
+    affinity: Option<libc::cpu_set_t>,
+    #[cfg(target_os = "linux")]
+    scheduling: Option<(libc::c_int, libc::sched_param)>,
+}
+
+#[cfg(target_os = "linux")]
+impl Manners {
+    /// Binds the calling thread and sets its priority.
+    fn apply(&self) {
+        self.bind();
+        self.prioritise();
+    }
+
+    fn bind(&self) {
+        let Some(mask) = &self.mask else { return };
+        // SAFETY: all-zero bytes are an empty set; the set has CPU_SETSIZE (1024) places, more than the mask.
+        let ok = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            (0..mask.len()).filter(|&i| mask[i]).for_each(|i| libc::CPU_SET(i, &mut set));
+            libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+        };
+        if !ok {
+            log_warn!("cannot bind a thread to its processors: {}", std::io::Error::last_os_error());
+        }
+    }
+
+    fn prioritise(&self) {
+        use ggml_sched_priority::*;
+        let (policy, level) = match self.priority {
+            GGML_SCHED_PRIO_NORMAL => return,
+            GGML_SCHED_PRIO_LOW => (libc::SCHED_BATCH, 0),
+            GGML_SCHED_PRIO_MEDIUM => (libc::SCHED_FIFO, 40),
+            GGML_SCHED_PRIO_HIGH => (libc::SCHED_FIFO, 80),
+            GGML_SCHED_PRIO_REALTIME => (libc::SCHED_FIFO, 90),
+        };
+        // SAFETY: plain system call about the calling thread.
+        let rc = unsafe {
+            let mut param: libc::sched_param = std::mem::zeroed();
+            param.sched_priority = level;
+            libc::pthread_setschedparam(libc::pthread_self(), policy, &param)
+        };
+        if rc != 0 {
+            log_warn!("cannot set the priority of a thread: {}", std::io::Error::from_raw_os_error(rc));
+        }
+    }
+
+    /// As [`Self::apply`], and remembers what was before.
+    fn apply_for_now(&self) -> Before {
+        // SAFETY: plain system calls about the calling thread; all-zero bytes are valid values of both structs.
+        let before = unsafe {
+            let affinity = self.mask.as_ref().and_then(|_| {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(set)
+            });
+            let normal = self.priority == ggml_sched_priority::GGML_SCHED_PRIO_NORMAL;
+            let mut policy = 0;
+            let mut param: libc::sched_param = std::mem::zeroed();
+            let scheduling = (!normal
+                && libc::pthread_getschedparam(libc::pthread_self(), &mut policy, &mut param) == 0)
+                .then_some((policy, param));
+            Before { affinity, scheduling }
+        };
+        self.apply();
+        before
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Before {
+    fn restore(self) {
+        // SAFETY: plain system calls about the calling thread with values that the system gave.
+        unsafe {
+            if let Some(set) = self.affinity {
+                libc::sched_setaffinity(0, size_of_val(&set), &set);
+            }
+            if let Some((policy, param)) = self.scheduling {
+                libc::pthread_setschedparam(libc::pthread_self(), policy, &param);
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Manners {
+    fn apply(&self) {
+        if self.mask.is_some() || self.priority != ggml_sched_priority::GGML_SCHED_PRIO_NORMAL {
+            log_warn!("thread affinity and priority are not set on this system");
+        }
+    }
+
+    fn apply_for_now(&self) -> Before {
+        Before {}
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Before {
+    fn restore(self) {}
+}
+
+/// Parameters of a pool of `n_threads` threads, as hosts get them to start from.
+pub fn default_params(n_threads: i32) -> ggml_threadpool_params {
+    ggml_threadpool_params {
+        cpumask: [false; GGML_MAX_N_THREADS],
+        n_threads,
+        prio: ggml_sched_priority::GGML_SCHED_PRIO_NORMAL as i32,
+        poll: 50,
+        strict_cpu: false,
+        paused: false,
+    }
+}
+
+/// Pools for hosts that give none: kept between computations, because starting threads costs more than a small graph.
+static SPARE: Mutex<Vec<(u32, Pool)>> = Mutex::new(Vec::new());
+/// Pools kept at most.
+const SPARE_MAX: usize = 4;
+
+/// Runs `task` with `0..n` in a pool of our own.
+pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<()> {
+    if n <= 1 {
+        task(0);
+        return Ok(());
+    }
+    let me = std::process::id();
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    // After a fork the threads of the parent's pools are not here: such a pool is forgotten, not joined.
+    while let Some(i) = spare.iter().position(|(pid, _)| *pid != me) {
+        std::mem::forget(spare.swap_remove(i));
+    }
+    let fit = (0..spare.len()).filter(|&i| spare[i].1.n_threads() >= n).min_by_key(|&i| spare[i].1.n_threads());
+    let taken = fit.map(|i| spare.swap_remove(i).1);
+    drop(spare);
+    let pool = match taken {
+        Some(pool) => pool,
+        None => Pool::new(&default_params(n as i32))?,
+    };
+    pool.run(n, task);
+    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    if spare.len() == SPARE_MAX {
+        let smallest = (0..spare.len()).min_by_key(|&i| spare[i].1.n_threads()).unwrap_or(0);
+        let old = spare.swap_remove(smallest);
+        spare.push((me, pool));
+        drop(spare);
+        drop(old);
+    } else {
+        spare.push((me, pool));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_runs_once_and_the_task_may_go_at_once() {
+        let pool = Pool::new(&default_params(5)).unwrap();
+        for round in 0..2000usize {
+            let n = 1 + round * 7 % 5;
+            let seen: Vec<AtomicUsize> = (0..5).map(|_| AtomicUsize::new(0)).collect();
+            assert!(pool.run(n, &|i| {
+                seen[i].fetch_add(1, Ordering::Relaxed);
+            }));
+            let seen: Vec<usize> = seen.into_iter().map(AtomicUsize::into_inner).collect();
+            assert!((0..5).all(|i| seen[i] == usize::from(i < n)), "{seen:?}");
+            if round == 100 {
+                pool.pause();
+            }
+            if round == 200 {
+                pool.pause();
+                pool.resume();
+            }
+        }
+    }
+
+    #[test]
+    fn a_busy_pool_says_so() {
+        let pool = Pool::new(&default_params(2)).unwrap();
+        assert!(pool.run(2, &|i| {
+            if i == 0 {
+                assert!(!pool.run(2, &|_| {}));
+            }
+        }));
+    }
+
+    #[test]
+    fn strict_masks_go_round() {
+        let mut all = [false; GGML_MAX_N_THREADS];
+        (all[1], all[4]) = (true, true);
+        let mut masks = Masks { all: &all, strict: true, next: 0 };
+        let places: Vec<_> = (0..3).map(|_| masks.next().unwrap().iter().position(|&b| b).unwrap()).collect();
+        assert_eq!(places, [1, 4, 1]);
+        assert!(Masks { all: &[false; GGML_MAX_N_THREADS], strict: false, next: 0 }.next().is_none());
+    }
+
+    #[test]
+    fn pools_of_our_own_are_reused() {
+        for n in [1, 2, 3, 8, 2] {
+            let count = AtomicUsize::new(0);
+            run_anywhere(n, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
+            assert_eq!(count.into_inner(), n);
+        }
+    }
+}
