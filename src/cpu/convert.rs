@@ -1,7 +1,8 @@
 //! Rows of any number format to and from single precision, as kernels use it.
-#![forbid(unsafe_code)]
 
+use super::simd::kernels;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::quant;
 
 /// Half precision to single.
 #[inline]
@@ -34,11 +35,18 @@ pub fn to_bf16(x: f32) -> u16 {
 /// Whether rows of the format can be read as single precision.
 pub fn readable(dtype: ggml_type) -> bool {
     matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32)
+        || quant::traits(dtype).to_float.is_some()
 }
 
 /// Whether rows of the format can be written from single precision without more knowledge than the row itself.
 pub fn writable(dtype: ggml_type) -> bool {
-    matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32)
+    match dtype {
+        GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32 => true,
+        // Their searches need an importance for each column, or tables that only quantizing programs make.
+        GGML_TYPE_IQ3_XXS | GGML_TYPE_IQ3_S | GGML_TYPE_IQ2_XXS | GGML_TYPE_IQ2_XS | GGML_TYPE_IQ2_S
+        | GGML_TYPE_IQ1_S | GGML_TYPE_IQ1_M => false,
+        _ => kernels().from_float[dtype as usize].is_some() || quant::traits(dtype).from_float_ref.is_some(),
+    }
 }
 
 fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
@@ -47,12 +55,22 @@ fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
 
 /// A row of `out.len()` elements to single precision. The format must be [`readable`].
 pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
+    let n = out.len();
+    let halves = || {
+        assert!(bytes.len() >= n * 2);
+        bytes.as_ptr().cast::<u16>()
+    };
     match dtype {
         GGML_TYPE_F32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = f32::from_ne_bytes(b)),
-        GGML_TYPE_F16 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = f16(u16::from_ne_bytes(b))),
-        GGML_TYPE_BF16 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = bf16(u16::from_ne_bytes(b))),
+        // SAFETY: n halves are there, `out` has room for n floats and is other memory.
+        GGML_TYPE_F16 => unsafe { (kernels().f16_to_f32)(n, out.as_mut_ptr(), halves()) },
+        // SAFETY: as above.
+        GGML_TYPE_BF16 => unsafe { (kernels().bf16_to_f32)(n, out.as_mut_ptr(), halves()) },
         GGML_TYPE_I32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = i32::from_ne_bytes(b) as f32),
-        _ => unreachable!("the op table lets no {dtype:?} through here"),
+        _ => match quant::traits(dtype).to_float {
+            Some(f) => f(bytes, out),
+            None => unreachable!("the op table lets no {dtype:?} through here"),
+        },
     }
 }
 
@@ -61,11 +79,25 @@ pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
     fn put<const N: usize>(x: &[f32], bytes: &mut [u8], f: impl Fn(f32) -> [u8; N]) {
         bytes.as_chunks_mut::<N>().0.iter_mut().zip(x).for_each(|(b, &x)| *b = f(x));
     }
+    let (k, n) = (kernels(), x.len());
     match dtype {
         GGML_TYPE_F32 => put(x, bytes, f32::to_ne_bytes),
-        GGML_TYPE_F16 => put(x, bytes, |x| to_f16(x).to_ne_bytes()),
-        GGML_TYPE_BF16 => put(x, bytes, |x| to_bf16(x).to_ne_bytes()),
         GGML_TYPE_I32 => put(x, bytes, |x| (x as i32).to_ne_bytes()),
-        _ => unreachable!("the op table lets no {dtype:?} through here"),
+        GGML_TYPE_F16 | GGML_TYPE_BF16 => {
+            assert!(bytes.len() >= n * 2);
+            let f = if dtype == GGML_TYPE_F16 { k.f32_to_f16 } else { k.f32_to_bf16 };
+            // SAFETY: n floats are there, `bytes` has room for n halves and is other memory.
+            unsafe { f(n, bytes.as_mut_ptr().cast(), x.as_ptr()) }
+        }
+        _ => match (k.from_float[dtype as usize], quant::traits(dtype).from_float_ref) {
+            (Some(f), _) => {
+                let whole = dtype.row_size(n as i64).is_some_and(|size| size <= bytes.len());
+                assert!(whole, "{n} values of {dtype:?} in {} bytes", bytes.len());
+                // SAFETY: whole blocks of x fit into `bytes`, by the assertion.
+                unsafe { f(x.as_ptr(), bytes.as_mut_ptr(), n) }
+            }
+            (None, Some(f)) => f(x, bytes),
+            _ => unreachable!("the op table lets no {dtype:?} through here"),
+        },
     }
 }

@@ -5,7 +5,16 @@
 //! `device` the backend objects · `traits` number formats as ggml-cpu.h shows them.
 
 pub mod barrier;
+pub mod check;
+pub mod convert;
+pub mod exec;
+pub mod ops;
+pub mod plan;
+pub mod rows;
 pub mod simd;
+pub mod table;
+pub mod threadpool;
+pub mod vec;
 pub mod worker;
 
 pub use worker::Worker;

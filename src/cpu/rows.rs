@@ -213,7 +213,7 @@ impl Place {
         let p = self.row_ptr(row).wrapping_add(start / block * self.nb[0]);
         if self.has_dense_rows() {
             if self.dtype == GGML_TYPE_F32 {
-                if p.cast_const().cast() != out.as_ptr().cast() {
+                if p.addr() != out.as_ptr().addr() {
                     // SAFETY: n elements of the row, whose memory was checked; `copy` allows overlap.
                     unsafe { std::ptr::copy(p, out.as_mut_ptr().cast::<u8>(), n * 4) }
                 }
@@ -226,9 +226,10 @@ impl Place {
             return;
         }
         match self.dtype {
-            GGML_TYPE_F32 => {
-                out.iter_mut().enumerate().for_each(|(i, y)| *y = f32::from_bits(self.get::<i32>(start + i, row) as u32))
-            }
+            GGML_TYPE_F32 => out
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, y)| *y = f32::from_bits(self.get::<i32>(start + i, row) as u32)),
             GGML_TYPE_F16 => {
                 out.iter_mut().enumerate().for_each(|(i, y)| *y = convert::f16(self.get::<u16>(start + i, row)))
             }

@@ -1,7 +1,6 @@
 //! The op table: one row for each operation, in the order of their numbers. What the backend says it supports, what a
 //! plan asks for and what runs all come from here.
 
-use super::check::ensure;
 use super::ops::*;
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op::{self, *};
@@ -20,6 +19,8 @@ pub enum Tasks {
     From(i64),
     /// One.
     One,
+    /// What the host said when it made the node.
+    Custom,
 }
 
 /// What the CPU backend knows of an operation.
@@ -51,7 +52,9 @@ impl Row {
     pub fn is_wide(&self, node: TensorRef) -> bool {
         match self.tasks {
             Tasks::All => true,
-            Tasks::From(n) => node.nelements() >= n,
+            // A sum reads much and writes little.
+            Tasks::From(n) => node.nelements().max(node.src(0).map_or(0, TensorRef::nelements)) >= n,
+            Tasks::Custom => custom::is_wide(node),
             Tasks::One => false,
         }
     }
@@ -80,4 +83,132 @@ const fn empty(op: ggml_op) -> Row {
 /// An operation without a kernel as yet.
 const fn not_yet(op: ggml_op) -> Row {
     Row { op, kernel: None, check: anything, tasks: Tasks::One, scratch: no_scratch }
+}
+
+/// All operations, by their numbers.
+pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
+    empty(GGML_OP_NONE),
+    op(GGML_OP_DUP, copy::dup, copy::check_dup),
+    op(GGML_OP_ADD, binary::add, binary::check_add),
+    op(GGML_OP_ADD_ID, binary::add_id, binary::check_add_id),
+    op(GGML_OP_ADD1, binary::add1, binary::check_add1),
+    op(GGML_OP_ACC, binary::acc, binary::check_acc),
+    op(GGML_OP_SUB, binary::sub, binary::check_binary),
+    op(GGML_OP_MUL, binary::mul, binary::check_binary),
+    op(GGML_OP_DIV, binary::div, binary::check_binary),
+    op(GGML_OP_SQR, unary::sqr, check_map),
+    op(GGML_OP_SQRT, unary::sqrt, check_map),
+    op(GGML_OP_LOG, unary::log, check_map),
+    op(GGML_OP_SIN, unary::sin, check_map),
+    op(GGML_OP_COS, unary::cos, check_map),
+    op(GGML_OP_SUM, reduce::sum, reduce::check_sum).tasks(Tasks::One),
+    op(GGML_OP_SUM_ROWS, reduce::sum_rows, reduce::check_row_sums),
+    op(GGML_OP_CUMSUM, reduce::cumsum, reduce::check_cumsum),
+    op(GGML_OP_MEAN, reduce::mean, reduce::check_row_sums),
+    op(GGML_OP_ARGMAX, reduce::argmax, reduce::check_argmax),
+    op(GGML_OP_COUNT_EQUAL, reduce::count_equal, reduce::check_count_equal).tasks(Tasks::One),
+    op(GGML_OP_REPEAT, copy::repeat, copy::check_repeat),
+    op(GGML_OP_REPEAT_BACK, copy::repeat_back, copy::check_repeat_back),
+    op(GGML_OP_CONCAT, copy::concat, copy::check_concat),
+    op(GGML_OP_SILU_BACK, unary::silu_back, unary::check_silu_back),
+    op(GGML_OP_NORM, norm::norm, norm::check_norm),
+    op(GGML_OP_RMS_NORM, norm::rms_norm, norm::check_norm),
+    op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back),
+    op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm),
+    op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm),
+    not_yet(GGML_OP_MUL_MAT),
+    not_yet(GGML_OP_MUL_MAT_ID),
+    not_yet(GGML_OP_OUT_PROD),
+    op(GGML_OP_SCALE, unary::scale, unary::check_scale),
+    op(GGML_OP_SET, binary::set, binary::check_set),
+    op(GGML_OP_CPY, copy::dup, copy::check_dup),
+    op(GGML_OP_CONT, copy::dup, copy::check_dup),
+    empty(GGML_OP_RESHAPE),
+    empty(GGML_OP_VIEW),
+    empty(GGML_OP_PERMUTE),
+    empty(GGML_OP_TRANSPOSE),
+    op(GGML_OP_GET_ROWS, gather::get_rows, gather::check_get_rows),
+    op(GGML_OP_GET_ROWS_BACK, gather::get_rows_back, gather::check_get_rows_back),
+    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows),
+    op(GGML_OP_DIAG, make::diag, make::check_diag),
+    op(GGML_OP_DIAG_MASK_INF, softmax::diag_mask_inf, softmax::check_diag_mask),
+    op(GGML_OP_DIAG_MASK_ZERO, softmax::diag_mask_zero, softmax::check_diag_mask),
+    op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max),
+    op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back),
+    op(GGML_OP_ROPE, rope::rope, rope::check_rope),
+    op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope),
+    op(GGML_OP_CLAMP, unary::clamp, check_map),
+    not_yet(GGML_OP_CONV_TRANSPOSE_1D),
+    op(GGML_OP_IM2COL, image::im2col, image::check_im2col),
+    not_yet(GGML_OP_IM2COL_BACK),
+    not_yet(GGML_OP_IM2COL_3D),
+    not_yet(GGML_OP_COL2IM_1D),
+    not_yet(GGML_OP_CONV_2D),
+    not_yet(GGML_OP_CONV_3D),
+    not_yet(GGML_OP_CONV_2D_DW),
+    not_yet(GGML_OP_CONV_TRANSPOSE_2D),
+    op(GGML_OP_POOL_1D, image::pool_1d, image::check_pool),
+    op(GGML_OP_POOL_2D, image::pool_2d, image::check_pool),
+    not_yet(GGML_OP_POOL_2D_BACK),
+    op(GGML_OP_UPSCALE, image::upscale, image::check_upscale),
+    op(GGML_OP_PAD, pad::pad, pad::check_pad),
+    op(GGML_OP_PAD_REFLECT_1D, pad::pad_reflect_1d, pad::check_pad_reflect_1d),
+    op(GGML_OP_ROLL, pad::roll, pad::check_roll),
+    op(GGML_OP_ARANGE, make::arange, make::check_arange),
+    op(GGML_OP_TIMESTEP_EMBEDDING, make::timestep_embedding, make::check_timestep_embedding),
+    op(GGML_OP_ARGSORT, sort::argsort, sort::check_argsort),
+    op(GGML_OP_TOP_K, sort::top_k, sort::check_top_k),
+    op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu),
+    op(GGML_OP_TRI, make::tri, make::check_tri),
+    op(GGML_OP_FILL, make::fill, make::check_fill),
+    op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
+    not_yet(GGML_OP_FLASH_ATTN_BACK),
+    not_yet(GGML_OP_SSM_CONV),
+    not_yet(GGML_OP_SSM_SCAN),
+    not_yet(GGML_OP_WIN_PART),
+    not_yet(GGML_OP_WIN_UNPART),
+    not_yet(GGML_OP_GET_REL_POS),
+    not_yet(GGML_OP_ADD_REL_POS),
+    not_yet(GGML_OP_RWKV_WKV6),
+    not_yet(GGML_OP_GATED_LINEAR_ATTN),
+    not_yet(GGML_OP_RWKV_WKV7),
+    not_yet(GGML_OP_SOLVE_TRI),
+    not_yet(GGML_OP_GATED_DELTA_NET),
+    not_yet(GGML_OP_LIGHTNING_INDEXER),
+    not_yet(GGML_OP_DSV4_HC_COMB),
+    not_yet(GGML_OP_DSV4_HC_PRE),
+    not_yet(GGML_OP_DSV4_HC_POST),
+    op(GGML_OP_UNARY, unary::unary, unary::check_unary),
+    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::Custom),
+    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::Custom),
+    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::Custom),
+    op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::Custom),
+    not_yet(GGML_OP_CROSS_ENTROPY_LOSS),
+    not_yet(GGML_OP_CROSS_ENTROPY_LOSS_BACK),
+    not_yet(GGML_OP_OPT_STEP_ADAMW),
+    not_yet(GGML_OP_OPT_STEP_SGD),
+    op(GGML_OP_GLU, glu::glu, glu::check_glu),
+];
+
+/// The row of a node's operation; `None` when there is no such operation.
+pub fn row(node: TensorRef) -> Option<&'static Row> {
+    usize::try_from(node.op_raw()).ok().and_then(|i| TABLE.get(i))
+}
+
+/// Whether a node only names data that is already there.
+pub fn is_empty_op(node: TensorRef) -> bool {
+    matches!(
+        ggml_op::from_raw(node.op_raw()),
+        Some(GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_in_the_order_of_their_numbers() {
+        assert!(TABLE.iter().enumerate().all(|(i, row)| row.op as usize == i));
+    }
 }

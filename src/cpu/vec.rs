@@ -1,31 +1,57 @@
-//! Arithmetic on rows of single precision. Sums run in double precision where the original's do.
+//! Arithmetic on rows of single precision. The loops are the kernels of `simd`.
 #![allow(clippy::excessive_precision)]
 
-use crate::cpu::convert::{f16, to_f16};
+use super::convert::{f16, to_f16};
+use super::simd::kernels;
 use std::sync::OnceLock;
+
+type Map2 = crate::cpu::simd::Map2;
+
+#[inline]
+fn zip(f: Map2, y: &mut [f32], x: &[f32]) {
+    let n = y.len().min(x.len());
+    let p = y.as_mut_ptr();
+    // SAFETY: n floats are there on both sides; the destination is the first source.
+    unsafe { f(n, p, p, x.as_ptr()) }
+}
+
+#[inline]
+fn map(f: crate::cpu::simd::Map, y: &mut [f32]) {
+    let p = y.as_mut_ptr();
+    // SAFETY: the floats are there; the destination is the source.
+    unsafe { f(y.len(), p, p) }
+}
 
 /// y += x
 #[inline]
 pub fn add(y: &mut [f32], x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+    zip(kernels().add, y, x);
 }
 
 /// y -= x
 #[inline]
 pub fn sub(y: &mut [f32], x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y -= x);
+    zip(kernels().sub, y, x);
 }
 
 /// y *= x
 #[inline]
 pub fn mul(y: &mut [f32], x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
+    zip(kernels().mul, y, x);
 }
 
 /// y /= x
 #[inline]
 pub fn div(y: &mut [f32], x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y /= x);
+    zip(kernels().div, y, x);
+}
+
+/// y = y * s + b
+#[inline]
+pub fn scale_add(y: &mut [f32], s: f32, b: f32) {
+    let p = y.as_mut_ptr();
+    // SAFETY: the floats are there; the destination is the source.
+    unsafe { (kernels().scale)(y.len(), p, p, s, b) }
 }
 
 /// y *= s
@@ -37,73 +63,53 @@ pub fn scale(y: &mut [f32], s: f32) {
 /// y += s * x
 #[inline]
 pub fn axpy(y: &mut [f32], s: f32, x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += s * x);
-}
-
-/// Sum of `f` over the elements in double precision, in sixteen strands that do not wait for each other. The order, so the
-/// result, depends on nothing but the elements.
-#[inline]
-fn strands(x: &[f32], f: impl Fn(f32) -> f64) -> f64 {
-    let mut acc = [0f64; 16];
-    let (blocks, rest) = x.as_chunks::<16>();
-    for block in blocks {
-        for (a, &x) in acc.iter_mut().zip(block) {
-            *a += f(x);
-        }
-    }
-    acc.iter().sum::<f64>() + rest.iter().map(|&x| f(x)).sum::<f64>()
+    let n = y.len().min(x.len());
+    // SAFETY: n floats are there on both sides, and a `&mut` overlaps nothing.
+    unsafe { (kernels().axpy)(n, y.as_mut_ptr(), x.as_ptr(), s) }
 }
 
 /// Sum of all elements.
 #[inline]
 pub fn sum(x: &[f32]) -> f64 {
-    strands(x, f64::from)
+    // SAFETY: the floats are there.
+    unsafe { (kernels().sum)(x.len(), x.as_ptr()) }
 }
 
 /// Sum of the squares of all elements.
 #[inline]
 pub fn sum_squares(x: &[f32]) -> f64 {
-    strands(x, |x| f64::from(x * x))
+    // SAFETY: the floats are there.
+    unsafe { (kernels().sum_sq)(x.len(), x.as_ptr()) }
+}
+
+/// y -= mean; the sum of the squares of the result.
+#[inline]
+pub fn center(y: &mut [f32], mean: f32) -> f64 {
+    let p = y.as_mut_ptr();
+    // SAFETY: the floats are there; the destination is the source.
+    unsafe { (kernels().center)(y.len(), p, p, mean) }
 }
 
 /// Largest element, passing over NaN; negative infinity for none.
 #[inline]
 pub fn max(x: &[f32]) -> f32 {
-    let mut acc = [f32::NEG_INFINITY; 16];
-    let (blocks, rest) = x.as_chunks::<16>();
-    for block in blocks {
-        for (a, &x) in acc.iter_mut().zip(block) {
-            *a = if x > *a { x } else { *a };
-        }
-    }
-    acc.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &x| if x > a { x } else { a })
+    // SAFETY: the floats are there.
+    unsafe { (kernels().max)(x.len(), x.as_ptr()) }
 }
 
 /// Scalar product.
 #[inline]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let mut acc = [0f32; 32];
-    let ((xb, xr), (yb, yr)) = (x.as_chunks::<32>(), y.as_chunks::<32>());
-    for (x, y) in xb.iter().zip(yb) {
-        for i in 0..32 {
-            acc[i] += x[i] * y[i];
-        }
-    }
-    let mut half = 16;
-    while half > 0 {
-        for i in 0..half {
-            acc[i] += acc[i + half];
-        }
-        half /= 2;
-    }
-    acc[0] + xr.iter().zip(yr).map(|(x, y)| x * y).sum::<f32>()
+    // SAFETY: as many floats as the shorter has are there on both sides.
+    unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
 /// y = exp(y - max); returns the sum.
 #[inline]
 pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
-    y.iter_mut().for_each(|y| *y = (*y - max).exp());
-    sum(y)
+    let p = y.as_mut_ptr();
+    // SAFETY: the floats are there; the destination is the source.
+    unsafe { (kernels().exp_sum)(y.len(), p, p, max) }
 }
 
 /// x / (1 + exp(-x))
@@ -115,7 +121,13 @@ pub fn silu(x: f32) -> f32 {
 /// y = SiLU(y)
 #[inline]
 pub fn silu_row(y: &mut [f32]) {
-    y.iter_mut().for_each(|y| *y = silu(*y));
+    map(kernels().silu, y);
+}
+
+/// y = SiLU(y) * g
+#[inline]
+pub fn swiglu(y: &mut [f32], g: &[f32]) {
+    zip(kernels().swiglu, y, g);
 }
 
 unsafe extern "C" {
@@ -143,10 +155,11 @@ pub fn gelu_erf(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
-type HalfTable = Box<[u16]>;
+type HalfTable = Box<[f32]>;
 
+/// What a function gives for each half-precision number, rounded to half precision.
 fn table(of: fn(f32) -> f32) -> HalfTable {
-    (0..=u16::MAX).map(|bits| to_f16(of(f16(bits)))).collect()
+    (0..=u16::MAX).map(|bits| f16(to_f16(of(f16(bits))))).collect()
 }
 
 /// GELU of half-precision numbers. Hosts compare results with the original, which looks GELU up for a number rounded
@@ -161,24 +174,34 @@ fn gelu_quick_table() -> &'static HalfTable {
     T.get_or_init(|| table(gelu_quick_exact))
 }
 
+/// y = table(y), then `f` for what the table does not say.
+fn look_up(y: &mut [f32], table: &HalfTable, f: impl Fn(f32, f32) -> f32) {
+    let mut halves = [0u16; 256];
+    for y in y.chunks_mut(halves.len()) {
+        // SAFETY: at most as many floats as there is room for halves, on the stack.
+        unsafe { (kernels().f32_to_f16)(y.len(), halves.as_mut_ptr(), y.as_ptr()) }
+        for (y, &half) in y.iter_mut().zip(&halves) {
+            *y = f(*y, table[usize::from(half)]);
+        }
+    }
+}
+
 /// y = GELU(y), in the precision of the table.
 pub fn gelu(y: &mut [f32]) {
-    let t = gelu_table();
-    for y in y {
-        *y = if *y <= -10.0 {
+    look_up(y, gelu_table(), |x, found| {
+        if x <= -10.0 {
             0.0
-        } else if *y >= 10.0 {
-            *y
+        } else if x >= 10.0 {
+            x
         } else {
-            f16(t[usize::from(to_f16(*y))])
-        };
-    }
+            found
+        }
+    });
 }
 
 /// y = quick GELU(y), in the precision of the table.
 pub fn gelu_quick(y: &mut [f32]) {
-    let t = gelu_quick_table();
-    y.iter_mut().for_each(|y| *y = f16(t[usize::from(to_f16(*y))]));
+    look_up(y, gelu_quick_table(), |_, found| found);
 }
 
 #[cfg(test)]

@@ -139,7 +139,11 @@ fn window(node: TensorRef) -> Result<Place> {
     let size = node.dtype().type_size();
     at.ne = Place::of(b).ne;
     at.nb = [size, p(0)?, p(1)?, p(2)?];
-    let end = at.ne.iter().zip(&at.nb).try_fold(p(3)? + size, |end, (n, nb)| end.checked_add((n.max(&1) - 1).checked_mul(*nb)?));
+    let end = at
+        .ne
+        .iter()
+        .zip(&at.nb)
+        .try_fold(p(3)? + size, |end, (n, nb)| end.checked_add((n.max(&1) - 1).checked_mul(*nb)?));
     ensure!(end.is_some_and(|end| end <= node.nbytes()), "the part to write does not lie inside the tensor");
     Ok(at.moved(p(3)?))
 }

@@ -32,8 +32,7 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU => {
-                    vec::silu_row(y);
-                    vec::mul(y, g);
+                    vec::swiglu(y, g);
                 }
                 GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
                 GGML_GLU_OP_GEGLU_QUICK => {

@@ -3,10 +3,20 @@
 //! `unary` · `binary` · `glu` · `norm` · `softmax` · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
 //! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `custom` (the host's own functions).
 
+pub mod attention;
 pub mod binary;
+pub mod copy;
+pub mod custom;
+pub mod gather;
 pub mod glu;
+pub mod image;
+pub mod make;
 pub mod norm;
+pub mod pad;
+pub mod reduce;
+pub mod rope;
 pub mod softmax;
+pub mod sort;
 pub mod unary;
 
 use super::check::{ensure, src};
@@ -68,6 +78,3 @@ pub(crate) fn map(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
         });
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

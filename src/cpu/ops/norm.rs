@@ -25,8 +25,7 @@ pub fn norm(w: &Worker<'_>, dst: TensorRef) {
     each_row(w, dst, |y| {
         let n = y.len() as f32;
         let mean = vec::sum(y) as f32 / n;
-        y.iter_mut().for_each(|y| *y -= mean);
-        let variance = vec::sum_squares(y) as f32 / n;
+        let variance = vec::center(y, mean) as f32 / n;
         vec::scale(y, 1.0 / (variance + eps).sqrt());
     });
 }
@@ -76,8 +75,7 @@ pub fn group_norm(w: &Worker<'_>, dst: TensorRef) {
         let mut squares = 0.0;
         for row in planes() {
             let y = d.row_mut::<f32>(row);
-            y.iter_mut().for_each(|y| *y -= mean);
-            squares += vec::sum_squares(y);
+            squares += vec::center(y, mean);
         }
         let factor = 1.0 / ((squares / count) as f32 + eps).sqrt();
         planes().for_each(|row| vec::scale(d.row_mut::<f32>(row), factor));

@@ -96,7 +96,15 @@ impl Params {
 }
 
 /// Cosine and sine of every pair, for the token at `at` of dimension 2.
-fn fill(p: &Params, cache: &mut [(f32, f32)], pos: &Place, tokens: usize, at: usize, factors: Option<Place>, sign: f32) {
+fn fill(
+    p: &Params,
+    cache: &mut [(f32, f32)],
+    pos: &Place,
+    tokens: usize,
+    at: usize,
+    factors: Option<Place>,
+    sign: f32,
+) {
     let step = p.freq_base.powf(-2.0 / p.n_dims as f32);
     let corrections = p.corrections();
     let position = |axis: usize| pos.get::<i32>(at + axis * tokens, [0; 3]) as f32;

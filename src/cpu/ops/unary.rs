@@ -120,7 +120,7 @@ pub fn scale(w: &Worker<'_>, dst: TensorRef) {
     let (s, b) = (dst.op_param_f32(0), dst.op_param_f32(1));
     match b == 0.0 {
         true => map(w, dst, |y| vec::scale(y, s)),
-        false => map(w, dst, |y| each(y, |x| x * s + b)),
+        false => map(w, dst, |y| vec::scale_add(y, s, b)),
     }
 }
 

@@ -1,0 +1,113 @@
+//! Rows by index. Indices are data: they are checked while the graph runs.
+
+use super::super::check::{ensure, src};
+use super::super::convert;
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_type, is_float, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::invalid;
+use crate::tensor::TensorRef;
+
+/// An index from an index tensor, if it is below `limit`.
+fn index(at: &Place, i0: usize, row: [usize; 3], limit: usize) -> std::result::Result<usize, i64> {
+    let i = if at.dtype == GGML_TYPE_I64 { at.get::<i64>(i0, row) } else { i64::from(at.get::<i32>(i0, row)) };
+    usize::try_from(i).ok().filter(|&i| i < limit).ok_or(i)
+}
+
+fn out_of_range(w: &Worker<'_>, node: TensorRef, i: i64, limit: usize) {
+    w.fail(invalid!("{:?} '{}': index {i} is not below {limit}", node.op(), node.name()));
+}
+
+/// The rows of source 0 that source 1 names.
+pub fn get_rows(w: &Worker<'_>, dst: TensorRef) {
+    let (s, ids) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let i = match index(&ids, row[0], [row[1], row[2], 0], s.ne[1]) {
+            Ok(i) => i,
+            Err(i) => return out_of_range(w, dst, i, s.ne[1]),
+        };
+        let from = [i, row[1], row[2]];
+        if s.dtype == GGML_TYPE_I32 {
+            for i0 in 0..s.ne[0] {
+                out.at.set::<i32>(i0, row, s.get(i0, from));
+            }
+        } else {
+            out.row(row, |y| s.load(from, 0, y));
+        }
+    }
+}
+
+/// Rows of any readable format into single precision (integers into integers); a matrix of indices.
+pub fn check_get_rows(node: TensorRef) -> Result<()> {
+    let (s, ids) = (src(node, 0)?, src(node, 1)?);
+    check_type(ids, GGML_TYPE_I32)?;
+    let to = if s.dtype() == GGML_TYPE_I32 { GGML_TYPE_I32 } else { GGML_TYPE_F32 };
+    ensure!(convert::readable(s.dtype()), "rows of {:?}", s.dtype());
+    check_type(node, to)?;
+    let (a, i, n) = (s.ne(), ids.ne(), node.ne());
+    ensure!(n == [a[0], i[0], i[1], i[2]] && a[2] == i[1] && a[3] == i[2] && i[3] == 1, "{a:?} by {i:?} into {n:?}");
+    Ok(())
+}
+
+/// Rows of source 0 into the rows of the node that source 1 names, converted; the other rows stay.
+pub fn set_rows(w: &Worker<'_>, dst: TensorRef) {
+    let (s, ids, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+    let mut read = Reader::over(s, &d);
+    // Two rows of the source may name the same target: the later one wins, so a thread takes whole planes or, of a plane,
+    // a contiguous run, as the original does.
+    for row in rows(w, &s) {
+        let i = match index(&ids, row[0], [row[1] % ids.ne[1], row[2] % ids.ne[2], 0], d.ne[1]) {
+            Ok(i) => i,
+            Err(i) => return out_of_range(w, dst, i, d.ne[1]),
+        };
+        let to = [i, row[1], row[2]];
+        d.store(to, 0, read.row(row));
+    }
+}
+
+/// Floats into a writable format; an index for each row, repeated over planes.
+pub fn check_set_rows(node: TensorRef) -> Result<()> {
+    let (s, ids) = (src(node, 0)?, src(node, 1)?);
+    ensure!(matches!(s.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows of {:?}", s.dtype());
+    ensure!(matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64), "indices of {:?}", ids.dtype());
+    ensure!(convert::writable(node.dtype()) && node.dtype() != GGML_TYPE_I32, "rows into {:?}", node.dtype());
+    let (a, i, n) = (s.ne(), ids.ne(), node.ne());
+    ensure!(a[0] == n[0] && a[2] == n[2] && a[3] == n[3] && a[1] == i[0], "{a:?} by {i:?} into {n:?}");
+    ensure!(i[1] > 0 && i[2] > 0 && a[2] % i[1] == 0 && a[3] % i[2] == 0, "{a:?} by {i:?}");
+    ensure!(Place::of(node).has_dense_rows(), "rows with gaps");
+    Ok(())
+}
+
+/// Sums of rows of source 0 by the index that source 1 gives them: the gradient of `get_rows`.
+pub fn get_rows_back(w: &Worker<'_>, dst: TensorRef) {
+    let ids = Place::of(source(dst, 1));
+    let mut grad = Reader::new(source(dst, 0), dst);
+    let d = Place::of(dst);
+    // Each thread owns some rows of the node and looks at all indices, so the order of the sums is always the same.
+    let mine = w.share(d.nrows());
+    for r in mine.clone() {
+        d.row_mut::<f32>(d.row_index(r)).fill(0.0);
+    }
+    for i in 0..ids.len() {
+        match index(&ids, i, [0; 3], d.ne[1]) {
+            Ok(r) if mine.contains(&r) => vec::add(d.row_mut::<f32>([r, 0, 0]), grad.row([i, 0, 0])),
+            Ok(_) => {}
+            Err(r) => return out_of_range(w, dst, r, d.ne[1]),
+        }
+    }
+}
+
+/// A matrix of floats, an index for each of its rows, a dense matrix.
+pub fn check_get_rows_back(node: TensorRef) -> Result<()> {
+    let (s, ids) = (src(node, 0)?, src(node, 1)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_type(ids, GGML_TYPE_I32)?;
+    ensure!(is_float(s.dtype()), "rows of {:?}", s.dtype());
+    ensure!(node.is_matrix() && s.is_matrix() && ids.is_vector(), "no matrices");
+    ensure!(s.ne()[0] == node.ne()[0] && s.ne()[1] == ids.ne()[0], "{:?} by {:?}", s.ne(), ids.ne());
+    ensure!(node.is_contiguous(), "not dense");
+    Ok(())
+}

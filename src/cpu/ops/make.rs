@@ -1,0 +1,119 @@
+//! Data from parameters: ranges, constants, position embeddings, triangles, diagonals.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_map_f32, check_type, source};
+use crate::abi::ggml::ggml_tri_type::{self, *};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// `start + i * step` (parameters 0 and 2).
+pub fn arange(w: &Worker<'_>, dst: TensorRef) {
+    let (start, step) = (dst.op_param_f32(0), dst.op_param_f32(2));
+    let d = Place::of(dst);
+    w.share(d.ne[0]).for_each(|i| d.set(i, [0; 3], start + step * i as f32));
+}
+
+/// A row of single precision with as many elements as there are steps up to parameter 1.
+pub fn check_arange(node: TensorRef) -> Result<()> {
+    check_type(node, GGML_TYPE_F32)?;
+    let p = |i| node.op_param_f32(i);
+    let steps = ((p(1) - p(0)) / p(2)).ceil();
+    ensure!(node.is_vector() && node.ne()[0] as f32 == steps, "{} elements for {steps} steps", node.ne()[0]);
+    Ok(())
+}
+
+/// Parameter 0 everywhere.
+pub fn fill(w: &Worker<'_>, dst: TensorRef) {
+    let value = dst.op_param_f32(0);
+    let mut out = Writer::new(dst);
+    rows(w, &out.at).for_each(|row| out.row(row, |y| y.fill(value)));
+}
+
+/// Single or half precision.
+pub fn check_fill(node: TensorRef) -> Result<()> {
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "constant {:?}", node.dtype());
+    check_type(src(node, 0)?, node.dtype())
+}
+
+/// Zero on one side of the diagonal.
+pub fn tri(w: &Worker<'_>, dst: TensorRef) {
+    let Some(kind) = ggml_tri_type::from_raw(dst.op_param_i32(0)) else { return };
+    let s = Place::of(source(dst, 0));
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let at = row[0];
+        let stays = |i: usize| match kind {
+            GGML_TRI_TYPE_LOWER => i < at,
+            GGML_TRI_TYPE_LOWER_DIAG => i <= at,
+            GGML_TRI_TYPE_UPPER => i > at,
+            GGML_TRI_TYPE_UPPER_DIAG => i >= at,
+        };
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            y.iter_mut().enumerate().filter(|(i, _)| !stays(*i)).for_each(|(_, y)| *y = 0.0);
+        });
+    }
+}
+
+/// Single precision; a kind that exists.
+pub fn check_tri(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    ensure!(ggml_tri_type::from_raw(node.op_param_i32(0)).is_some(), "triangle {}", node.op_param_i32(0));
+    Ok(())
+}
+
+/// A row onto the diagonal of a square.
+pub fn diag(w: &Worker<'_>, dst: TensorRef) {
+    let mut x = Reader::new(source(dst, 0), dst);
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let value = x.part([0, row[1], row[2]], row[0]..row[0] + 1)[0];
+        out.row(row, |y| {
+            y.fill(0.0);
+            y[row[0]] = value;
+        });
+    }
+}
+
+/// Single precision; rows of as many elements as the squares have.
+pub fn check_diag(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let (a, n) = (s.ne(), node.ne());
+    ensure!(n == [a[0], a[0], a[2], a[3]] && a[1] == 1, "{a:?} into {n:?}");
+    Ok(())
+}
+
+/// Cosines and sines of each time step at falling frequencies. Parameters: width, longest period.
+pub fn timestep_embedding(w: &Worker<'_>, dst: TensorRef) {
+    let (dim, period) = (dst.op_param_i32(0) as usize, dst.op_param_i32(1) as f32);
+    let half = dim / 2;
+    let mut steps = Reader::new(source(dst, 0), dst);
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        let step = steps.part([0; 3], row[0]..row[0] + 1)[0];
+        out.row(row, |y| {
+            y.fill(0.0);
+            for j in 0..half {
+                let angle = step * (-period.ln() * j as f32 / half as f32).exp();
+                y[j] = angle.cos();
+                y[j + half] = angle.sin();
+            }
+        });
+    }
+}
+
+/// A row of steps, one row of the width for each.
+pub fn check_timestep_embedding(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let dim = i64::from(node.op_param_i32(0));
+    ensure!(dim >= 0 && node.ne()[0] >= dim && node.is_matrix(), "width {dim} in {:?}", node.ne());
+    ensure!(s.ne()[0] >= node.ne()[1], "{} steps for {} rows", s.ne()[0], node.ne()[1]);
+    Ok(())
+}

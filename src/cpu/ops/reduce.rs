@@ -1,0 +1,120 @@
+//! Sums, means, places of extremes, running sums, counts.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_map_f32, check_type, is_float, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// Sum of all elements.
+pub fn sum(w: &Worker<'_>, dst: TensorRef) {
+    if w.ith != 0 {
+        return;
+    }
+    let mut x = Reader::new(source(dst, 0), dst);
+    let total: f64 = (0..x.at.nrows()).map(|r| vec::sum(x.row(x.at.row_index(r)))).sum();
+    Place::of(dst).store([0; 3], 0, &[total as f32]);
+}
+
+/// One float from floats of its format.
+pub fn check_sum(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    ensure!(is_float(s.dtype()) && s.dtype() == node.dtype() && node.is_scalar(), "sum of {:?}", s.dtype());
+    Ok(())
+}
+
+fn row_sums(w: &Worker<'_>, dst: TensorRef, f: impl Fn(f64, usize) -> f32) {
+    let mut x = Reader::new(source(dst, 0), dst);
+    let d = Place::of(dst);
+    let n = x.at.ne[0];
+    for row in rows(w, &d) {
+        d.set(0, row, f(vec::sum(x.row(row)), n));
+    }
+}
+
+/// Sum of each row.
+pub fn sum_rows(w: &Worker<'_>, dst: TensorRef) {
+    row_sums(w, dst, |sum, _| sum as f32);
+}
+
+/// Mean of each row.
+pub fn mean(w: &Worker<'_>, dst: TensorRef) {
+    row_sums(w, dst, |sum, n| sum as f32 / n as f32);
+}
+
+/// Single precision; one element for each row.
+pub fn check_row_sums(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    ensure!(node.ne()[0] == 1 && node.ne()[1..] == s.ne()[1..], "{:?} into {:?}", s.ne(), node.ne());
+    Ok(())
+}
+
+/// Place of the largest element of each row, the first of equals.
+pub fn argmax(w: &Worker<'_>, dst: TensorRef) {
+    let mut x = Reader::new(source(dst, 0), dst);
+    let d = Place::of(dst);
+    for r in w.share(x.at.ne[1]) {
+        let mut best = (0, f32::NEG_INFINITY);
+        for (i, &x) in x.row([r, 0, 0]).iter().enumerate() {
+            if x > best.1 {
+                best = (i, x);
+            }
+        }
+        d.set(r, [0; 3], best.0 as i32);
+    }
+}
+
+/// A matrix of single precision into a row of indices.
+pub fn check_argmax(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_I32)?;
+    ensure!(s.is_matrix() && node.is_vector() && node.ne()[0] == s.ne()[1], "{:?} into {:?}", s.ne(), node.ne());
+    Ok(())
+}
+
+/// Sums of the elements up to each.
+pub fn cumsum(w: &Worker<'_>, dst: TensorRef) {
+    let s = Place::of(source(dst, 0));
+    let mut out = Writer::new(dst);
+    for row in rows(w, &out.at) {
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            let mut sum = 0.0;
+            y.iter_mut().for_each(|y| {
+                sum += *y;
+                *y = sum;
+            });
+        });
+    }
+}
+
+/// Single precision of one shape.
+pub fn check_cumsum(node: TensorRef) -> Result<()> {
+    check_map_f32(node)
+}
+
+/// Number of places where two integer tensors are equal.
+pub fn count_equal(w: &Worker<'_>, dst: TensorRef) {
+    if w.ith != 0 {
+        return;
+    }
+    let (a, b) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
+    let equal = |row| (0..a.ne[0]).filter(|&i| a.get::<i32>(i, row) == b.get::<i32>(i, row)).count() as i64;
+    let total: i64 = (0..a.nrows()).map(|r| equal(a.row_index(r))).sum();
+    Place::of(dst).set(0, [0; 3], total);
+}
+
+/// Two integer tensors of one shape, one 64-bit count.
+pub fn check_count_equal(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    check_type(a, GGML_TYPE_I32)?;
+    check_type(b, GGML_TYPE_I32)?;
+    check_type(node, GGML_TYPE_I64)?;
+    ensure!(a.same_shape(b) && node.is_scalar(), "{:?} and {:?}", a.ne(), b.ne());
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Order of the elements of rows.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader};
+use super::{check_type, source};
+use crate::abi::ggml::ggml_sort_order;
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use std::cmp::Ordering;
+
+fn write(d: &Place, row: [usize; 3], order: &[i32]) {
+    order.iter().enumerate().for_each(|(i, &at)| d.set(i, row, at));
+}
+
+/// Places of the elements of each row in rising (parameter 0: falling) order; equal elements keep their order.
+pub fn argsort(w: &Worker<'_>, dst: TensorRef) {
+    let falling = dst.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
+    let mut x = Reader::new(source(dst, 0), dst);
+    let d = Place::of(dst);
+    let mut order: Vec<i32> = Vec::new();
+    for r in w.share(d.nrows()) {
+        let row = d.row_index(r);
+        let x = x.row(row);
+        order.clear();
+        order.extend(0..x.len() as i32);
+        order.sort_by(|&a, &b| {
+            let (a, b) = (x[a as usize], x[b as usize]);
+            if falling { b.total_cmp(&a) } else { a.total_cmp(&b) }
+        });
+        write(&d, row, &order);
+    }
+}
+
+/// Single precision; indices of the same shape; an order that exists.
+pub fn check_argsort(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_I32)?;
+    ensure!(s.same_shape(node), "{:?} into {:?}", s.ne(), node.ne());
+    ensure!(ggml_sort_order::from_raw(node.op_param_i32(0)).is_some(), "order {}", node.op_param_i32(0));
+    Ok(())
+}
+
+/// Places of the largest elements of each row, as many as the node has columns. Their order means nothing: the first two
+/// are swapped, as in the original, so that nobody comes to rely on it.
+pub fn top_k(w: &Worker<'_>, dst: TensorRef) {
+    let mut x = Reader::new(source(dst, 0), dst);
+    let d = Place::of(dst);
+    let k = d.ne[0];
+    let mut order: Vec<i32> = Vec::new();
+    for r in w.share(d.nrows()) {
+        let row = d.row_index(r);
+        let x = x.row(row);
+        order.clear();
+        order.extend(0..x.len() as i32);
+        let largest_first =
+            |&a: &i32, &b: &i32| -> Ordering { x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)) };
+        if 0 < k && k < order.len() {
+            order.select_nth_unstable_by(k - 1, largest_first);
+        }
+        order.truncate(k);
+        order.sort_unstable_by(largest_first);
+        if k > 1 {
+            order.swap(0, 1);
+        }
+        write(&d, row, &order);
+    }
+}
+
+/// Single precision; at most as many indices as the row has elements.
+pub fn check_top_k(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_I32)?;
+    ensure!(node.ne()[0] <= s.ne()[0] && node.ne()[1..] == s.ne()[1..], "{:?} into {:?}", s.ne(), node.ne());
+    Ok(())
+}
