@@ -4,13 +4,11 @@
 //! after each step. Thread 0 asks the host after every node whether to stop.
 
 use super::barrier::Barrier;
-use super::plan::Plan;
 use super::threadpool::{self, Pool};
 use super::worker::{Faults, Scratch, Worker};
 use super::{check, table};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
-use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,10 +58,11 @@ pub(super) fn is_live(node: TensorRef) -> bool {
     !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// The steps of a graph; every node is checked.
-fn steps(graph: GraphRef, n_threads: usize) -> Result<Vec<Step>> {
+/// The steps of a graph, and the scratch memory that they need; every node is checked.
+fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step>, usize)> {
     let mut steps: Vec<Step> = Vec::new();
-    for node in graph.nodes().filter(|&n| is_live(n)) {
+    let mut scratch = 0;
+    for node in nodes.iter().copied().filter(|&n| is_live(n)) {
         check::runnable(node)?;
         let Some(row) = table::row(node) else { continue };
         let Some(kernel) = row.kernel else { continue };
@@ -71,12 +70,13 @@ fn steps(graph: GraphRef, n_threads: usize) -> Result<Vec<Step>> {
             continue;
         }
         let wide = n_threads > 1 && row.is_wide(node);
+        scratch = scratch.max((row.scratch)(node, if wide { n_threads } else { 1 }));
         match steps.last_mut() {
             Some(step) if !wide && !step.wide => step.nodes.push((node, kernel)),
             _ => steps.push(Step { nodes: vec![(node, kernel)], wide }),
         }
     }
-    Ok(steps)
+    Ok((steps, scratch))
 }
 
 struct Region<'a> {
@@ -142,26 +142,26 @@ impl Region<'_> {
     }
 }
 
-/// Computes all nodes of a graph. When this returns, no thread of a pool looks at the graph any more.
+/// Computes nodes in their order. When this returns, no thread of a pool looks at them any more.
 ///
 /// # Errors
-/// A node that cannot be computed here or is not well-formed; [`Error::Aborted`] when the host wanted to stop; scratch memory that is too small.
-pub fn compute(graph: GraphRef, settings: &Settings<'_>) -> Result<()> {
+/// A node that cannot be computed here or is not well-formed; [`Error::Aborted`] when the host wanted to stop; scratch
+/// memory that is too small.
+pub fn compute(nodes: &[TensorRef], settings: &Settings<'_>) -> Result<()> {
     let pool_threads = settings.pool.map_or(settings.n_threads, Pool::n_threads);
     let n_threads = settings.n_threads.clamp(1, pool_threads.max(1));
-    let needed = Plan::of(graph, n_threads).scratch;
-    if settings.scratch.len() < needed {
-        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: needed });
-    }
-    match compute_with(graph, settings, n_threads)? {
+    match compute_with(nodes, settings, n_threads)? {
         true => Ok(()),
         // The pool is in use by another computation: do it alone.
-        false => compute_with(graph, &Settings { pool: None, ..*settings }, 1).map(|_| ()),
+        false => compute_with(nodes, &Settings { pool: None, ..*settings }, 1).map(|_| ()),
     }
 }
 
-fn compute_with(graph: GraphRef, settings: &Settings<'_>, n_threads: usize) -> Result<bool> {
-    let steps = steps(graph, n_threads)?;
+fn compute_with(nodes: &[TensorRef], settings: &Settings<'_>, n_threads: usize) -> Result<bool> {
+    let (steps, scratch) = steps(nodes, n_threads)?;
+    if settings.scratch.len() < scratch {
+        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: scratch });
+    }
     let n_threads = if steps.iter().any(|s| s.wide) { n_threads } else { 1 };
     let region = Region {
         steps: &steps,

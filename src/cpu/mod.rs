@@ -7,14 +7,20 @@
 pub mod barrier;
 pub mod check;
 pub mod convert;
+pub mod device;
 pub mod exec;
+pub mod features;
+pub mod numa;
 pub mod ops;
 pub mod plan;
+pub mod procs;
 pub mod rows;
 pub mod simd;
 pub mod table;
 pub mod threadpool;
+pub mod traits;
 pub mod vec;
 pub mod worker;
 
+pub use device::reg;
 pub use worker::Worker;

@@ -3,7 +3,7 @@
 use super::exec::is_live;
 use super::table;
 use super::worker::Scratch;
-use crate::graph::GraphRef;
+use crate::tensor::TensorRef;
 
 /// Needs of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +15,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The needs of `graph` when at most `n_threads` threads may be used.
-    pub fn of(graph: GraphRef, n_threads: usize) -> Self {
+    /// The needs of nodes when at most `n_threads` threads may be used. Nodes that cannot be computed need nothing.
+    pub fn of(nodes: impl Iterator<Item = TensorRef>, n_threads: usize) -> Self {
         let mut plan = Self { n_threads: 1, scratch: 0 };
-        for node in graph.nodes().filter(|&n| is_live(n)) {
+        for node in nodes.filter(|&n| is_live(n)) {
             let Some(row) = table::row(node).filter(|r| r.kernel.is_some()) else { continue };
             if node.is_empty() || (row.check)(node).is_err() {
                 continue;

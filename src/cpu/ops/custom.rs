@@ -9,11 +9,12 @@ use crate::tensor::TensorRef;
 use std::ffi::c_int;
 
 macro_rules! params {
-    ($node:expr, $ty:ty) => {
+    ($node:expr, $ty:ty) => {{
+        let words = $node.op_params();
         // SAFETY: the constructor of the node put this struct of plain words and a nullable function there; it is shorter
         // than all parameter words.
-        unsafe { $node.op_params().as_ptr().cast::<$ty>().read_unaligned() }
-    };
+        unsafe { words.as_ptr().cast::<$ty>().read_unaligned() }
+    }};
 }
 
 fn raw(node: TensorRef, i: usize) -> *const ggml_tensor {

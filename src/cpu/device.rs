@@ -1,0 +1,289 @@
+//! The CPU as backend objects: the family "CPU", its one device, and streams that compute at once.
+
+use super::exec::{self, Abort, Settings};
+use super::plan::Plan;
+use super::procs;
+use super::threadpool::Pool;
+use super::worker::Scratch;
+use super::{check, features};
+use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type, ggml_backend_feature};
+use crate::abi::ggml::{GGML_DEFAULT_N_THREADS, ggml_guid};
+use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, stream_author};
+use crate::backend::{BackendRef, BufferBox, BufferTypeRef, DeviceRef, RegRef, host};
+use crate::error::Result;
+use crate::graph::GraphRef;
+use crate::sys::memory::AlignedBlock;
+use crate::tensor::TensorRef;
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What a host set on a stream.
+#[derive(Clone, Copy)]
+struct Wishes {
+    n_threads: i32,
+    pool: Option<NonNull<Pool>>,
+    abort: Abort,
+    use_ref: bool,
+}
+// SAFETY: the pointers are the host's: it promises that the pool and the data of the abort callback live while the stream
+// may use them.
+unsafe impl Send for Wishes {}
+
+/// A stream of the CPU device.
+pub struct CpuStream {
+    wishes: Mutex<Wishes>,
+    /// Scratch memory, kept for the next graph; held while a graph is computed.
+    work: Mutex<Option<AlignedBlock>>,
+}
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A graph that is to be computed several times, with its scratch memory and the wishes of the time it was made.
+pub struct CpuPlan {
+    nodes: Vec<TensorRef>,
+    wishes: Wishes,
+    n_threads: usize,
+    work: AlignedBlock,
+}
+
+impl Wishes {
+    /// Threads to use; 0 or less: as many as the pool has, or the default.
+    fn threads(&self, pool: Option<&Pool>) -> usize {
+        match usize::try_from(self.n_threads) {
+            Ok(n) if n > 0 => n,
+            _ => pool.map_or(GGML_DEFAULT_N_THREADS as usize, Pool::n_threads),
+        }
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        // SAFETY: the host promised that the pool lives while a stream uses it.
+        self.pool.map(|p| unsafe { p.as_ref() })
+    }
+
+    fn compute(&self, nodes: &[TensorRef], n_threads: usize, work: &AlignedBlock) -> Result<()> {
+        // SAFETY: the block is ours for the whole call: its lock, or the plan, is held.
+        let scratch = unsafe { Scratch::new(work.as_ptr(), work.size()) };
+        let (abort, use_ref) = (self.abort, self.use_ref);
+        exec::compute(nodes, &Settings { n_threads, pool: self.pool(), scratch, abort, use_ref })
+    }
+}
+
+fn work_block(size: usize) -> Result<AlignedBlock> {
+    AlignedBlock::new(size, Scratch::ALIGN, "the work memory of a graph")
+}
+
+impl CpuStream {
+    fn new() -> Self {
+        let wishes = Wishes { n_threads: GGML_DEFAULT_N_THREADS, pool: None, abort: Abort::NEVER, use_ref: false };
+        Self { wishes: Mutex::new(wishes), work: Mutex::new(None) }
+    }
+
+    /// Sets the number of threads for what is computed next.
+    pub fn set_n_threads(&self, n: i32) {
+        lock(&self.wishes).n_threads = n;
+    }
+
+    /// Sets the pool for what is computed next, `None` for one of our own. A pool that was set before is paused.
+    ///
+    /// # Safety
+    /// The pool lives until another is set and no computation of this stream, or of a plan made with it, uses it any more.
+    pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
+        let mut wishes = lock(&self.wishes);
+        if let Some(old) = wishes.pool() {
+            if wishes.pool != pool {
+                old.pause();
+            }
+        }
+        wishes.pool = pool;
+    }
+
+    /// Sets the question whether to stop.
+    pub fn set_abort(&self, abort: Abort) {
+        lock(&self.wishes).abort = abort;
+    }
+
+    /// Sets whether to use the plain reference kernels.
+    pub fn set_use_ref(&self, use_ref: bool) {
+        lock(&self.wishes).use_ref = use_ref;
+    }
+}
+
+impl Stream for CpuStream {
+    type Event = NoEvent;
+    type Plan = CpuPlan;
+    const GUID: &'static ggml_guid =
+        &[0xaa, 0x67, 0xc7, 0x43, 0x96, 0xe6, 0xa3, 0x8a, 0xe3, 0xaf, 0xea, 0x92, 0x36, 0xbc, 0xfc, 0x89];
+    const PLANS: bool = true;
+
+    fn name(&self) -> &CStr {
+        c"CPU"
+    }
+
+    fn compute(&self, graph: GraphRef) -> Result<()> {
+        let wishes = *lock(&self.wishes);
+        let nodes: Vec<TensorRef> = graph.nodes().collect();
+        let n_threads = wishes.threads(wishes.pool());
+        let plan = Plan::of(nodes.iter().copied(), n_threads);
+        let mut work = lock(&self.work);
+        let size = plan.work_size();
+        let block = match work.take().filter(|b| b.size() >= size) {
+            Some(block) => block,
+            None => work_block(size)?,
+        };
+        let result = wishes.compute(&nodes, n_threads, &block);
+        *work = Some(block);
+        result
+    }
+
+    fn plan(&self, graph: GraphRef) -> Result<CpuPlan> {
+        let wishes = *lock(&self.wishes);
+        let nodes: Vec<TensorRef> = graph.nodes().collect();
+        let n_threads = wishes.threads(wishes.pool());
+        let plan = Plan::of(nodes.iter().copied(), n_threads);
+        Ok(CpuPlan { nodes, wishes, n_threads, work: work_block(plan.work_size())? })
+    }
+
+    fn plan_compute(&self, plan: &mut CpuPlan) -> Result<()> {
+        plan.wishes.compute(&plan.nodes, plan.n_threads, &plan.work)
+    }
+}
+
+/// The stream behind a backend, when it is one of the CPU.
+pub fn stream(backend: &BackendRef) -> Option<&CpuStream> {
+    stream_author(backend)
+}
+
+/// The CPU device.
+pub struct CpuDevice {
+    description: CString,
+}
+
+impl CpuDevice {
+    fn new() -> Self {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info
+            .lines()
+            .find_map(|l| l.strip_prefix("model name")?.split_once(':'))
+            .map(|(_, name)| name.trim())
+            .filter(|name| !name.is_empty())
+            .unwrap_or("CPU");
+        Self { description: CString::new(model).unwrap_or_else(|_| c"CPU".to_owned()) }
+    }
+}
+
+impl Device for CpuDevice {
+    type Stream = CpuStream;
+    type Event = NoEvent;
+    const BUFFERS_FROM_HOST: bool = true;
+
+    fn name(&self) -> &CStr {
+        c"CPU"
+    }
+
+    fn description(&self) -> &CStr {
+        &self.description
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        #[cfg(unix)]
+        {
+            // SAFETY: plain questions to the system.
+            let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
+            let total = usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0));
+            // What is free changes with every cache the system keeps: all of it counts as free.
+            (total, total)
+        }
+        #[cfg(not(unix))]
+        {
+            (0, 0)
+        }
+    }
+
+    fn kind(&self) -> ggml_backend_dev_type {
+        ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU
+    }
+
+    fn caps(&self) -> ggml_backend_dev_caps {
+        ggml_backend_dev_caps {
+            r#async: false,
+            host_buffer: false,
+            buffer_from_host_ptr: true,
+            events: false,
+            mmap_support: true,
+        }
+    }
+
+    fn open(&self, _this: DeviceRef, _params: Option<&CStr>) -> Result<CpuStream> {
+        Ok(CpuStream::new())
+    }
+
+    fn buffer_type(&self, _this: DeviceRef) -> BufferTypeRef {
+        host::buffer_type()
+    }
+
+    fn buffer_from_host(&self, _this: DeviceRef, memory: HostMemory, _max_tensor_size: usize) -> Result<BufferBox> {
+        Ok(memory.into_buffer())
+    }
+
+    fn supports_op(&self, op: TensorRef) -> bool {
+        check::supported(op).is_ok()
+    }
+
+    fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {
+        buft.is_host()
+    }
+}
+
+struct CpuReg;
+
+impl Reg for CpuReg {
+    type Device = CpuDevice;
+
+    fn name(&self) -> &CStr {
+        c"CPU"
+    }
+
+    fn devices(&self) -> Vec<CpuDevice> {
+        vec![CpuDevice::new()]
+    }
+
+    fn proc_address(&self, name: &CStr) -> *const c_void {
+        procs::address(name)
+    }
+}
+
+/// The family "CPU".
+pub fn reg() -> RegRef {
+    static REG: OnceLock<RegRef> = OnceLock::new();
+    *REG.get_or_init(|| publish(CpuReg))
+}
+
+/// The CPU device.
+pub fn device() -> DeviceRef {
+    match reg().device(0) {
+        Some(device) => device,
+        None => unreachable!("the family has one device"),
+    }
+}
+
+struct Features(Vec<ggml_backend_feature>);
+// SAFETY: the texts are static.
+unsafe impl Send for Features {}
+// SAFETY: as above.
+unsafe impl Sync for Features {}
+
+/// The features of this processor, ended by an entry of NULLs.
+pub fn feature_list() -> &'static [ggml_backend_feature] {
+    static LIST: OnceLock<Features> = OnceLock::new();
+    let list = LIST.get_or_init(|| {
+        let present = features::ALL.iter().filter(|f| (f.present)());
+        let entry = |name: *const _, value: *const _| ggml_backend_feature { name, value };
+        let mut list: Vec<_> = present.map(|f| entry(f.name.as_ptr(), c"1".as_ptr())).collect();
+        list.push(entry(std::ptr::null(), std::ptr::null()));
+        Features(list)
+    });
+    &list.0
+}

@@ -1,0 +1,147 @@
+//! The functions that hosts ask the family "CPU" for by name (`get_proc_address`), with the C interface's signatures.
+
+use super::exec::Abort;
+use super::threadpool::Pool;
+use super::{device, numa};
+use crate::abi::alloc::{ggml_backend_buffer_type_t, ggml_backend_t};
+use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_feature, ggml_backend_reg_t};
+use crate::abi::ggml::{ggml_abort_callback, ggml_threadpool, ggml_threadpool_params, ggml_threadpool_t};
+use crate::abi::raw;
+use crate::backend::BackendRef;
+use crate::{ggml_assert, log_error};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::NonNull;
+
+/// Address of the function of this name; NULL when there is none.
+pub fn address(name: &CStr) -> *const c_void {
+    match name.to_bytes() {
+        b"ggml_backend_set_n_threads" => set_n_threads as *const c_void,
+        b"ggml_backend_dev_get_extra_bufts" => extra_bufts as *const c_void,
+        b"ggml_backend_get_features" => features as *const c_void,
+        b"ggml_backend_set_abort_callback" => set_abort_callback as *const c_void,
+        b"ggml_backend_cpu_numa_init" => numa_init as *const c_void,
+        b"ggml_backend_cpu_is_numa" => is_numa as *const c_void,
+        b"ggml_backend_cpu_set_use_ref" => set_use_ref as *const c_void,
+        b"ggml_threadpool_new" => threadpool_new as *const c_void,
+        b"ggml_threadpool_free" => threadpool_free as *const c_void,
+        b"ggml_backend_cpu_set_threadpool" => set_threadpool as *const c_void,
+        _ => std::ptr::null(),
+    }
+}
+
+/// Whether a backend is a stream of the CPU device.
+///
+/// # Safety
+/// `backend` is NULL or a valid backend.
+pub unsafe fn is_cpu(backend: ggml_backend_t) -> bool {
+    // SAFETY: forwarded to the caller.
+    unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| device::stream(&b).is_some())
+}
+
+/// Runs `f` with the CPU stream behind `backend`; ends the process when it is none (the contract).
+///
+/// # Safety
+/// `backend` is NULL or a valid backend.
+unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStream) -> R) -> R {
+    // SAFETY: forwarded to the caller.
+    let backend = unsafe { BackendRef::from_ptr(backend) };
+    match backend.as_ref().and_then(device::stream) {
+        Some(stream) => f(stream),
+        None => crate::ggml_abort!("this backend is not one of the CPU"),
+    }
+}
+
+/// `ggml_backend_cpu_set_n_threads`.
+///
+/// # Safety
+/// `backend` is a valid backend.
+pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int) {
+    // SAFETY: forwarded to the caller.
+    unsafe { with_stream(backend, |s| s.set_n_threads(n_threads)) }
+}
+
+/// `ggml_backend_cpu_set_threadpool`.
+///
+/// # Safety
+/// `backend` is a valid backend; `threadpool` is NULL or a pool of `threadpool_new` that lives until another is set.
+pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggml_threadpool_t) {
+    // SAFETY: forwarded to the caller.
+    unsafe { with_stream(backend, |s| s.set_pool(NonNull::new(threadpool.cast()))) }
+}
+
+/// `ggml_backend_cpu_set_abort_callback`.
+///
+/// # Safety
+/// `backend` is a valid backend; the callback may be called with its data while graphs are computed.
+pub unsafe extern "C" fn set_abort_callback(backend: ggml_backend_t, callback: ggml_abort_callback, data: *mut c_void) {
+    // SAFETY: forwarded to the caller.
+    unsafe { with_stream(backend, |s| s.set_abort(Abort { callback, data })) }
+}
+
+/// `ggml_backend_cpu_set_use_ref`.
+///
+/// # Safety
+/// `backend` is a valid backend.
+pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
+    // SAFETY: forwarded to the caller.
+    unsafe { with_stream(backend, |s| s.set_use_ref(use_ref)) }
+}
+
+struct NoBufts([ggml_backend_buffer_type_t; 1]);
+// SAFETY: the one entry is NULL, and nobody writes the list.
+unsafe impl Sync for NoBufts {}
+
+/// Further buffer types of the device: a list that ends with NULL.
+unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
+    static NONE: NoBufts = NoBufts([std::ptr::null_mut()]);
+    NONE.0.as_ptr().cast_mut()
+}
+
+unsafe extern "C" fn features(_reg: ggml_backend_reg_t) -> *mut ggml_backend_feature {
+    device::feature_list().as_ptr().cast_mut()
+}
+
+unsafe extern "C" fn numa_init(strategy: raw::ggml_numa_strategy) {
+    numa::init(strategy);
+}
+
+unsafe extern "C" fn is_numa() -> bool {
+    numa::is_numa()
+}
+
+/// `ggml_threadpool_new`: NULL when threads could not be started.
+///
+/// # Safety
+/// `params` is NULL or points to parameters.
+pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
+    // SAFETY: forwarded to the caller.
+    let Some(params) = (unsafe { params.as_ref() }) else { return std::ptr::null_mut() };
+    ggml_assert!(params.n_threads > 0, "a pool of {} threads", params.n_threads);
+    match Pool::new(params) {
+        Ok(pool) => Box::into_raw(Box::new(pool)).cast(),
+        Err(e) => {
+            log_error!("ggml_threadpool_new: {e}");
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// `ggml_threadpool_free`.
+///
+/// # Safety
+/// `threadpool` is NULL or came from [`threadpool_new`], and is not used afterwards.
+pub unsafe extern "C" fn threadpool_free(threadpool: *mut ggml_threadpool) {
+    if !threadpool.is_null() {
+        // SAFETY: forwarded to the caller.
+        drop(unsafe { Box::from_raw(threadpool.cast::<Pool>()) });
+    }
+}
+
+/// The pool behind a handle of the C interface.
+///
+/// # Safety
+/// `threadpool` is NULL or came from [`threadpool_new`] and lives as long as the result.
+pub unsafe fn pool<'a>(threadpool: *const ggml_threadpool) -> Option<&'a Pool> {
+    // SAFETY: forwarded to the caller.
+    unsafe { threadpool.cast::<Pool>().as_ref() }
+}

@@ -1,0 +1,113 @@
+//! Number formats as ggml-cpu.h shows them: conversion from single precision and dot product, behind C signatures.
+
+use super::convert;
+use super::simd::{dot_type, kernels};
+use crate::abi::cpu::ggml_type_traits_cpu;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::ggml_assert;
+use std::ffi::{c_int, c_void};
+
+const COUNT: usize = GGML_TYPE_COUNT as usize;
+
+fn format<const T: i32>() -> ggml_type {
+    match ggml_type::from_raw(T) {
+        Some(t) => t,
+        None => unreachable!("the table below holds existing formats only"),
+    }
+}
+
+/// # Safety
+/// `x` is readable for `k` floats and `y` writable for a row of `k` elements; `k` fills whole blocks.
+unsafe extern "C" fn from_float<const T: i32>(x: *const f32, y: *mut c_void, k: i64) {
+    let dtype = format::<T>();
+    let Some(size) = dtype.row_size(k) else {
+        crate::ggml_abort!("{k} elements do not fill blocks of {dtype:?}");
+    };
+    if k == 0 {
+        return;
+    }
+    // SAFETY: forwarded to the caller.
+    let (x, y) =
+        unsafe { (std::slice::from_raw_parts(x, k as usize), std::slice::from_raw_parts_mut(y.cast::<u8>(), size)) };
+    convert::from_f32(dtype, x, y);
+}
+
+/// # Safety
+/// `s` is writable; `x` is a row of `n` elements of the format and `y` one of its dot format; `n` fills whole blocks.
+unsafe extern "C" fn vec_dot<const T: i32>(
+    n: c_int,
+    s: *mut f32,
+    _bs: usize,
+    x: *const c_void,
+    _bx: usize,
+    y: *const c_void,
+    _by: usize,
+    nrc: c_int,
+) {
+    ggml_assert!(nrc == 1, "this format takes one row at a time, not {nrc}");
+    let n = usize::try_from(n).unwrap_or(0);
+    if let Some(f) = kernels().vec_dot[T as usize] {
+        // SAFETY: forwarded to the caller.
+        unsafe { s.write(f(n, x.cast(), y.cast())) }
+    }
+}
+
+const NONE: ggml_type_traits_cpu = ggml_type_traits_cpu { from_float: None, vec_dot: None, vec_dot_type: 0, nrows: 0 };
+
+/// A weight format; `writable`: also a conversion to it.
+const fn weights<const T: i32>(dot: ggml_type, writable: bool) -> ggml_type_traits_cpu {
+    ggml_type_traits_cpu {
+        from_float: if writable { Some(from_float::<T>) } else { None },
+        vec_dot: Some(vec_dot::<T>),
+        vec_dot_type: dot as i32,
+        nrows: 1,
+    }
+}
+
+macro_rules! table {
+    ($($t:ident $writable:literal),* $(,)?) => {{
+        let mut table = [NONE; COUNT];
+        $(
+            table[$t as usize] = match dot_type($t) {
+                Some(dot) => weights::<{ $t as i32 }>(dot, $writable),
+                None => NONE,
+            };
+        )*
+        table
+    }};
+}
+
+static TABLE: [ggml_type_traits_cpu; COUNT] = {
+    let mut table = table! {
+        GGML_TYPE_F32 true, GGML_TYPE_F16 true, GGML_TYPE_BF16 true, GGML_TYPE_Q1_0 true, GGML_TYPE_Q2_0 true,
+        GGML_TYPE_Q4_0 true, GGML_TYPE_Q4_1 true, GGML_TYPE_Q5_0 true, GGML_TYPE_Q5_1 true, GGML_TYPE_Q8_0 true,
+        GGML_TYPE_Q8_1 true, GGML_TYPE_MXFP4 true, GGML_TYPE_NVFP4 true, GGML_TYPE_Q2_K true, GGML_TYPE_Q3_K true,
+        GGML_TYPE_Q4_K true, GGML_TYPE_Q5_K true, GGML_TYPE_Q6_K true, GGML_TYPE_IQ2_XXS false, GGML_TYPE_IQ2_XS false,
+        GGML_TYPE_IQ3_XXS false, GGML_TYPE_IQ3_S false, GGML_TYPE_IQ2_S false, GGML_TYPE_IQ1_S false,
+        GGML_TYPE_IQ1_M false, GGML_TYPE_IQ4_NL true, GGML_TYPE_IQ4_XS true, GGML_TYPE_TQ1_0 true, GGML_TYPE_TQ2_0 true,
+    };
+    // Formats of intermediate results and integers: no weights.
+    table[GGML_TYPE_Q8_1 as usize].vec_dot = None;
+    table[GGML_TYPE_Q8_K as usize].from_float = Some(from_float::<{ GGML_TYPE_Q8_K as i32 }>);
+    table[GGML_TYPE_I32 as usize].from_float = Some(from_float::<{ GGML_TYPE_I32 as i32 }>);
+    table
+};
+
+/// How the CPU computes with a format.
+pub fn traits_cpu(dtype: ggml_type) -> &'static ggml_type_traits_cpu {
+    &TABLE[dtype as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_conversion_can_be_written() {
+        for t in ggml_type::ALL {
+            let traits = traits_cpu(t);
+            assert_eq!(traits.from_float.is_some(), convert::writable(t), "{t:?}");
+            assert_eq!(traits.vec_dot.is_some(), traits.nrows == 1 && t != GGML_TYPE_Q8_1, "{t:?}");
+        }
+    }
+}
