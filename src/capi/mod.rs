@@ -8,6 +8,7 @@ pub mod alloc;
 pub mod backend;
 pub mod backend_impl;
 pub mod convert;
+pub mod cpu;
 pub mod ggml;
 pub mod gguf;
 pub mod opt;

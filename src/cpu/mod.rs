@@ -8,6 +8,7 @@ pub mod barrier;
 pub mod check;
 pub mod convert;
 pub mod device;
+pub mod elements;
 pub mod exec;
 pub mod features;
 pub mod numa;

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod quants;
 pub mod system;
 pub mod tensor;
+pub mod threadpool;
 pub mod ops_pointwise;
 pub mod ops_arith;
 pub mod ops_glu;

@@ -1,0 +1,77 @@
+//! How the CPU computes with number formats, and conversions of rows.
+
+use crate::abi::cpu::ggml_type_traits_cpu;
+use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t, ggml_type};
+use crate::abi::raw;
+use crate::cpu::{convert, simd, traits};
+
+/// Conversion and dot product of a number format. NULL for a number that stands for no format. The result is static.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_type_traits_cpu(ty: raw::ggml_type) -> *const ggml_type_traits_cpu {
+    ggml_type::from_raw(ty).map_or(std::ptr::null(), |t| traits::traits_cpu(t))
+}
+
+/// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_init() {
+    simd::kernels();
+}
+
+/// Elements of a row; a negative number counts as none.
+fn len(n: i64) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}
+
+/// Copies `n` floats from `x` to `y`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_fp32_to_fp32(x: *const f32, y: *mut f32, n: i64) {
+    if len(n) > 0 {
+        // SAFETY: n floats at both places, by the contract.
+        unsafe { std::ptr::copy(x, y, len(n)) }
+    }
+}
+
+/// Converts `n` floats at `x` to integers at `y`, rounding towards zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64) {
+    for i in 0..len(n) {
+        // SAFETY: n numbers at both places, by the contract.
+        unsafe { y.add(i).write(x.add(i).read() as i32) }
+    }
+}
+
+/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
+    if len(n) > 0 {
+        // SAFETY: n numbers at both places, which do not overlap, by the contract.
+        unsafe { (simd::kernels().f32_to_f16)(len(n), y, x) }
+    }
+}
+
+/// Converts `n` half-precision numbers at `x` to floats at `y`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
+    if len(n) > 0 {
+        // SAFETY: n numbers at both places, which do not overlap, by the contract.
+        unsafe { (simd::kernels().f16_to_f32)(len(n), y, x) }
+    }
+}
+
+/// Converts `n` floats at `x` to brain floats at `y`, rounding to nearest even.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
+    for i in 0..len(n) {
+        // SAFETY: n numbers at both places, by the contract.
+        unsafe { y.add(i).write(ggml_bf16_t { bits: convert::to_bf16(x.add(i).read()) }) }
+    }
+}
+
+/// Converts `n` brain floats at `x` to floats at `y`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cpu_bf16_to_fp32(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
+    for i in 0..len(n) {
+        // SAFETY: n numbers at both places, by the contract.
+        unsafe { y.add(i).write(convert::bf16(x.add(i).read().bits)) }
+    }
+}

@@ -1,0 +1,127 @@
+//! Single numbers of tensors in host memory.
+
+use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
+use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::cpu::elements;
+use crate::ggml_assert;
+use std::ffi::c_int;
+
+/// A new tensor of one integer with this value. The context must allocate data. NULL when it is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mut ggml_tensor {
+    // SAFETY: a valid context, by the contract.
+    let ctx = unsafe { need_ctx(ctx) };
+    ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
+    out(ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
+}
+
+/// A new tensor of one float with this value. The context must allocate data. NULL when it is full.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mut ggml_tensor {
+    // SAFETY: a valid context, by the contract.
+    let ctx = unsafe { need_ctx(ctx) };
+    ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
+    out(ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
+}
+
+/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::set_all(unsafe { need(tensor, "tensor") }, value.into());
+    tensor
+}
+
+/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::set_all(unsafe { need(tensor, "tensor") }, value.into());
+    tensor
+}
+
+/// Element number `i`, counted row by row, as an integer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    let t = unsafe { need(tensor, "tensor") };
+    elements::get(t, elements::unravel(t, i.into())) as i32
+}
+
+/// Sets element number `i`, counted row by row.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    let t = unsafe { need(tensor, "tensor") };
+    elements::set(t, elements::unravel(t, i.into()), value.into());
+}
+
+/// The element at these indices, innermost first, as an integer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_i32_nd(
+    tensor: *const ggml_tensor,
+    i0: c_int,
+    i1: c_int,
+    i2: c_int,
+    i3: c_int,
+) -> i32 {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::get(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from)) as i32
+}
+
+/// Sets the element at these indices, innermost first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_i32_nd(
+    tensor: *const ggml_tensor,
+    i0: c_int,
+    i1: c_int,
+    i2: c_int,
+    i3: c_int,
+    value: i32,
+) {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::set(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from), value.into());
+}
+
+/// Element number `i`, counted row by row, as a float.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    let t = unsafe { need(tensor, "tensor") };
+    elements::get(t, elements::unravel(t, i.into())) as f32
+}
+
+/// Sets element number `i`, counted row by row.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    let t = unsafe { need(tensor, "tensor") };
+    elements::set(t, elements::unravel(t, i.into()), value.into());
+}
+
+/// The element at these indices, innermost first, as a float.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_f32_nd(
+    tensor: *const ggml_tensor,
+    i0: c_int,
+    i1: c_int,
+    i2: c_int,
+    i3: c_int,
+) -> f32 {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::get(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from)) as f32
+}
+
+/// Sets the element at these indices, innermost first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_set_f32_nd(
+    tensor: *const ggml_tensor,
+    i0: c_int,
+    i1: c_int,
+    i2: c_int,
+    i3: c_int,
+    value: f32,
+) {
+    // SAFETY: a valid tensor whose data is in host memory, by the contract.
+    elements::set(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from), value.into());
+}

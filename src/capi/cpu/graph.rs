@@ -1,0 +1,143 @@
+//! Thread pools, plans, computing graphs without a backend.
+
+use crate::abi::cpu::ggml_cplan;
+use crate::abi::ggml::*;
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, graph as need_graph};
+use crate::cpu::exec::{self, Abort, Settings};
+use crate::cpu::plan::Plan;
+use crate::cpu::procs;
+use crate::cpu::threadpool::Pool;
+use crate::cpu::worker::Scratch;
+use crate::error::Error;
+use crate::tensor::{ObjectKind, TensorRef};
+use crate::{ggml_assert, log_error, log_warn};
+use std::ffi::c_int;
+
+/// A new thread pool, freed with `ggml_threadpool_free`. Its threads sleep between graphs, after spinning for a while as
+/// `params->poll` says. NULL when threads cannot be started.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
+    // SAFETY: NULL or parameters, by the contract.
+    unsafe { procs::threadpool_new(params) }
+}
+
+/// Ends the threads of a pool and frees it. No graph may be in it. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) {
+    // SAFETY: NULL or a pool that nobody uses any more, by the contract.
+    unsafe { procs::threadpool_free(threadpool) }
+}
+
+/// Threads of a pool, the one that computes in it included. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_threadpool) -> c_int {
+    // SAFETY: NULL or a valid pool, by the contract.
+    unsafe { procs::pool(threadpool) }.map_or(0, |p| p.n_threads() as c_int)
+}
+
+/// Waiting threads of the pool sleep, without spinning, until it is resumed or computes the next graph.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool) {
+    // SAFETY: NULL or a valid pool, by the contract.
+    if let Some(pool) = unsafe { procs::pool(threadpool) } {
+        pool.pause();
+    }
+}
+
+/// Ends a pause.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_threadpool_resume(threadpool: *mut ggml_threadpool) {
+    // SAFETY: NULL or a valid pool, by the contract.
+    if let Some(pool) = unsafe { procs::pool(threadpool) } {
+        pool.resume();
+    }
+}
+
+/// What computing a graph needs: threads and work memory. `n_threads` of 0 or less means as many as the pool has, or
+/// 4 without a pool. The caller sets `work_data` to `work_size` bytes of his, and the callbacks if he wants them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_plan(
+    cgraph: *const ggml_cgraph,
+    n_threads: c_int,
+    threadpool: *mut ggml_threadpool,
+) -> ggml_cplan {
+    // SAFETY: a valid graph, and NULL or a valid pool, by the contract.
+    let (graph, pool) = unsafe { (need_graph(cgraph), procs::pool(threadpool)) };
+    let n_threads = match usize::try_from(n_threads) {
+        Ok(n) if n > 0 => n,
+        _ => pool.map_or(GGML_DEFAULT_N_THREADS as usize, Pool::n_threads),
+    };
+    let plan = Plan::of(graph.nodes(), n_threads);
+    ggml_cplan {
+        work_size: plan.work_size(),
+        work_data: std::ptr::null_mut(),
+        n_threads: plan.n_threads as c_int,
+        threadpool,
+        abort_callback: None,
+        abort_callback_data: std::ptr::null_mut(),
+        use_ref: false,
+    }
+}
+
+/// Computes a graph with a plan that was made for it; all data must be in host memory. `GGML_STATUS_ABORTED` when the abort
+/// callback asked for it, `GGML_STATUS_FAILED` for a node that cannot be computed. When this returns, no thread looks at the
+/// graph or the plan any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mut ggml_cplan) -> raw::ggml_status {
+    // SAFETY: a valid graph, by the contract.
+    let graph = unsafe { need_graph(cgraph) };
+    ggml_assert!(!cplan.is_null(), "cplan != NULL");
+    // SAFETY: not NULL, so a plan, by the contract.
+    let plan = unsafe { cplan.read() };
+    ggml_assert!(plan.n_threads > 0, "a plan of {} threads", plan.n_threads);
+    ggml_assert!(plan.work_size == 0 || !plan.work_data.is_null(), "a plan without its work memory");
+    // SAFETY: NULL or a valid pool, by the contract.
+    let pool = unsafe { procs::pool(plan.threadpool) };
+    if let Some(pool) = pool {
+        if plan.n_threads as usize > pool.n_threads() {
+            log_warn!("a plan of {} threads for a pool of {}", plan.n_threads, pool.n_threads());
+        }
+    }
+    let nodes: Vec<TensorRef> = graph.nodes().collect();
+    let settings = Settings {
+        n_threads: plan.n_threads as usize,
+        pool,
+        // SAFETY: `work_size` bytes that nobody else uses meanwhile, by the contract.
+        scratch: unsafe { Scratch::new(plan.work_data, plan.work_size) },
+        abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
+        use_ref: plan.use_ref,
+    };
+    let status = match exec::compute(&nodes, &settings) {
+        Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
+        Err(e) => {
+            if !matches!(e, Error::Aborted) {
+                log_error!("ggml_graph_compute: {e}");
+            }
+            e.status()
+        }
+    };
+    status as raw::ggml_status
+}
+
+/// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from a context, which must have room for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_graph_compute_with_ctx(
+    ctx: *mut ggml_context,
+    cgraph: *mut ggml_cgraph,
+    n_threads: c_int,
+) -> raw::ggml_status {
+    // SAFETY: forwarded to the caller.
+    let mut plan = unsafe { ggml_graph_plan(cgraph, n_threads, std::ptr::null_mut()) };
+    // SAFETY: a valid context, by the contract.
+    match unsafe { need_ctx(ctx) }.new_object(ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, plan.work_size) {
+        Ok(p) => plan.work_data = p.as_ptr(),
+        Err(e) => {
+            log_error!("ggml_graph_compute_with_ctx: {e}");
+            return ggml_status::GGML_STATUS_ALLOC_FAILED as raw::ggml_status;
+        }
+    }
+    // SAFETY: forwarded to the caller; the work memory is the object just made.
+    unsafe { ggml_graph_compute(cgraph, &mut plan) }
+}

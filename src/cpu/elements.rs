@@ -1,0 +1,91 @@
+//! Single elements of tensors in host memory, and filling a tensor: for hosts that look at a few numbers.
+
+use super::convert;
+use super::rows::{Place, RowIndex};
+use crate::abi::ggml::ggml_type::*;
+use crate::ggml_abort;
+use crate::tensor::TensorRef;
+
+/// Where an element of a tensor lies; ends the process for an index outside or a tensor without data (the contract).
+fn locate(t: TensorRef, at: [i64; 4]) -> (Place, usize, RowIndex) {
+    let ne = t.ne();
+    if t.data().is_null() || at.iter().zip(ne).any(|(&i, n)| i < 0 || i >= n) {
+        ggml_abort!(
+            "element {at:?} of '{}' ({ne:?}), which has {}",
+            t.name(),
+            if t.data().is_null() { "no data" } else { "fewer" }
+        );
+    }
+    let [i0, i1, i2, i3] = at.map(|i| i as usize);
+    (Place::of(t), i0, [i1, i2, i3])
+}
+
+/// Indices of element number `i`, counted row by row.
+pub fn unravel(t: TensorRef, i: i64) -> [i64; 4] {
+    let ne = t.ne().map(|n| n.max(1));
+    let rows = i.div_euclid(ne[0]);
+    [i.rem_euclid(ne[0]), rows % ne[1], rows / ne[1] % ne[2], rows / (ne[1] * ne[2])]
+}
+
+/// An element of a tensor of 8, 16 or 32-bit numbers; every one of them fits into the result.
+pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
+    let (p, i, row) = locate(t, at);
+    match p.dtype {
+        GGML_TYPE_I8 => p.get::<i8>(i, row).into(),
+        GGML_TYPE_I16 => p.get::<i16>(i, row).into(),
+        GGML_TYPE_I32 => p.get::<i32>(i, row).into(),
+        GGML_TYPE_F16 => convert::f16(p.get(i, row)).into(),
+        GGML_TYPE_BF16 => convert::bf16(p.get(i, row)).into(),
+        GGML_TYPE_F32 => p.get::<f32>(i, row).into(),
+        other => ggml_abort!("no single elements of {other:?}"),
+    }
+}
+
+fn put(p: &Place, i: usize, row: RowIndex, value: f64) {
+    match p.dtype {
+        GGML_TYPE_I8 => p.set(i, row, value as i32 as i8),
+        GGML_TYPE_I16 => p.set(i, row, value as i32 as i16),
+        GGML_TYPE_I32 => p.set(i, row, value as i32),
+        GGML_TYPE_F16 => p.set(i, row, convert::to_f16(value as f32)),
+        GGML_TYPE_BF16 => p.set(i, row, convert::to_bf16(value as f32)),
+        GGML_TYPE_F32 => p.set(i, row, value as f32),
+        other => ggml_abort!("no single elements of {other:?}"),
+    }
+}
+
+/// Sets an element.
+pub fn set(t: TensorRef, at: [i64; 4], value: f64) {
+    let (p, i, row) = locate(t, at);
+    put(&p, i, row, value);
+}
+
+/// Sets all elements.
+pub fn set_all(t: TensorRef, value: f64) {
+    if t.is_empty() {
+        return;
+    }
+    let (p, ..) = locate(t, [0; 4]);
+    for r in 0..p.nrows() {
+        let row = p.row_index(r);
+        (0..p.ne[0]).for_each(|i| put(&p, i, row, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Context;
+
+    #[test]
+    fn elements_of_every_plain_format() {
+        let mut ctx = Context::with_size(1 << 14, false).unwrap();
+        for dtype in [GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F32] {
+            let t = ctx.new_tensor(dtype, &[3, 4, 2]).unwrap();
+            set_all(t, -7.0);
+            set(t, [2, 1, 1, 0], 5.0);
+            assert_eq!(unravel(t, 17), [2, 1, 1, 0]);
+            let all: Vec<f64> = (0..24).map(|i| get(t, unravel(t, i))).collect();
+            assert!((0..24).all(|i| all[i] == if i == 17 { 5.0 } else { -7.0 }));
+        }
+    }
+}
