@@ -24,6 +24,8 @@ mod reg;
 pub mod registry;
 mod stream;
 pub mod tensor_io;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 pub use buffer_type::{op_alloc_size_may_expand, op_is_empty};

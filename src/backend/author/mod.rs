@@ -16,7 +16,7 @@ mod host;
 mod reg;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use buffer::{Buffer, buffer_author, new_buffer};
 pub use buffer_type::{BufferType, leak_buffer_type};
