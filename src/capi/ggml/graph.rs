@@ -6,7 +6,7 @@ use crate::backend::tensor_io;
 use crate::capi::convert::{
     ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
 };
-use crate::graph::{GraphRef, build};
+use crate::graph::{GraphRef, backward, build};
 use crate::sys::cstr;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
@@ -53,6 +53,27 @@ pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, ten
 pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     // SAFETY: a valid graph and a valid tensor, by the contract.
     unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), false) }
+}
+
+/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
+/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
+/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
+/// Ends the process for operations that have no gradient.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_build_backward_expand(
+    ctx: *mut ggml_context,
+    cgraph: *mut ggml_cgraph,
+    grad_accs: *mut *mut ggml_tensor,
+) {
+    // SAFETY: a valid context and a valid graph, by the contract.
+    let (ctx, graph) = unsafe { (need_ctx(ctx), need_graph(cgraph)) };
+    let n = if grad_accs.is_null() { 0 } else { graph.n_nodes() };
+    // SAFETY: `grad_accs` has an entry for each node, NULL or a valid tensor, by the contract.
+    let accs: Vec<_> = (0..n).map(|i| unsafe { opt_tensor(*grad_accs.add(i)) }).collect();
+    if let Err(e) = backward::build(graph, ctx, &accs) {
+        // There is no way to tell the caller, who would train with half of the gradients.
+        ggml_abort!("ggml_build_backward_expand: {e}");
+    }
 }
 
 /// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
