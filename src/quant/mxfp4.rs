@@ -19,23 +19,28 @@ pub struct BlockMxfp4 {
 /// Twice the value of each E2M1 code.
 pub static FP4_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// The first code whose value, times `scale`, is nearest to `x`.
-pub(super) fn nearest_fp4(x: f32, scale: f32) -> u8 {
-    let mut best = (0, (f32::from(FP4_DOUBLED[0]) * scale - x).abs());
-    for (code, value) in FP4_DOUBLED.iter().enumerate().skip(1) {
-        let error = (f32::from(*value) * scale - x).abs();
-        if error < best.1 {
-            best = (code, error);
+/// What each code stands for at a scale.
+pub(super) fn scaled_codes(scale: f32) -> [f32; 16] {
+    FP4_DOUBLED.map(|v| f32::from(v) * scale)
+}
+
+/// The first code whose value is nearest to `x`.
+pub(super) fn nearest_code(x: f32, values: &[f32; 16]) -> u8 {
+    let (mut best, mut least) = (0, (values[0] - x).abs());
+    for code in 1..16 {
+        let error = (values[usize::from(code)] - x).abs();
+        if error < least {
+            (best, least) = (code, error);
         }
     }
-    best.0 as u8
+    best
 }
 
 impl Decode for BlockMxfp4 {
     fn decode(&self, y: &mut [f32]) {
         let d = e8m0_to_f32_half(self.e);
         let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
+        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
             *low = f32::from(FP4_DOUBLED[usize::from(q & 15)]) * d;
             *high = f32::from(FP4_DOUBLED[usize::from(q >> 4)]) * d;
         }
@@ -47,8 +52,8 @@ impl Encode for BlockMxfp4 {
         let (_, top) = extreme(x);
         // The greatest code stands for 6: the scale is two powers of two below the greatest magnitude.
         let e = if top > 0.0 { truncate(top.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
-        let d = e8m0_to_f32_half(e);
+        let values = scaled_codes(e8m0_to_f32_half(e));
         let (low, high) = x.split_at(16);
-        Self { e, qs: std::array::from_fn(|i| nearest_fp4(low[i], d) | nearest_fp4(high[i], d) << 4) }
+        Self { e, qs: std::array::from_fn(|i| nearest_code(low[i], &values) | nearest_code(high[i], &values) << 4) }
     }
 }

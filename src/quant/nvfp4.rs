@@ -3,7 +3,7 @@
 
 use super::block::{Decode, Encode};
 use super::convert::{f32_to_ue4m3, ue4m3_to_f32_half};
-use super::mxfp4::{FP4_DOUBLED, nearest_fp4};
+use super::mxfp4::{FP4_DOUBLED, nearest_code, scaled_codes};
 use super::search::extreme;
 
 /// One block: `x[i] = d[i / 16] * q[i]`.
@@ -35,9 +35,9 @@ impl Encode for BlockNvfp4 {
         for ((x, qs), d) in x.chunks_exact(16).zip(block.qs.chunks_exact_mut(8)).zip(&mut block.d) {
             // The greatest code stands for 6.
             *d = f32_to_ue4m3(extreme(x).1 / 6.0);
-            let scale = ue4m3_to_f32_half(*d);
+            let values = scaled_codes(ue4m3_to_f32_half(*d));
             for (i, q) in qs.iter_mut().enumerate() {
-                *q = nearest_fp4(x[i], scale) | nearest_fp4(x[i + 8], scale) << 4;
+                *q = nearest_code(x[i], &values) | nearest_code(x[i + 8], &values) << 4;
             }
         }
         block

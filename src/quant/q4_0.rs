@@ -19,7 +19,7 @@ impl Decode for BlockQ4_0 {
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
+        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
             *low = (i32::from(q & 15) - 8) as f32 * d;
             *high = (i32::from(q >> 4) - 8) as f32 * d;
         }

@@ -21,9 +21,9 @@ impl Decode for BlockQ4_1 {
     fn decode(&self, y: &mut [f32]) {
         let (d, m) = (f16_to_f32(self.d), f16_to_f32(self.m));
         let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(self.qs) {
-            *low = f32::from(q & 15) * d + m;
-            *high = f32::from(q >> 4) * d + m;
+        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
+            *low = f32::from(*q & 15) * d + m;
+            *high = f32::from(*q >> 4) * d + m;
         }
     }
 }

@@ -121,7 +121,7 @@ impl Decode for BlockQ4K {
         for (g, y) in y.chunks_exact_mut(32).enumerate() {
             let (scale, offset) = scale_and_offset(g, &self.scales);
             let (scale, offset) = (d * f32::from(scale), dmin * f32::from(offset));
-            for (y, q) in y.iter_mut().zip(&self.qs[g / 2 * 32..]) {
+            for (y, q) in y.iter_mut().zip(&self.qs[g / 2 * 32..g / 2 * 32 + 32]) {
                 *y = scale * f32::from(q >> (g % 2 * 4) & 15) - offset;
             }
         }

@@ -28,7 +28,7 @@ impl Decode for BlockQ5K {
         for (g, y) in y.chunks_exact_mut(32).enumerate() {
             let (scale, offset) = scale_and_offset(g, &self.scales);
             let (scale, offset) = (d * f32::from(scale), dmin * f32::from(offset));
-            for ((y, q), h) in y.iter_mut().zip(&self.qs[g / 2 * 32..]).zip(self.qh) {
+            for ((y, q), h) in y.iter_mut().zip(&self.qs[g / 2 * 32..g / 2 * 32 + 32]).zip(&self.qh) {
                 *y = scale * f32::from(q >> (g % 2 * 4) & 15 | (h >> g & 1) << 4) - offset;
             }
         }

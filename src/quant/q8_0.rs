@@ -25,8 +25,8 @@ pub(super) fn levels(x: &[f32]) -> (f32, [i8; 32]) {
 impl Decode for BlockQ8_0 {
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
-        for (y, q) in y.iter_mut().zip(self.qs) {
-            *y = f32::from(q) * d;
+        for (y, q) in y.iter_mut().zip(&self.qs) {
+            *y = f32::from(*q) * d;
         }
     }
 }

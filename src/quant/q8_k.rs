@@ -18,8 +18,8 @@ pub struct BlockQ8K {
 
 impl Decode for BlockQ8K {
     fn decode(&self, y: &mut [f32]) {
-        for (y, q) in y.iter_mut().zip(self.qs) {
-            *y = self.d * f32::from(q);
+        for (y, q) in y.iter_mut().zip(&self.qs) {
+            *y = self.d * f32::from(*q);
         }
     }
 }

@@ -9,7 +9,7 @@ pub const GROUP_EPS: f32 = 1e-15;
 
 /// Nearest integer, ties to even, by the trick of adding 1.5 * 2^23: right for |x| < 2^22, some fixed number in
 /// [-2^22, 2^22) for everything else.
-#[inline]
+#[inline(always)]
 pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
 }
@@ -55,19 +55,23 @@ fn range(x: &[f32]) -> (f32, f32) {
 }
 
 /// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one that
-/// maps the extreme value to -n. Weights are `weights`, or the squares of the values.
+/// maps the extreme value to -n. At most 32 values; weights are `weights`, or the squares of the values.
 pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
         levels.fill(0);
         return 0.0;
     }
+    let mut squares = [0.0; 32];
+    let weights = weights.unwrap_or_else(|| {
+        squares.iter_mut().zip(x).for_each(|(w, v)| *w = v * v);
+        &squares
+    });
     let level = |inverse: f32, v: f32| nearest(inverse * v).clamp(-n, n - 1);
-    let weight = |i: usize| weights.map_or(x[i] * x[i], |w| w[i]);
     let moments = |inverse: f32| {
         let (mut xl, mut l2) = (0.0, 0.0);
-        for (i, &v) in x.iter().enumerate() {
-            let (l, w) = (level(inverse, v) as f32, weight(i));
+        for (&v, &w) in x.iter().zip(weights) {
+            let l = level(inverse, v) as f32;
             xl += w * v * l;
             l2 += w * l * l;
         }
