@@ -11,6 +11,7 @@ pub mod device;
 pub mod elements;
 pub mod exec;
 pub mod features;
+pub mod matmul;
 pub mod numa;
 pub mod ops;
 pub mod plan;

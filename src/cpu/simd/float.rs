@@ -142,9 +142,13 @@ unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
 }
 
 macro_rules! kernels {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
-        $(#[$doc])*
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        /// See the field of this name in [`Kernels`](super::Kernels).
+        ///
+        /// # Safety
+        /// As for that field, and the instruction set of `V` is there.
         #[inline(always)]
+        #[allow(clippy::extra_unused_type_parameters)] // all are called alike
         pub unsafe fn $name<V: Lanes>($($arg: $ty),*) $(-> $ret)? {
             // SAFETY: the instruction set is there and the pointers reach `n` elements: the caller's promise.
             unsafe { $body }

@@ -54,6 +54,60 @@ pub trait Lanes: Copy {
     unsafe fn sum(self) -> f32;
     /// Greatest lane.
     unsafe fn top(self) -> f32;
+    /// Turns a square of `N` by `N` 32-bit words: word `c` of row `r`, at `src + r * src_stride + c`, goes to
+    /// `dst + c * dst_stride + r` (strides in words). Bits are moved, not interpreted.
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
+}
+
+/// Lanes of 32-bit integers, with the dot product of bytes that integer instruction sets are built around.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[allow(clippy::missing_safety_doc)] // said once, for all methods, at `Lanes`
+pub trait Dots: Copy {
+    /// The float lanes beside them, as many.
+    type Floats: Lanes;
+    /// Weight bytes are stored as `q ^ FLIP`: 0x80 where the instruction wants them unsigned (which adds 128 to each).
+    const FLIP: u8;
+    /// All lanes `x`.
+    unsafe fn splat(x: i32) -> Self;
+    /// Reads 4 bytes for each lane.
+    unsafe fn load(p: *const u8) -> Self;
+    /// For each lane, the sum of the products of the four bytes of `w` (stored weights) and `a` (signed, not -128), added to `self`.
+    unsafe fn dot4(self, w: Self, a: Self) -> Self;
+    /// The integers as floats.
+    unsafe fn to_floats(self) -> Self::Floats;
+}
+
+/// Integer lanes for every processor.
+#[derive(Clone, Copy)]
+pub struct PlainDots([i32; 8]);
+
+impl Dots for PlainDots {
+    type Floats = Plain;
+    const FLIP: u8 = 0;
+    #[inline(always)]
+    unsafe fn splat(x: i32) -> Self {
+        Self([x; 8])
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const u8) -> Self {
+        // SAFETY: 32 readable bytes, the caller's promise.
+        Self(unsafe { p.cast::<[i32; 8]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn dot4(mut self, w: Self, a: Self) -> Self {
+        for ((s, w), a) in self.0.iter_mut().zip(w.0).zip(a.0) {
+            for (w, a) in w.to_le_bytes().into_iter().zip(a.to_le_bytes()) {
+                *s += i32::from(w as i8) * i32::from(a as i8);
+            }
+        }
+        self
+    }
+    #[inline(always)]
+    unsafe fn to_floats(self) -> Plain {
+        Plain(self.0.map(|x| x as f32))
+    }
 }
 
 /// Lanes without instructions of their own, for every processor; LLVM makes the best of them.
@@ -175,11 +229,23 @@ impl Lanes for Plain {
     unsafe fn top(self) -> f32 {
         self.0.into_iter().fold(f32::NEG_INFINITY, |m, x| if x > m { x } else { m })
     }
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        for r in 0..8 {
+            for c in 0..8 {
+                // SAFETY: both squares lie behind the pointers, the caller's promise. Moved as integers: no bit may change.
+                unsafe {
+                    let word = src.add(r * src_stride + c).cast::<u32>().read_unaligned();
+                    dst.add(c * dst_stride + r).cast::<u32>().write_unaligned(word);
+                }
+            }
+        }
+    }
 }
 
 /// Value of a half, without a branch, so that rows of them vectorise.
 #[inline(always)]
-fn f16_to_f32(bits: u16) -> f32 {
+pub fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff);
     // Shifted into place, the exponent is 112 too small; a multiplication puts that right, subnormals included.
     let scaled = f32::from_bits(magnitude << 13) * f32::from_bits((112 + 127) << 23);

@@ -1,14 +1,19 @@
 //! Kernels: loops over rows of numbers, compiled for several instruction sets and chosen at run time.
 //!
-//! Who lives here: the table ([`Kernels`]), `lanes` and `float` (float kernels, written once), and one folder for each
-//! instruction set: `scalar` (every processor, the oracle of the others), `avx2`, `avx512`.
+//! Who lives here: the table ([`Kernels`]); what is written once and compiled for each instruction set: `lanes` (what it is
+//! written in), `float` (rows of floats), `blocks` and `unpack` (weights in blocks), `act` (activations in bytes), `tile` (matrix
+//! products); and one folder for each instruction set: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI).
 //!
 //! The table is filled level by level, each level replacing what it does better. `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`,
 //! `avx512`, `avx512_vnni`) holds it at a lower level, so that one machine tests all that it has.
 
+mod act;
+mod blocks;
 mod float;
 pub mod lanes;
 mod scalar;
+pub mod tile;
+mod unpack;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -16,7 +21,7 @@ mod avx2;
 mod avx512;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;
 use std::sync::OnceLock;
@@ -123,6 +128,10 @@ pub struct Kernels {
     pub dot_f16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
     /// Sum of products of bfloat16s and floats.
     pub dot_bf16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
+    /// Matrix products of floats.
+    pub float_tiles: tile::FloatTiles,
+    /// Matrix products of weights in blocks.
+    pub byte_tiles: tile::ByteTiles,
 }
 
 impl Kernels {
@@ -139,6 +148,11 @@ impl Kernels {
                     // SAFETY: just asked for.
                     unsafe { avx512::fill(&mut k) };
                     k.level = Level::Avx512;
+                    if level >= Level::Avx512Vnni && is_x86_feature_detected!("avx512vnni") {
+                        // SAFETY: just asked for.
+                        unsafe { avx512::fill_vnni(&mut k) };
+                        k.level = Level::Avx512Vnni;
+                    }
                 }
             }
         }

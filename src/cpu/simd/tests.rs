@@ -155,3 +155,109 @@ fn every_half_and_bfloat16_converts() {
         }
     }
 }
+
+/// Blocks of random bits that decode to numbers of reasonable size.
+pub fn random_row(t: ggml_type, n: usize, noise: &mut Noise) -> Vec<u8> {
+    let traits = crate::quant::traits(t);
+    let (values, bytes) = (traits.blck_size as usize, traits.type_size);
+    if t == ggml_type::GGML_TYPE_F32 {
+        return noise.floats(n).into_iter().flat_map(f32::to_le_bytes).collect();
+    }
+    let decode = traits.to_float.expect("a format that is read");
+    let mut row = Vec::with_capacity(n / values * bytes);
+    let mut y = vec![0.0; values];
+    while row.len() < n / values * bytes {
+        let mut block: Vec<u8> = (0..bytes).map(|_| (noise.bits() >> 32) as u8).collect();
+        decode(&block, &mut y);
+        if y.iter().all(|v| v.is_finite() && v.abs() < 1e4) && y.iter().any(|v| v.abs() > 1e-3) {
+            row.append(&mut block);
+        }
+    }
+    row
+}
+
+/// The row's values.
+pub fn decode_row(t: ggml_type, row: &[u8], n: usize) -> Vec<f32> {
+    let mut y = vec![0.0; n];
+    match t {
+        ggml_type::GGML_TYPE_F32 => {
+            y.iter_mut().zip(row.chunks_exact(4)).for_each(|(y, b)| *y = f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        }
+        ggml_type::GGML_TYPE_Q8_K => crate::quant::block::decode_row::<crate::quant::q8_k::BlockQ8K>(row, &mut y),
+        _ => crate::quant::traits(t).to_float.expect("a format that is read")(row, &mut y),
+    }
+    y
+}
+
+/// Values of an activation row.
+fn decode_activations(t: ggml_type, row: &[u8], n: usize) -> Vec<f32> {
+    use crate::quant::{block, q8_1::BlockQ8_1};
+    if t != ggml_type::GGML_TYPE_Q8_1 {
+        return decode_row(t, row, n);
+    }
+    let blocks = row.chunks_exact(36).map(block::read::<BlockQ8_1>);
+    blocks.flat_map(|b| b.qs.map(|q| f32::from(q) * crate::quant::convert::f16_to_f32(b.d))).collect()
+}
+
+#[test]
+fn dot_products_of_every_format_agree_with_doubles() {
+    for k in levels() {
+        for (t, dot) in k.vec_dot.iter().enumerate() {
+            let (Some(t), Some(dot)) = (ggml_type::from_raw(t as i32), dot) else { continue };
+            let act = dot_type(t).unwrap();
+            let from = k.from_float[act as usize].unwrap();
+            let step = crate::quant::traits(t).blck_size as usize;
+            for n in [1, 2, 3, 5, 16, 33].map(|i| i * step) {
+                let mut noise = Noise::new(n as u64 + 77);
+                let x = random_row(t, n, &mut noise);
+                let y = noise.floats(n);
+                let mut a = vec![0u8; crate::quant::row_size(act, n as i64)];
+                // SAFETY: rows of n values each, of the formats asked for.
+                let got = unsafe {
+                    from(y.as_ptr(), a.as_mut_ptr(), n);
+                    dot(n, x.as_ptr(), a.as_ptr())
+                };
+                let (xv, av) = (decode_row(t, &x, n), decode_activations(act, &a, n));
+                let products = xv.iter().zip(&av).map(|(x, a)| f64::from(*x) * f64::from(*a));
+                let (want, size) = products.fold((0.0, 0.0), |(s, m), p| (s + p, m + p.abs()));
+                // The sums in Q8_1 are halves.
+                let tolerance = if act == ggml_type::GGML_TYPE_Q8_1 { 1e-3 } else { 2e-6 };
+                assert!(
+                    (f64::from(got) - want).abs() <= tolerance * size + 1e-30,
+                    "{:?} {t:?} n={n}: {got}, want {want} (of {size})",
+                    k.level
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn activation_formats_are_the_same_at_every_level() {
+    let all = levels();
+    for t in [ggml_type::GGML_TYPE_Q8_0, ggml_type::GGML_TYPE_Q8_1, ggml_type::GGML_TYPE_Q8_K] {
+        for n in [256, 512, 2560] {
+            let mut noise = Noise::new(n as u64);
+            let mut x = noise.floats(n);
+            // Ties, signs, zeros, tiny numbers.
+            x[..256]
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, x)| *x = (i as f32 - 127.5) * if n == 512 { 0.5 } else { 1.0 });
+            x[n - 32..].fill(if n == 2560 { 1e-42 } else { 0.0 });
+            let rows: Vec<Vec<u8>> = all
+                .iter()
+                .map(|k| {
+                    let mut y = vec![0u8; crate::quant::row_size(t, n as i64)];
+                    // SAFETY: rows of n values.
+                    unsafe { k.from_float[t as usize].unwrap()(x.as_ptr(), y.as_mut_ptr(), n) };
+                    y
+                })
+                .collect();
+            assert!(rows.iter().all(|r| *r == rows[0]), "{t:?}");
+            let back = decode_activations(t, &rows[0], n);
+            let top = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+            assert!(back.iter().zip(&x[..n - 32]).all(|(b, x)| (b - x).abs() <= top / 200.0), "{t:?}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! The eight lanes of the float kernels.
 
-use crate::cpu::simd::lanes::Lanes;
+use crate::cpu::simd::lanes::{Dots, Lanes};
 use std::arch::x86_64::*;
 
 /// Eight floats in a 256-bit register.
@@ -77,5 +77,44 @@ impl Lanes for Avx2 {
         ))));
         sum(self) -> f32 = sum(self.0);
         top(self) -> f32 = top(self.0);
+        transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
+            let row = |i: usize| _mm256_loadu_ps(src.add(i * src_stride));
+            // Pairs of rows, then fours of rows, then halves.
+            let mut fours = [_mm256_setzero_ps(); 8];
+            for half in 0..2 {
+                let (a, b, c, d) = (row(4 * half), row(4 * half + 1), row(4 * half + 2), row(4 * half + 3));
+                let (ab_lo, ab_hi) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd_lo, cd_hi) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                fours[half] = _mm256_shuffle_ps::<0x44>(ab_lo, cd_lo);
+                fours[2 + half] = _mm256_shuffle_ps::<0xee>(ab_lo, cd_lo);
+                fours[4 + half] = _mm256_shuffle_ps::<0x44>(ab_hi, cd_hi);
+                fours[6 + half] = _mm256_shuffle_ps::<0xee>(ab_hi, cd_hi);
+            }
+            for c in 0..4 {
+                let (a, b) = (fours[2 * c], fours[2 * c + 1]);
+                _mm256_storeu_ps(dst.add(c * dst_stride), _mm256_permute2f128_ps::<0x20>(a, b));
+                _mm256_storeu_ps(dst.add((c + 4) * dst_stride), _mm256_permute2f128_ps::<0x31>(a, b));
+            }
+        };
+    }
+}
+
+/// Eight integers in a 256-bit register.
+#[derive(Clone, Copy)]
+pub struct Avx2Dots(pub(super) __m256i);
+
+impl Dots for Avx2Dots {
+    type Floats = Avx2;
+    const FLIP: u8 = 0;
+    methods! {
+        splat(|x: i32) -> Self = Self(_mm256_set1_epi32(x));
+        load(|p: *const u8) -> Self = Self(_mm256_loadu_si256(p.cast()));
+        // The instruction wants the first factor unsigned: the weight's sign moves to the activation. Two products of
+        // at most 128 * 127 fit into 16 bits.
+        dot4(self |w: Self |a: Self) -> Self = {
+            let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(a.0, w.0));
+            Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
+        };
+        to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
     }
 }

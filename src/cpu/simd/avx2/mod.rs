@@ -2,9 +2,12 @@
 
 pub mod lanes;
 
-use super::{Kernels, float};
+use super::{Kernels, blocks, float, tile};
 
 float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
+blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
+tile::instantiate_floats!(lanes::Avx2, [6 4 3 2 1], "avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::turn, [3 2 1], "avx2,fma,f16c");
 
 /// Puts this level's kernels into the table.
 ///
@@ -12,4 +15,7 @@ float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 /// The processor has AVX2, FMA and F16C.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
+    fill_blocks(k);
+    k.float_tiles = float_tiles::FLOAT_TILES;
+    k.byte_tiles = byte_tiles::table();
 }

@@ -1,6 +1,6 @@
 //! The sixteen lanes of the float kernels.
 
-use crate::cpu::simd::lanes::Lanes;
+use crate::cpu::simd::lanes::{Dots, Lanes};
 use std::arch::x86_64::*;
 
 /// Sixteen floats in a 512-bit register.
@@ -51,5 +51,44 @@ impl Lanes for Avx512 {
         ))));
         sum(self) -> f32 = _mm512_reduce_add_ps(self.0);
         top(self) -> f32 = _mm512_reduce_max_ps(self.0);
+        transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
+            let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
+            // Rows in fours: vector `4 j + q` of `fours` holds, in each 128-bit part p, column 4 p + q of rows 4 j .. 4 j + 4.
+            let mut fours = [_mm512_setzero_ps(); 16];
+            for j in 0..4 {
+                let (a, b, c, d) = (row(4 * j), row(4 * j + 1), row(4 * j + 2), row(4 * j + 3));
+                let (ab_lo, ab_hi) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (cd_lo, cd_hi) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                fours[4 * j] = _mm512_shuffle_ps::<0x44>(ab_lo, cd_lo);
+                fours[4 * j + 1] = _mm512_shuffle_ps::<0xee>(ab_lo, cd_lo);
+                fours[4 * j + 2] = _mm512_shuffle_ps::<0x44>(ab_hi, cd_hi);
+                fours[4 * j + 3] = _mm512_shuffle_ps::<0xee>(ab_hi, cd_hi);
+            }
+            // Then the 128-bit parts: column 4 p + q is part p of the four vectors with that q.
+            for q in 0..4 {
+                let (a, b, c, d) = (fours[q], fours[4 + q], fours[8 + q], fours[12 + q]);
+                let (ab_even, ab_odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (cd_even, cd_odd) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                _mm512_storeu_ps(dst.add(q * dst_stride), _mm512_shuffle_f32x4::<0x88>(ab_even, cd_even));
+                _mm512_storeu_ps(dst.add((4 + q) * dst_stride), _mm512_shuffle_f32x4::<0x88>(ab_odd, cd_odd));
+                _mm512_storeu_ps(dst.add((8 + q) * dst_stride), _mm512_shuffle_f32x4::<0xdd>(ab_even, cd_even));
+                _mm512_storeu_ps(dst.add((12 + q) * dst_stride), _mm512_shuffle_f32x4::<0xdd>(ab_odd, cd_odd));
+            }
+        };
+    }
+}
+
+/// Sixteen integers in a 512-bit register; needs VNNI as well.
+#[derive(Clone, Copy)]
+pub struct VnniDots(pub(super) __m512i);
+
+impl Dots for VnniDots {
+    type Floats = Avx512;
+    const FLIP: u8 = 0x80;
+    methods! {
+        splat(|x: i32) -> Self = Self(_mm512_set1_epi32(x));
+        load(|p: *const u8) -> Self = Self(_mm512_loadu_si512(p.cast()));
+        dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
+        to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
     }
 }

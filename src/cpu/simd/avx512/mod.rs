@@ -2,14 +2,26 @@
 
 pub mod lanes;
 
-use super::{Kernels, float};
+use super::{Kernels, float, tile};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_floats!(lanes::Avx512, [12 8 6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::VnniDots, float_tiles::turn, [6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
-/// Puts this level's kernels into the table.
+/// Puts this level's kernels into the table. Without VNNI the byte kernels are those of AVX2: the registers are twice as wide
+/// here, but the instruction that moves signs between bytes is missing.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ and VL, and all that `avx2` needs.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
+    k.float_tiles = float_tiles::FLOAT_TILES;
+}
+
+/// Puts the kernels that need VNNI into the table.
+///
+/// # Safety
+/// As for [`fill`], and the processor has AVX-512 VNNI.
+pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
+    k.byte_tiles = byte_tiles::table();
 }

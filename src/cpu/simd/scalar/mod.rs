@@ -1,8 +1,11 @@
 //! Every processor: kernels without instructions of their own. Who lives here: the float kernels over plain arrays.
 
-use super::{Kernels, Level, TYPES, float, lanes};
+use super::{Kernels, Level, TYPES, blocks, float, lanes, tile};
 
 float::instantiate!(lanes::Plain);
+blocks::instantiate!(lanes::Plain, lanes::PlainDots);
+tile::instantiate_floats!(lanes::Plain, [3 2 1]);
+tile::instantiate_bytes!(lanes::PlainDots, float_tiles::turn, [2 1]);
 
 /// The table at this level.
 pub(super) fn table() -> Kernels {
@@ -37,7 +40,10 @@ pub(super) fn table() -> Kernels {
         dot,
         dot_f16,
         dot_bf16,
+        float_tiles: float_tiles::FLOAT_TILES,
+        byte_tiles: byte_tiles::table(),
     };
     fill_float(&mut k);
+    fill_blocks(&mut k);
     k
 }
