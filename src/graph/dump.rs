@@ -67,9 +67,14 @@ impl GraphRef {
         }
         for (i, t) in self.leafs().enumerate() {
             let ne = t.ne();
+            // A mark for each of the few elements of small constants; their values may be out of the host's reach.
+            let marks = match t.nelements() {
+                n @ 0..5 if !t.data().is_null() => format!(" | ({})", vec!["#"; n as usize].join(", ")),
+                _ => String::new(),
+            };
             let _ = writeln!(
                 s,
-                "  \"{}\" [ style = filled; fillcolor = pink; shape = record; label=\"<x>{}CONST {i} [{}, {}]\"; ]",
+                "  \"{}\" [ style = filled; fillcolor = pink; shape = record; label=\"<x>{}CONST {i} [{}, {}]{marks}\"; ]",
                 id(t),
                 title(t),
                 ne[0],

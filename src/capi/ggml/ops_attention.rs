@@ -3,7 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
-use crate::error::Error;
+use crate::ggml_abort;
 use crate::tensor::ops::attention;
 
 /// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sink
     attention::add_sinks(a, sinks);
 }
 
-/// Gradient of attention. Not there: logs so and returns NULL.
+/// Gradient of attention. Not there, in the original neither: ends the process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_back(
     ctx: *mut ggml_context,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ggml_flash_attn_back(
     masked: bool,
 ) -> *mut ggml_tensor {
     let _ = (ctx, q, k, v, d, masked);
-    out(Err(Error::Unsupported("flash_attn_back: attention as one operation has no gradient".into())))
+    ggml_abort!("flash_attn_back: attention as one operation has no gradient")
 }
 
 /// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
