@@ -26,3 +26,6 @@ pub mod worker;
 
 pub use device::reg;
 pub use worker::Worker;
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,8 @@ pub enum Tasks {
     From(i64),
     /// One.
     One,
-    /// What the host said when it made the node.
-    Custom,
+    /// All of them where the function says so, else one.
+    If(fn(TensorRef) -> bool),
 }
 
 /// What the CPU backend knows of an operation.
@@ -54,7 +54,7 @@ impl Row {
             Tasks::All => true,
             // A sum reads much and writes little.
             Tasks::From(n) => node.nelements().max(node.src(0).map_or(0, TensorRef::nelements)) >= n,
-            Tasks::Custom => custom::is_wide(node),
+            Tasks::If(f) => f(node),
             Tasks::One => false,
         }
     }
@@ -179,10 +179,10 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     not_yet(GGML_OP_DSV4_HC_PRE),
     not_yet(GGML_OP_DSV4_HC_POST),
     op(GGML_OP_UNARY, unary::unary, unary::check_unary),
-    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::Custom),
-    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::Custom),
-    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::Custom),
-    op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::Custom),
+    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
+    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
+    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
+    op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     not_yet(GGML_OP_CROSS_ENTROPY_LOSS),
     not_yet(GGML_OP_CROSS_ENTROPY_LOSS_BACK),
     not_yet(GGML_OP_OPT_STEP_ADAMW),

@@ -13,6 +13,7 @@ pub mod image;
 pub mod make;
 pub mod norm;
 pub mod pad;
+pub mod product;
 pub mod reduce;
 pub mod rope;
 pub mod softmax;

@@ -1,0 +1,50 @@
+//! What matrix products take; their kernels are in `matmul`.
+
+use super::super::check::{ensure, src};
+use super::check_type;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::dot_type;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
+    let w = weights.dtype();
+    let dot = dot_type(w).filter(|_| w != GGML_TYPE_Q8_1);
+    let taken = dot.is_some_and(|d| matches!(act, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16) || act == d);
+    ensure!(taken, "product of {w:?} and {act:?}");
+    ensure!(weights.nb()[0] == w.type_size(), "transposed weights");
+    Ok(())
+}
+
+/// Weights of any format; activations in single precision or in the weights' partner format; matrices in whole groups.
+pub fn check_mul_mat(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_formats(a, b.dtype())?;
+    let (x, y, n) = (a.ne(), b.ne(), node.ne());
+    ensure!(x[0] == y[0] && n == [x[1], y[1], y[2], y[3]], "{x:?} by {y:?} into {n:?}");
+    ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} by {y:?}");
+    ensure!(b.dtype() == GGML_TYPE_F32 || b.nb()[0] == b.dtype().type_size(), "transposed activations");
+    ensure!(node.nb()[0] == 4, "a transposed result");
+    Ok(())
+}
+
+/// As [`check_mul_mat`], with a matrix of indices of matrices.
+pub fn check_mul_mat_id(node: TensorRef) -> Result<()> {
+    let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_type(ids, GGML_TYPE_I32)?;
+    check_formats(a, b.dtype())?;
+    let (x, y, i, n) = (a.ne(), b.ne(), ids.ne(), node.ne());
+    ensure!(x[0] == y[0] && n == [x[1], i[0], y[2], 1], "{x:?} by {y:?} with {i:?} into {n:?}");
+    ensure!(x[3] == 1 && y[3] == 1 && i[2] == 1 && i[3] == 1 && i[1] == y[2], "{x:?} by {y:?} with {i:?}");
+    ensure!(y[1] > 0 && i[0] % y[1] == 0, "{} indices for {} columns", i[0], y[1]);
+    ensure!(b.dtype() == GGML_TYPE_F32 || b.nb()[0] == b.dtype().type_size(), "transposed activations");
+    ensure!(node.nb()[0] == 4, "a transposed result");
+    Ok(())
+}
+
+/// Whether a product is worth more than one thread.
+pub fn is_large(node: TensorRef) -> bool {
+    node.src(0).is_some_and(|a| node.nelements().saturating_mul(a.ne()[0]) >= 1 << 15)
+}

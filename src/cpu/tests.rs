@@ -1,0 +1,479 @@
+//! Graphs computed through the whole backend: every result must be the same, bit for bit, for any number of threads, and near a
+//! short reference in double precision.
+
+use super::exec::{self, Abort, Settings};
+use super::plan::Plan;
+use super::rows::Place as Rows;
+use super::worker::Scratch;
+use super::{check, convert};
+use crate::abi::ggml::ggml_glu_op::*;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::*;
+use crate::error::{Error, Result};
+use crate::tensor::ops::{Place, *};
+use crate::tensor::{Context, TensorRef};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn ctx() -> Context {
+    Context::with_size(64 << 20, false).unwrap()
+}
+
+/// Reproducible numbers between -1 and 1.
+fn noise(n: usize, seed: u64) -> Vec<f32> {
+    let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..n)
+        .map(|_| {
+            s ^= s << 13;
+            s ^= s >> 7;
+            s ^= s << 17;
+            (s >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn write(t: TensorRef, x: &[f32]) {
+    let p = Rows::of(t);
+    assert_eq!(x.len(), p.len());
+    for r in 0..p.nrows() {
+        p.store(p.row_index(r), 0, &x[r * p.ne[0]..][..p.ne[0]]);
+    }
+}
+
+fn tensor(c: &mut Context, dtype: ggml_type, ne: &[i64], seed: u64) -> TensorRef {
+    let t = c.new_tensor(dtype, ne).unwrap();
+    write(t, &noise(t.nelements() as usize, seed));
+    t
+}
+
+fn floats(c: &mut Context, ne: &[i64], seed: u64) -> TensorRef {
+    tensor(c, GGML_TYPE_F32, ne, seed)
+}
+
+fn integers(c: &mut Context, ne: &[i64], values: &[i32]) -> TensorRef {
+    let t = c.new_tensor(GGML_TYPE_I32, ne).unwrap();
+    let p = Rows::of(t);
+    (0..p.len()).for_each(|i| p.set(i % p.ne[0], p.row_index(i / p.ne[0]), values[i]));
+    t
+}
+
+fn read(t: TensorRef) -> Vec<f32> {
+    let p = Rows::of(t);
+    let mut out = vec![0f32; p.len()];
+    for (r, out) in out.chunks_exact_mut(p.ne[0]).enumerate() {
+        p.load(p.row_index(r), 0, out);
+    }
+    out
+}
+
+/// All tensors that `t` is computed from, and `t`, each after its sources.
+fn nodes_of(t: TensorRef) -> Vec<TensorRef> {
+    fn visit(t: TensorRef, out: &mut Vec<TensorRef>) {
+        if out.contains(&t) {
+            return;
+        }
+        t.srcs().for_each(|(_, s)| visit(s, out));
+        t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+        out.push(t);
+    }
+    let mut out = Vec::new();
+    visit(t, &mut out);
+    out
+}
+
+fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) -> Result<()> {
+    let plan = Plan::of(nodes.iter().copied(), n_threads);
+    let mut work = vec![0u8; plan.work_size()];
+    // SAFETY: `work` is used by the computation alone.
+    let scratch = unsafe { Scratch::new(work.as_mut_ptr(), work.len()) };
+    exec::compute(nodes, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
+}
+
+/// The result, which must not depend on the number of threads.
+fn compute(t: TensorRef) -> Vec<f32> {
+    let nodes = nodes_of(t);
+    let mut first: Option<Vec<u32>> = None;
+    for n in [1, 2, 3, 8] {
+        compute_with(&nodes, n, Abort::NEVER).unwrap();
+        let bits: Vec<u32> = read(t).iter().map(|x| x.to_bits()).collect();
+        match &first {
+            None => first = Some(bits),
+            Some(first) => assert!(*first == bits, "{:?} differs with {n} threads", t.op()),
+        }
+    }
+    read(t)
+}
+
+fn near(got: &[f32], want: impl Iterator<Item = f64>, tolerance: f64) {
+    let mut n = 0;
+    for (i, want) in want.enumerate() {
+        let got = f64::from(got[i]);
+        assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "element {i}: {got}, not {want}");
+        n += 1;
+    }
+    assert_eq!(n, got.len());
+}
+
+#[test]
+fn sums_and_products_broadcast_in_every_format() {
+    for dtype in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16] {
+        for (ne, nb) in [
+            ([33, 5, 2, 3], [33, 1, 2, 1]),
+            ([40, 130, 1, 1], [40, 130, 1, 1]),
+            ([32, 7, 2, 2], [8, 7, 1, 2]),
+            ([9, 5, 1, 1], [1, 1, 1, 1]),
+        ] {
+            let mut c = ctx();
+            let (a, b) = (tensor(&mut c, dtype, &ne, 1), tensor(&mut c, dtype, &nb, 2));
+            for kind in [arith::Binary::Add, arith::Binary::Sub, arith::Binary::Mul] {
+                let t = arith::binary(&mut c, kind, a, b, Place::New).unwrap();
+                let (x, y, z) = (read(a), read(b), compute(t));
+                let at = |i: usize| {
+                    let (n, m) = (ne.map(|n| n as usize), nb.map(|n| n as usize));
+                    let i = [i % n[0], i / n[0] % n[1], i / (n[0] * n[1]) % n[2], i / (n[0] * n[1] * n[2])];
+                    ((i[3] % m[3] * m[2] + i[2] % m[2]) * m[1] + i[1] % m[1]) * m[0] + i[0] % m[0]
+                };
+                let want = x.iter().enumerate().map(|(i, &x)| {
+                    let (x, y) = (f64::from(x), f64::from(y[at(i)]));
+                    match kind {
+                        arith::Binary::Add => x + y,
+                        arith::Binary::Sub => x - y,
+                        _ => x * y,
+                    }
+                });
+                near(&z, want, if dtype == GGML_TYPE_F32 { 1e-6 } else { 1e-2 });
+            }
+        }
+    }
+}
+
+#[test]
+fn in_place_results_are_those_of_new_tensors() {
+    let mut c = ctx();
+    for n in [1, 7, 64, 5000] {
+        let a = floats(&mut c, &[n, 3], 3);
+        let b = floats(&mut c, &[n, 3], 4);
+        let new = arith::binary(&mut c, arith::Binary::Mul, a, b, Place::New).unwrap();
+        let want = compute(new);
+        let old = read(a);
+        for alias in [a, b] {
+            let t = arith::binary(&mut c, arith::Binary::Mul, a, b, Place::New).unwrap();
+            t.set_data(alias.data());
+            let saved = read(alias);
+            compute_with(&nodes_of(t), 2, Abort::NEVER).unwrap();
+            assert_eq!(read(t), want);
+            write(alias, &saved);
+        }
+        let t = norm::norm(&mut c, norm::Norm::Rms, a, 1e-5, Place::New).unwrap();
+        let want = compute(t);
+        let t = norm::norm(&mut c, norm::Norm::Rms, a, 1e-5, Place::Inplace).unwrap();
+        compute_with(&nodes_of(t), 3, Abort::NEVER).unwrap();
+        assert_eq!(read(t), want);
+        write(a, &old);
+    }
+}
+
+#[test]
+fn every_unary_operation_with_more_threads_than_rows() {
+    let reference = |op: ggml_unary_op, x: f64| -> f64 {
+        use ggml_unary_op::*;
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        match op {
+            GGML_UNARY_OP_ABS => x.abs(),
+            GGML_UNARY_OP_SGN => {
+                if x == 0.0 {
+                    0.0
+                } else {
+                    x.signum()
+                }
+            }
+            GGML_UNARY_OP_NEG => -x,
+            GGML_UNARY_OP_STEP => f64::from(u8::from(x > 0.0)),
+            GGML_UNARY_OP_TANH => x.tanh(),
+            GGML_UNARY_OP_ELU => {
+                if x > 0.0 {
+                    x
+                } else {
+                    x.exp_m1()
+                }
+            }
+            GGML_UNARY_OP_RELU => x.max(0.0),
+            GGML_UNARY_OP_SIGMOID => sigmoid(x),
+            GGML_UNARY_OP_GELU => 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh()),
+            GGML_UNARY_OP_GELU_ERF => 0.5 * x * f64::from(1.0 + super::vec::erf((x / std::f64::consts::SQRT_2) as f32)),
+            GGML_UNARY_OP_GELU_QUICK => x * sigmoid(1.702 * x),
+            GGML_UNARY_OP_SILU => x * sigmoid(x),
+            GGML_UNARY_OP_HARDSWISH => x * ((x + 3.0) / 6.0).clamp(0.0, 1.0),
+            GGML_UNARY_OP_HARDSIGMOID => ((x + 3.0) / 6.0).clamp(0.0, 1.0),
+            GGML_UNARY_OP_EXP => x.exp(),
+            GGML_UNARY_OP_EXPM1 => x.exp_m1(),
+            GGML_UNARY_OP_SOFTPLUS => x.exp().ln_1p(),
+            GGML_UNARY_OP_XIELU => 0.0,
+            GGML_UNARY_OP_FLOOR => x.floor(),
+            GGML_UNARY_OP_CEIL => x.ceil(),
+            GGML_UNARY_OP_ROUND => x.round(),
+            GGML_UNARY_OP_TRUNC => x.trunc(),
+            GGML_UNARY_OP_COUNT => unreachable!(),
+        }
+    };
+    for op in ggml_unary_op::ALL.into_iter().filter(|&op| op != ggml_unary_op::GGML_UNARY_OP_XIELU) {
+        for ne in [[37, 1], [5, 3], [1, 9000]] {
+            let mut c = ctx();
+            let a = floats(&mut c, &ne, 5);
+            write(a, &read(a).iter().map(|x| x * 6.0).collect::<Vec<_>>());
+            let t = pointwise::unary_new(&mut c, op, a).unwrap();
+            let half_table = matches!(op, ggml_unary_op::GGML_UNARY_OP_GELU | ggml_unary_op::GGML_UNARY_OP_GELU_QUICK);
+            let want = read(a).into_iter().map(|x| reference(op, f64::from(x)));
+            near(&compute(t), want, if half_table { 3e-3 } else { 2e-6 });
+        }
+    }
+}
+
+#[test]
+fn norms_of_odd_lengths() {
+    for n in (1..70).chain([384, 1023]) {
+        let mut c = ctx();
+        let a = floats(&mut c, &[n, 3, 2], n as u64);
+        let x = read(a);
+        let rows = |f: &dyn Fn(&[f32]) -> Vec<f64>| -> Vec<f64> { x.chunks_exact(n as usize).flat_map(f).collect() };
+        let mean = |v: &dyn Fn(f64) -> f64, r: &[f32]| r.iter().map(|&x| v(f64::from(x))).sum::<f64>() / r.len() as f64;
+        let rms = rows(&|r| {
+            let s = (mean(&|x| x * x, r) + 1e-5).sqrt();
+            r.iter().map(|&x| f64::from(x) / s).collect()
+        });
+        let t = norm::norm(&mut c, norm::Norm::Rms, a, 1e-5, Place::New).unwrap();
+        near(&compute(t), rms.into_iter(), 1e-5);
+        let centred = rows(&|r| {
+            let m = mean(&|x| x, r);
+            let s = (mean(&|x| (x - m) * (x - m), r) + 1e-3).sqrt();
+            r.iter().map(|&x| (f64::from(x) - m) / s).collect()
+        });
+        let t = norm::norm(&mut c, norm::Norm::Layer, a, 1e-3, Place::New).unwrap();
+        near(&compute(t), centred.into_iter(), 1e-5);
+    }
+}
+
+#[test]
+fn soft_max_with_mask_and_sinks() {
+    for n in [1, 5, 16, 33, 200] {
+        let mut c = ctx();
+        let a = floats(&mut c, &[n, 4, 3, 2], 7);
+        let mask = tensor(&mut c, GGML_TYPE_F16, &[n, 4, 1, 2], 8);
+        let sinks = floats(&mut c, &[3], 9);
+        let t = softmax::soft_max(&mut c, a, Some(mask), 0.5, 0.0, Place::New).unwrap();
+        softmax::add_sinks(t, Some(sinks));
+        let (x, m, s) = (read(a), read(mask), read(sinks));
+        let n = n as usize;
+        let want: Vec<f64> = (0..24)
+            .flat_map(|r| {
+                let (i1, i2, i3) = (r % 4, r / 4 % 3, r / 12);
+                let e: Vec<f64> =
+                    (0..n).map(|i| f64::from(x[r * n + i] * 0.5 + m[(i3 * 4 + i1) * n + i]).exp()).collect();
+                let sum: f64 = e.iter().sum::<f64>() + f64::from(s[i2]).exp();
+                e.into_iter().map(move |e| e / sum).collect::<Vec<_>>()
+            })
+            .collect();
+        near(&compute(t), want.into_iter(), 1e-6);
+    }
+}
+
+#[test]
+fn attention_is_soft_max_of_products() {
+    for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 1e-5), (GGML_TYPE_Q8_0, 1e-5)] {
+        for (positions, keys, heads, groups) in [(1, 1, 1, 1), (7, 130, 4, 2), (70, 65, 2, 1), (1, 600, 6, 3)] {
+            let (d, mut c) = (64, ctx());
+            let q = floats(&mut c, &[d, positions, heads, 2], 1);
+            let k = tensor(&mut c, dtype, &[d, keys, heads / groups, 2], 2);
+            let v = tensor(&mut c, dtype, &[d, keys, heads / groups, 2], 3);
+            let mask = tensor(&mut c, GGML_TYPE_F16, &[keys, positions, 1, 1], 4);
+            let mut m = read(mask);
+            m.iter_mut().skip(1).step_by(3).for_each(|m| *m = f32::NEG_INFINITY);
+            write(mask, &m);
+            let t = attention::flash_attn(&mut c, [q, k, v], Some(mask), 0.2, 0.0, 3.0).unwrap();
+            let (q, k, v) = (read(q), read(k), read(v));
+            let [d, positions, keys, heads, groups] = [d, positions, keys, heads, groups].map(|n| n as usize);
+            let mut want = Vec::new();
+            for i3 in 0..2 {
+                for p in 0..positions {
+                    for h in 0..heads {
+                        let plane = i3 * (heads / groups) + h / groups;
+                        let row = |x: &[f32], i: usize| x[(plane * keys + i) * d..][..d].to_vec();
+                        let query = &q[((i3 * heads + h) * positions + p) * d..][..d];
+                        let weight = |i: usize| {
+                            let dot: f64 =
+                                query.iter().zip(row(&k, i)).map(|(a, b)| f64::from(*a) * f64::from(b)).sum();
+                            (3.0 * (dot * 0.2 / 3.0).tanh() + f64::from(m[p * keys + i])).exp()
+                        };
+                        let weights: Vec<f64> = (0..keys).map(weight).collect();
+                        let sum: f64 = weights.iter().sum();
+                        let mut out = vec![0f64; d];
+                        for (i, w) in weights.iter().enumerate() {
+                            out.iter_mut().zip(row(&v, i)).for_each(|(o, v)| *o += w / sum * f64::from(v));
+                        }
+                        want.extend(if sum > 0.0 { out } else { vec![0.0; d] });
+                    }
+                }
+            }
+            near(&compute(t), want.into_iter(), tolerance);
+        }
+    }
+}
+
+#[test]
+fn rope_turns_pairs_and_turns_them_back() {
+    for (mode, offset) in [(GGML_ROPE_TYPE_NORMAL, 0), (GGML_ROPE_TYPE_NEOX, 0), (GGML_ROPE_TYPE_NEOX, 4)] {
+        for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
+            let mut c = ctx();
+            let a = tensor(&mut c, dtype, &[24, 3, 5, 2], 11);
+            let pos = integers(&mut c, &[5], &[0, 3, 7, 100, 2]);
+            let params = rope::Rope::plain(16, mode);
+            let t = rope::rope(&mut c, a, pos, None, &params, Place::New).unwrap();
+            rope::set_offset(t, offset);
+            let (x, y) = (read(a), compute(t));
+            let p = [0.0, 3.0, 7.0, 100.0, 2.0];
+            let o = offset as usize;
+            let mut want: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
+            for (r, row) in want.chunks_exact_mut(24).enumerate() {
+                for pair in 0..8 {
+                    let (i, j) =
+                        if mode == GGML_ROPE_TYPE_NORMAL { (2 * pair, 2 * pair + 1) } else { (pair, pair + 8) };
+                    let angle = p[r / 3 % 5] * 10000f64.powf(-(pair as f64) / 8.0);
+                    let (a, b) = (row[o + i], row[o + j]);
+                    row[o + i] = a * angle.cos() - b * angle.sin();
+                    row[o + j] = a * angle.sin() + b * angle.cos();
+                }
+            }
+            let tolerance = if dtype == GGML_TYPE_F32 { 2e-5 } else { 2e-3 };
+            near(&y, want.into_iter(), tolerance);
+            let back = rope::rope_back(&mut c, t, pos, None, &params).unwrap();
+            rope::set_offset(back, offset);
+            near(&compute(back), x.iter().map(|&x| f64::from(x)), tolerance);
+        }
+    }
+}
+
+#[test]
+fn copies_convert_and_transpose() {
+    let formats = [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K];
+    for from in formats {
+        for to in formats {
+            let mut c = ctx();
+            let a = tensor(&mut c, from, &[256, 3, 2], 1);
+            let b = c.new_tensor(to, &[256, 3, 2]).unwrap();
+            let t = view::cpy(&mut c, a, b).unwrap();
+            if check::supported(t).is_err() {
+                assert!(from.blck_size() > 1 && to != GGML_TYPE_F32, "{from:?} to {to:?}");
+                continue;
+            }
+            let mut expected = vec![0u8; b.nbytes()];
+            convert::from_f32(to, &read(a), &mut expected);
+            if from != to {
+                compute(t);
+                let p = Rows::of(b).flat();
+                assert!(p.bytes([0; 3]) == expected, "{from:?} to {to:?}");
+            } else {
+                assert_eq!(compute(t), read(a));
+            }
+        }
+    }
+    let mut c = ctx();
+    let a = floats(&mut c, &[70, 33, 3], 2);
+    let turned = view::permute(&mut c, a, [1, 0, 2, 3]).unwrap();
+    let t = view::cont(&mut c, turned).unwrap();
+    let (x, y) = (read(a), compute(t));
+    for (i, y) in y.iter().enumerate() {
+        assert_eq!(*y, x[(i / (33 * 70) * 33 + i % 33) * 70 + i / 33 % 70]);
+    }
+}
+
+#[test]
+fn rows_by_index_and_indices_out_of_range() {
+    let mut c = ctx();
+    let table = floats(&mut c, &[40, 9], 1);
+    let ids = integers(&mut c, &[4], &[8, 0, 3, 3]);
+    let t = rows::get_rows(&mut c, table, ids).unwrap();
+    let x = read(table);
+    let want: Vec<f32> = [8, 0, 3, 3].iter().flat_map(|&i: &usize| x[i * 40..][..40].to_vec()).collect();
+    assert_eq!(compute(t), want);
+    for bad in [9, -1, i32::MIN, i32::MAX] {
+        let ids = integers(&mut c, &[4], &[1, bad, 3, 3]);
+        let t = rows::get_rows(&mut c, table, ids).unwrap();
+        for n in [1, 4] {
+            assert!(matches!(compute_with(&nodes_of(t), n, Abort::NEVER), Err(Error::Invalid(_))));
+        }
+        let ids = c.new_tensor(GGML_TYPE_I64, &[1]).unwrap();
+        Rows::of(ids).set(0, [0; 3], i64::from(bad));
+        let new = floats(&mut c, &[40, 1], 3);
+        let t = rows::set_rows(&mut c, table, new, ids).unwrap();
+        assert!(compute_with(&nodes_of(t), 1, Abort::NEVER).is_err());
+        assert_eq!(read(table), x);
+    }
+}
+
+#[test]
+fn gated_units_split_or_joined() {
+    for op in [GGML_GLU_OP_REGLU, GGML_GLU_OP_GEGLU, GGML_GLU_OP_SWIGLU, GGML_GLU_OP_GEGLU_ERF, GGML_GLU_OP_GEGLU_QUICK]
+    {
+        let mut c = ctx();
+        let joined = floats(&mut c, &[34, 5], 1);
+        let x = read(joined);
+        let half = |at: usize| x.chunks_exact(34).flat_map(|r| r[at..at + 17].to_vec()).collect::<Vec<_>>();
+        let (a, b) = (floats(&mut c, &[17, 5], 0), floats(&mut c, &[17, 5], 0));
+        write(a, &half(0));
+        write(b, &half(17));
+        let split = glu::glu(&mut c, op, a, Some(b), false).unwrap();
+        let whole = glu::glu(&mut c, op, joined, None, false).unwrap();
+        assert_eq!(compute(split), compute(whole));
+        let swapped = glu::glu(&mut c, op, joined, None, true).unwrap();
+        let other = glu::glu(&mut c, op, b, Some(a), false).unwrap();
+        assert_eq!(compute(swapped), compute(other));
+    }
+}
+
+unsafe extern "C" fn stop_after(data: *mut std::ffi::c_void) -> bool {
+    // SAFETY: the tests below pass a counter that outlives the computation.
+    unsafe { &*data.cast::<AtomicUsize>() }.fetch_sub(1, Ordering::Relaxed) == 1
+}
+
+#[test]
+fn stopping_at_any_node_leaves_everything_usable() {
+    let mut c = ctx();
+    let mut t = floats(&mut c, &[100, 100], 1);
+    for i in 0..30 {
+        let other = floats(&mut c, &[if i % 3 == 0 { 100 } else { 1 }, 1], 2);
+        t = arith::add(&mut c, t, other).unwrap();
+        if i % 4 == 0 {
+            t = reduce::sum_rows(&mut c, t).unwrap();
+            t = arrange::repeat(&mut c, t, [100, 100, 1, 1]).unwrap();
+        }
+    }
+    let nodes = nodes_of(t);
+    let live = nodes.iter().filter(|&&n| exec::is_live(n)).count();
+    for at in 1..=live + 1 {
+        for n_threads in [1, 4] {
+            let left = AtomicUsize::new(at);
+            let data = std::ptr::from_ref(&left).cast_mut().cast();
+            let result = compute_with(&nodes, n_threads, Abort { callback: Some(stop_after), data });
+            assert_eq!(matches!(result, Err(Error::Aborted)), at <= live, "{at} of {live}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let mut c = ctx();
+    let a = floats(&mut c, &[32, 4], 1);
+    let t = arith::add(&mut c, a, a).unwrap();
+    let nodes = nodes_of(t);
+    let data = a.data();
+    a.set_data(std::ptr::null_mut());
+    assert!(compute_with(&nodes, 2, Abort::NEVER).is_err());
+    a.set_data(data);
+    let v = view::view(&mut c, a, &[32, 2], &[128], 128).unwrap();
+    let t = arith::add(&mut c, v, v).unwrap();
+    v.set_ne([32, 400, 1, 1]);
+    t.set_ne([32, 400, 1, 1]);
+    assert!(compute_with(&nodes_of(t), 2, Abort::NEVER).is_err());
+    let t = arith::add(&mut c, a, a).unwrap();
+    t.set_op(ggml_op::GGML_OP_MUL_MAT);
+    assert!(compute_with(&nodes_of(t), 2, Abort::NEVER).is_err());
+}
