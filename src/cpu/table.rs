@@ -1,6 +1,7 @@
 //! The op table: one row for each operation, in the order of their numbers. What the backend says it supports, what a
 //! plan asks for and what runs all come from here.
 
+use super::matmul;
 use super::ops::*;
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op::{self, *};
@@ -116,8 +117,12 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back),
     op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm),
     op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm),
-    not_yet(GGML_OP_MUL_MAT),
-    not_yet(GGML_OP_MUL_MAT_ID),
+    op(GGML_OP_MUL_MAT, matmul::mul_mat, product::check_mul_mat)
+        .tasks(Tasks::If(product::is_large))
+        .scratch(matmul::scratch_mul_mat),
+    op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, product::check_mul_mat_id)
+        .tasks(Tasks::If(product::is_large))
+        .scratch(matmul::scratch_mul_mat_id),
     not_yet(GGML_OP_OUT_PROD),
     op(GGML_OP_SCALE, unary::scale, unary::check_scale),
     op(GGML_OP_SET, binary::set, binary::check_set),
