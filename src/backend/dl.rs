@@ -200,3 +200,83 @@ pub unsafe fn load_all(folder: Option<&Path>) {
         unsafe { load(Path::new(&path), false) };
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Builds `c_tests/modules/toy_module.c`; `None` on a machine without a C compiler.
+    fn module(folder: &Path, file: &str, defines: &[&str]) -> Option<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let out = folder.join(file);
+        let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]).args(defines);
+        cc.arg("-I").arg(root.join("include")).arg(root.join("c_tests/modules/toy_module.c")).arg("-o").arg(&out);
+        match cc.status() {
+            Ok(status) => {
+                assert!(status.success(), "{cc:?}");
+                Some(out)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("ggml-dl-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn load(path: &Path) -> Option<RegRef> {
+        // SAFETY: the modules of these tests keep the module contract.
+        unsafe { super::load(path, false) }
+    }
+
+    #[test]
+    fn modules_that_cannot_be_used_are_refused_and_a_good_one_is_registered_once() {
+        let dir = folder("one");
+        assert!(load(&dir.join("nothing.so")).is_none());
+        std::fs::write(dir.join("text.so"), "no library").unwrap();
+        assert!(load(&dir.join("text.so")).is_none());
+        let Some(good) = module(&dir, "good.so", &["-DNAME=\"DlGood\""]) else { return };
+        for (file, define) in
+            [("v2.so", "-DVERSION=2"), ("score0.so", "-DSCORE=0"), ("noreg.so", "-DNO_REG"), ("noinit.so", "-DNO_INIT")]
+        {
+            let path = module(&dir, file, &[define]).unwrap();
+            assert!(load(&path).is_none(), "{file}");
+        }
+        let reg = load(&good).unwrap();
+        assert_eq!(load(&good), Some(reg));
+        assert_eq!(registry::regs().into_iter().filter(|r| r.name() == "DlGood").count(), 1);
+        let device = registry::device_by_name(b"dlgood0").unwrap();
+        assert_eq!((device.reg(), device.description().as_str()), (Some(reg), "a device that can do nothing"));
+        // SAFETY: nothing of the module is used afterwards.
+        assert!(unsafe { registry::unload(reg) });
+        assert!(registry::reg_by_name(b"dlgood").is_none() && registry::device_by_name(b"dlgood0").is_none());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn the_best_variant_of_a_kind_is_loaded_else_the_plain_module() {
+        let dir = folder("best");
+        let Some(_) = module(&dir, "libggml-musa-low.so", &["-DNAME=\"Low\"", "-DSCORE=3"]) else { return };
+        module(&dir, "libggml-musa-high.so", &["-DNAME=\"High\"", "-DSCORE=5"]).unwrap();
+        module(&dir, "libggml-musa-none.so", &["-DNAME=\"None\"", "-DSCORE=0"]).unwrap();
+        module(&dir, "libggml-musa-mute.so", &["-DNAME=\"Mute\""]).unwrap();
+        module(&dir, "libggml-rpc.so", &["-DNAME=\"Plain\""]).unwrap();
+        module(&dir, "libggml-rpc-never.so", &["-DNAME=\"Never\"", "-DSCORE=0"]).unwrap();
+        module(&dir, "libggml-unknown.so", &["-DNAME=\"Unknown\""]).unwrap();
+        // SAFETY: the modules of this test keep the module contract.
+        unsafe { load_all(Some(&dir)) };
+        for (name, there) in [("High", true), ("Low", false), ("None", false), ("Mute", false), ("Plain", true)] {
+            assert_eq!(registry::reg_by_name(name.as_bytes()).is_some(), there, "{name}");
+        }
+        assert!(registry::reg_by_name(b"Unknown").is_none() && registry::reg_by_name(b"Never").is_none());
+        for name in [&b"High"[..], b"Plain"] {
+            // SAFETY: nothing of the module is used afterwards.
+            assert!(unsafe { registry::unload(registry::reg_by_name(name).unwrap()) });
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -180,3 +180,60 @@ pub fn compare(
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::{ggml_tensor_flag, ggml_type::GGML_TYPE_F32};
+    use crate::backend::{author, host};
+
+    #[test]
+    fn a_graph_and_its_data_move_to_another_device() {
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let a = ctx.new_tensor(GGML_TYPE_F32, &[4, 2]).unwrap();
+        let b = ctx.new_tensor(GGML_TYPE_F32, &[4, 2]).unwrap();
+        let row = ctx.new_view(a, &[4], 16).unwrap();
+        row.set_op(ggml_op::GGML_OP_VIEW);
+        row.set_src(0, Some(a));
+        let sum = ctx.new_tensor(GGML_TYPE_F32, &[4, 2]).unwrap();
+        sum.set_op(ggml_op::GGML_OP_ADD);
+        sum.set_src(0, Some(b));
+        sum.set_src(1, Some(row));
+        sum.set_name(b"sum");
+        sum.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT);
+        let mut list: Vec<_> = ctx.tensors().map(TensorRef::as_ptr).collect();
+        let buffer = host::buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
+        buffer.clear(0);
+        let data: Vec<u8> = (0..32).collect();
+        tensor_io::set_bytes(a, &data, 0);
+        let graph = build::new(&mut ctx, 16, false).unwrap();
+        graph.expand(sum, true);
+
+        let stream = author::tests::toy().device(0).unwrap().init(None).unwrap();
+        let copied = copy(stream.handle(), graph).unwrap();
+        assert_eq!(copied.graph.n_nodes(), graph.n_nodes());
+        assert_eq!(copied.buffer.buft(), stream.default_buffer_type());
+        let (view, total) = (copied.graph.node(0), copied.graph.node(1));
+        assert_eq!((total.name().as_str(), total.op(), total.flags()), ("sum", sum.op(), sum.flags()));
+        assert_eq!((total.src(1), view.view_src(), view.view_offs()), (Some(view), view.src(0), 16));
+        let mut out = [0; 16];
+        tensor_io::get_bytes(view, &mut out, 0);
+        assert_eq!(out, data[16..]);
+    }
+
+    #[test]
+    fn a_graph_too_large_for_the_device_is_an_error() {
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let a = ctx.new_tensor(GGML_TYPE_F32, &[4096]).unwrap();
+        let b = ctx.new_tensor(GGML_TYPE_F32, &[4096]).unwrap();
+        b.set_op(ggml_op::GGML_OP_SQR);
+        b.set_src(0, Some(a));
+        let mut list = [a.as_ptr(), b.as_ptr()];
+        let _buffer = host::buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
+        let graph = build::new(&mut ctx, 16, false).unwrap();
+        graph.expand(b, true);
+        let stream = author::tests::toy().device(0).unwrap().init(None).unwrap();
+        assert!(copy(stream.handle(), graph).is_err());
+        assert!(!compare(stream.handle(), stream.handle(), graph, &[], |_, _, _| true));
+    }
+}

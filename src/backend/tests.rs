@@ -380,10 +380,11 @@ fn host_buffers_are_aligned_and_impossible_sizes_fail() {
 fn the_registry_keeps_order_and_ignores_case_and_duplicates() {
     let reg = author::tests::toy();
     registry::register(reg);
-    let (regs, devices) = (registry::reg_count(), registry::device_count());
     registry::register(reg);
     registry::register_device(reg.device(0).unwrap());
-    assert_eq!((registry::reg_count(), registry::device_count()), (regs, devices));
+    // Other tests register backends of their own meanwhile.
+    assert_eq!(registry::regs().into_iter().filter(|&r| r == reg).count(), 1);
+    assert_eq!(registry::devices().into_iter().filter(|d| d.reg() == Some(reg)).count(), 1);
     assert_eq!(registry::reg_by_name(b"tOY"), Some(reg));
     assert_eq!(registry::device_by_name(b"TOY0"), reg.device(0));
     assert!(registry::device_by_name(b"toy").is_none() && registry::reg(usize::MAX).is_none());

@@ -136,3 +136,59 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
 pub unsafe extern "C" fn ggml_backend_score() -> c_int {
     if registry::cpu().is_some() { 1 << 16 } else { 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::{ggml_op, ggml_type::GGML_TYPE_F32};
+    use crate::graph::build;
+    use crate::tensor::Context;
+
+    #[test]
+    fn nodes_fuse_only_when_nobody_else_sees_what_lies_between() {
+        let mut ctx = Context::with_size(1 << 16, false).unwrap();
+        let mut node = |op: ggml_op, srcs: &[TensorRef]| {
+            let t = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+            t.set_op(op);
+            srcs.iter().enumerate().for_each(|(i, s)| t.set_src(i, Some(*s)));
+            t
+        };
+        use ggml_op::{GGML_OP_ADD as ADD, GGML_OP_MUL as MUL, GGML_OP_NONE as NONE, GGML_OP_RMS_NORM as NORM};
+        let x = node(NONE, &[]);
+        let norm = node(NORM, &[x]);
+        let mul = node(MUL, &[norm, x]);
+        let add = node(ADD, &[mul, mul]);
+        let graph = build::new(&mut ctx, 16, false).unwrap();
+        graph.expand(add, true);
+        let ops = [NORM as i32, MUL as i32, ADD as i32];
+        assert!(can_fuse(graph, &[0, 1, 2], &ops, &[2]));
+        assert!(can_fuse(graph, &[0, 1], &ops, &[1]));
+        assert!(!can_fuse(graph, &[0, 1], &[MUL as i32, NORM as i32], &[1]), "other operations");
+        assert!(!can_fuse(graph, &[0, 2], &[NORM as i32, ADD as i32], &[2]), "the norm is read outside");
+        assert!(!can_fuse(graph, &[0, 9], &ops, &[9]) && !can_fuse(graph, &[-1, 0], &ops, &[0]), "no such node");
+        norm.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT);
+        assert!(!can_fuse(graph, &[0, 1, 2], &ops, &[2]), "the norm is an output");
+    }
+
+    #[test]
+    fn one_thread_at_a_time_is_in_the_critical_section() {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        use std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        // SAFETY: start and end are called in turn.
+                        unsafe { ggml_critical_section_start() };
+                        let seen = COUNT.load(Relaxed);
+                        std::hint::spin_loop();
+                        COUNT.store(seen + 1, Relaxed);
+                        // SAFETY: as above.
+                        unsafe { ggml_critical_section_end() };
+                    }
+                });
+            }
+        });
+        assert_eq!(COUNT.load(Relaxed), 2000);
+    }
+}
