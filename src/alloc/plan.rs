@@ -313,7 +313,7 @@ impl Plan {
             let root = if new.base(id) == NONE { id } else { new.base(id) };
             !traits[root as usize].has(Traits::EXTERNAL) && !self.placed(root).lasting
         };
-        for id in 0..new.len() as u32 {
+        for id in 0..new.n_used() as u32 {
             let Some(t) = new.tensor(id) else { continue };
             self.fits_tensor(new, id, t, traits[id as usize], bound(id), targets)?;
         }

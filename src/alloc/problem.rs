@@ -21,6 +21,8 @@ pub struct Problem {
     srcs: Vec<u32>,
     /// By number: what the tensor is a view of.
     base: Vec<u32>,
+    /// Numbers below this stand at a place or are read; the others are only bases of views.
+    n_used: usize,
 }
 
 impl Problem {
@@ -32,6 +34,7 @@ impl Problem {
         self.src_end.clear();
         self.srcs.clear();
         self.base.clear();
+        self.n_used = 0;
     }
 
     fn place(&mut self, t: Option<TensorRef>, known: &mut u32) {
@@ -43,6 +46,7 @@ impl Problem {
             self.tensors.push(None);
         }
         self.places.push(*known);
+        self.n_used = self.tensors.len();
     }
 
     /// Adds a leaf. `known` is the tensor's number, `NONE` when it has none yet and gets one. All leafs come first.
@@ -78,6 +82,7 @@ impl Problem {
     /// Ends the sources of the node at hand.
     pub fn end_node(&mut self) {
         self.src_end.push(self.srcs.len() as u32);
+        self.n_used = self.tensors.len();
     }
 
     /// Says what a tensor is a view of. All sources come first, and `base` has a number.
@@ -137,6 +142,12 @@ impl Problem {
     /// Numbers given out, unused ones included.
     pub fn len(&self) -> usize {
         self.tensors.len()
+    }
+
+    /// Numbers of tensors that the graph computes or reads, unused ones included. Those behind are only bases of views:
+    /// where they are is no business of the graph's.
+    pub fn n_used(&self) -> usize {
+        self.n_used
     }
 
     /// Whether there is nothing to place.

@@ -44,6 +44,12 @@ impl Assigner<'_, '_> {
         self.placed[id as usize].is_set()
     }
 
+    /// Whether the tensor, or what it is a view of, has a backend.
+    fn is_known(&self, id: u32) -> bool {
+        let base = self.flat.base(id);
+        self.is_set(id) || base != NONE && self.is_set(base)
+    }
+
     fn place(&mut self, id: u32, backend: usize, cause: Cause) {
         self.placed[id as usize] = Placement::new(backend as i8, cause);
     }
@@ -158,7 +164,7 @@ impl Assigner<'_, '_> {
                 continue;
             }
             let flat = self.flat;
-            let usable = flat.edges(n).iter().filter(|e| self.is_set(e.id) && self.reads(b, e.id)).count();
+            let usable = flat.edges(n).iter().filter(|e| self.is_known(e.id) && self.reads(b, e.id)).count();
             if best.is_none_or(|(most, _)| usable > most) {
                 best = Some((usable, b));
             }

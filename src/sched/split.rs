@@ -4,7 +4,7 @@ use super::arena::Arena;
 use super::cause::Placement;
 use super::flat::Flat;
 use super::rules::Rules;
-use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_OUTPUT};
+use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds};
 use crate::error::{Error, Result};
@@ -117,11 +117,7 @@ impl Copies {
             if self.n_copies > 1 {
                 // The allocator must neither fill it late nor reuse it: copies of earlier graphs may be in flight.
                 copy.tensor.add_flag(GGML_TENSOR_FLAG_INPUT);
-                let mut t = Some(copy.tensor);
-                while let Some(marked) = t {
-                    marked.add_flag(GGML_TENSOR_FLAG_OUTPUT);
-                    t = marked.view_src();
-                }
+                copy.tensor.mark_output();
             }
             self.all.push(copy);
         }

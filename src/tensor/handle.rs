@@ -207,6 +207,15 @@ impl TensorRef {
         self.set_flags(self.flags() | flag as i32)
     }
 
+    /// Marks this tensor, and what it is a view of, as outputs: their memory is not used again while their graph runs.
+    pub fn mark_output(self) {
+        let mut next = Some(self);
+        while let Some(t) = next {
+            t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT);
+            next = t.view_src();
+        }
+    }
+
     /// Source `i`.
     #[inline]
     pub fn src(self, i: usize) -> Option<Self> {

@@ -321,11 +321,11 @@ pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
     t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
 }
 
-/// Marks a tensor as an output of its graph: its memory is not reused while the graph is computed.
+/// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
     // SAFETY: a valid tensor, by the contract.
-    unsafe { need(tensor, "tensor") }.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT);
+    unsafe { need(tensor, "tensor") }.mark_output();
 }
 
 /// Marks a tensor as a parameter to train. It must not have an operation (the contract).

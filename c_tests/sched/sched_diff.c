@@ -1,0 +1,344 @@
+// Random graphs over random devices, scheduled and allocated by the library that the program is run with. Everything
+// observable is printed: run it with two libraries and compare the text.
+//
+//   sched_diff FIRST_SEED COUNT [nodes]
+#include "fake.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char  log_line[1 << 16];
+static size_t log_len;
+
+// Debug output without the causes, which one library keeps and another does not.
+static void on_log(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    if (level != GGML_LOG_LEVEL_DEBUG && level != GGML_LOG_LEVEL_CONT) return;
+    for (; *text; text++) {
+        if (log_len + 2 < sizeof(log_line)) log_line[log_len++] = *text;
+        if (*text != '\n') continue;
+        log_line[log_len] = 0; log_len = 0;
+        if (strncmp(log_line, "node #", 6) != 0 && strncmp(log_line, "## SPLIT", 8) != 0 && log_line[0] != '\n') continue;
+        for (char * p = log_line; (p = strchr(p, ']')); p++) {
+            if (strncmp(log_line, "node #", 6) == 0 && p - log_line > 8) memset(p - 8, ' ', 8);
+        }
+        say("%s", log_line);
+    }
+}
+
+static void make_devices(rng_t * r) {
+    n_fakes = 1 + rng_int(r, 4);
+    memset(fakes, 0, sizeof(fakes));
+    for (int i = 0; i < n_fakes; i++) {
+        fake_t * f = &fakes[i];
+        bool cpu = i == n_fakes - 1;
+        f->index = i;
+        snprintf(f->name, sizeof(f->name), cpu ? "CPU" : "DEV%d", i);
+        f->type = cpu ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
+        f->op_seed = (uint32_t) rng_next(r);
+        f->op_percent = cpu ? 100 : rng_odds(r, 40) ? 100 : 30 + rng_int(r, 70);
+        f->offload_percent = cpu ? 0 : rng_odds(r, 50) ? 0 : 60;
+        f->has_host_buft = cpu || rng_odds(r, 20);
+        f->is_host = cpu || rng_odds(r, 10);
+        f->has_events = !cpu && rng_odds(r, 60);
+        f->has_async_cpy = !cpu && rng_odds(r, 60);
+        f->cpy_async_works = rng_odds(r, 70);
+        f->has_sync = rng_odds(r, 80);
+        f->has_set_async = !cpu && rng_odds(r, 50);
+        f->optimizes = rng_odds(r, 25);
+        f->alignment = (size_t) 16 << rng_int(r, 5);
+        f->max_size = rng_odds(r, 60) ? 0 : (size_t) 4096 << rng_int(r, 6);
+        f->expands = rng_odds(r, 30);
+        f->buft_mask = rng_odds(r, 20) ? (uint32_t) rng_next(r) : 0;
+        if (!cpu && rng_odds(r, 15)) f->shares = &fakes[n_fakes - 1];
+    }
+    // alone, a backend is not waited for before its buffer grows
+    if (n_fakes == 1) fakes[0].has_sync = false;
+    for (int i = 0; i < n_fakes; i++) fake_finish(&fakes[i]);
+}
+
+#define MAX_POOL 4096
+typedef struct {
+    struct ggml_context * wctx[MAX_FAKES + 1];  // weights, by device; the last one: caches
+    ggml_backend_buffer_t wbuf[MAX_FAKES + 1];
+    struct ggml_tensor * w2[16], * w1[16], * exps[4], * cache[4];
+    int n_w2, n_w1, n_exps, n_cache;
+} model_t;
+
+enum { D = 64 };
+
+static struct ggml_context * new_ctx(size_t n) {
+    struct ggml_init_params p = { n, NULL, true };
+    return ggml_init(p);
+}
+
+static void make_model(rng_t * r, model_t * m) {
+    memset(m, 0, sizeof(*m));
+    for (int d = 0; d <= n_fakes; d++) {
+        m->wctx[d] = new_ctx(ggml_tensor_overhead() * 64);
+        if (d == n_fakes) {
+            m->n_cache = 1 + rng_int(r, 3);
+            for (int i = 0; i < m->n_cache; i++) {
+                m->cache[i] = ggml_new_tensor_2d(m->wctx[d], GGML_TYPE_F32, D, 128);
+                ggml_format_name(m->cache[i], "cache%d", i);
+            }
+            break;
+        }
+        int n = 1 + rng_int(r, 3);
+        enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
+        for (int i = 0; i < n && m->n_w2 < 16; i++) {
+            struct ggml_tensor * t = ggml_new_tensor_2d(m->wctx[d], types[rng_int(r, 4)], D, D);
+            ggml_format_name(t, "w%d.%d", d, i);
+            m->w2[m->n_w2++] = t;
+        }
+        struct ggml_tensor * t = ggml_new_tensor_1d(m->wctx[d], GGML_TYPE_F32, D);
+        ggml_format_name(t, "b%d", d);
+        m->w1[m->n_w1++] = t;
+        if (m->n_exps < 4 && rng_odds(r, 50)) {
+            t = ggml_new_tensor_3d(m->wctx[d], GGML_TYPE_Q8_0, D, D, 8);
+            ggml_format_name(t, "e%d", d);
+            m->exps[m->n_exps++] = t;
+        }
+    }
+    for (int d = 0; d <= n_fakes; d++) {
+        fake_t * f = d < n_fakes ? &fakes[d] : &fakes[rng_int(r, n_fakes)];
+        m->wbuf[d] = ggml_backend_alloc_ctx_tensors(m->wctx[d], &f->backend);
+        if (m->wbuf[d] && d < n_fakes) ggml_backend_buffer_set_usage(m->wbuf[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        for (struct ggml_tensor * t = ggml_get_first_tensor(m->wctx[d]); t; t = ggml_get_next_tensor(m->wctx[d], t)) {
+            say("weight "); print_tensor(t); say("\n");
+        }
+    }
+}
+
+static void free_model(model_t * m) {
+    for (int d = 0; d <= n_fakes; d++) { ggml_backend_buffer_free(m->wbuf[d]); ggml_free(m->wctx[d]); }
+}
+
+// A graph of the given shape seed with T columns.
+static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_ops, int T) {
+    rng_t rr = { seed }, * r = &rr;
+    struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 2048, false);
+    static struct ggml_tensor * pool[MAX_POOL];
+    int n = 0;
+    int n_in = 1 + rng_int(r, 3);
+    for (int i = 0; i < n_in; i++) {
+        struct ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, D, T);
+        ggml_format_name(t, "in%d", i);
+        if (i == 0 || rng_odds(r, 80)) ggml_set_input(t);
+        pool[n++] = t;
+    }
+    struct ggml_tensor * ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, T);
+    ggml_set_name(ids, "ids"); ggml_set_input(ids);
+    struct ggml_tensor * rows = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, T);
+    ggml_set_name(rows, "rows"); ggml_set_input(rows);
+    struct ggml_tensor * pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, T);
+    ggml_set_name(pos, "pos"); ggml_set_input(pos);
+    if (rng_odds(r, 30)) ggml_build_forward_expand(g, pos);
+    int span = rng_odds(r, 30) ? 1000 : 4;
+#define PICK pool[n > span ? n - 1 - rng_int(r, span) : rng_int(r, n)]
+#define SAME(a, b) (ggml_nelements(a) == ggml_nelements(b) && (a)->ne[0] == (b)->ne[0])
+    for (int i = 0; i < n_ops && n + 4 < MAX_POOL; i++) {
+        struct ggml_tensor * a = PICK, * b = PICK, * t = NULL;
+        switch (rng_int(r, 26)) {
+            case 0: case 1: t = ggml_add(ctx, a, b); break;
+            case 2: t = ggml_mul(ctx, a, m->w1[rng_int(r, m->n_w1)]); break;
+            case 3: case 4: case 5: case 6:
+                t = ggml_mul_mat(ctx, m->w2[rng_int(r, m->n_w2)], a); break;
+            case 7: t = ggml_rms_norm(ctx, a, 1e-5f); break;
+            case 8: t = ggml_silu(ctx, a); break;
+            case 9: t = ggml_scale(ctx, a, 2.0f); break;
+            case 10: t = ggml_scale_inplace(ctx, a, 2.0f); break;
+            case 11: t = ggml_cont(ctx, a); break;
+            case 12: {
+                struct ggml_tensor * k = m->cache[rng_int(r, m->n_cache)];
+                struct ggml_tensor * v = ggml_view_2d(ctx, k, D, T, k->nb[1], k->nb[1] * (size_t) rng_int(r, 16));
+                ggml_build_forward_expand(g, ggml_cpy(ctx, a, v));
+                t = ggml_add(ctx, a, ggml_view_2d(ctx, k, D, T, k->nb[1], 0));
+                break;
+            }
+            case 13: t = ggml_reshape_2d(ctx, ggml_reshape_3d(ctx, a, D / 4, 4, T), D, T); break;
+            case 14: {
+                struct ggml_tensor * p = ggml_permute(ctx, ggml_reshape_3d(ctx, a, D / 4, 4, T), 0, 2, 1, 3);
+                t = ggml_reshape_2d(ctx, ggml_cont(ctx, p), D, T); break;
+            }
+            case 15: if (m->n_exps) {
+                struct ggml_tensor * x = ggml_mul_mat_id(ctx, m->exps[rng_int(r, m->n_exps)], ggml_reshape_3d(ctx, a, D, 1, T), ids);
+                t = ggml_cont(ctx, ggml_view_2d(ctx, x, D, T, x->nb[2], 0)); break;
+            } else t = ggml_relu(ctx, a); break;
+            case 16: t = ggml_get_rows(ctx, a, rows); break;
+            case 17: t = ggml_rope(ctx, ggml_reshape_3d(ctx, a, D / 4, 4, T), pos, 16, 0); t = ggml_reshape_2d(ctx, t, D, T); break;
+            case 18: t = ggml_soft_max(ctx, a); break;
+            case 19: t = ggml_add(ctx, a, a); break;
+            case 20: t = ggml_mul(ctx, ggml_view_tensor(ctx, pool[rng_int(r, n_in)]), b); break;
+            case 21: t = ggml_dup(ctx, a); if (rng_odds(r, 30)) ggml_set_output(t); break;
+            case 22: t = ggml_swiglu(ctx, ggml_concat(ctx, a, b, 0)); break;
+            case 23: t = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, a)), ggml_cont(ctx, ggml_transpose(ctx, b)));
+                     t = ggml_mul_mat(ctx, t, a); break;
+            case 24: t = ggml_get_rows(ctx, m->w2[rng_int(r, m->n_w2)], rows); break;
+            default: t = ggml_add(ctx, ggml_mul_mat(ctx, m->w2[rng_int(r, m->n_w2)], a), m->w1[rng_int(r, m->n_w1)]); break;
+        }
+        if (!SAME(t, a)) continue;
+        if (rng_odds(r, 50)) ggml_format_name(t, "t%d", i);
+        if (rng_odds(r, 4)) ggml_set_output(t);
+        if (rng_odds(r, 10)) ggml_build_forward_expand(g, t);
+        pool[n++] = t;
+    }
+    ggml_set_output(pool[n - 1]);
+    ggml_build_forward_expand(g, pool[n - 1]);
+    return g;
+}
+
+static const char * where(ggml_backend_sched_t s, struct ggml_tensor * t) {
+    ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, t);
+    return b ? ggml_backend_name(b) : "NULL";
+}
+
+static void dump(ggml_backend_sched_t s, struct ggml_cgraph * g) {
+    say("splits %d\n", ggml_backend_sched_get_n_splits(s));
+    for (int i = 0; i < GRAPH_N(g); i++) {
+        struct ggml_tensor * t = GRAPH_NODE(g, i);
+        say("%d %s [%s] f=%d ", i, ggml_op_desc(t), where(s, t), t->flags); print_tensor(t); say(" <=");
+        for (int j = 0; j < GGML_MAX_SRC; j++) if (t->src[j]) {
+            say(" %d:[%s] f=%d ", j, where(s, t->src[j]), t->src[j]->flags); print_tensor(t->src[j]);
+            if (t->src[j]->view_src) { say(" of "); print_tensor(t->src[j]->view_src); }
+        }
+        say("\n");
+    }
+}
+
+static void sizes(ggml_backend_sched_t s) {
+    for (int i = 0; i < n_fakes; i++) say("size %s %zu\n", fakes[i].name, ggml_backend_sched_get_buffer_size(s, &fakes[i].backend));
+}
+
+static int eval_count;
+static bool on_eval(struct ggml_tensor * t, bool ask, void * user) {
+    (void) user; eval_count++;
+    say("  eval %s ask=%d\n", t->name, ask);
+    return ask ? mix((uint32_t) eval_count, 3) % 3 == 0 : mix((uint32_t) eval_count, 4) % 20 != 0;
+}
+
+static void run_sched(rng_t * r, model_t * m, int max_ops) {
+    ggml_backend_t bs[MAX_FAKES]; ggml_backend_buffer_type_t ts[MAX_FAKES];
+    for (int i = 0; i < n_fakes; i++) { bs[i] = &fakes[i].backend; ts[i] = dev_buft(&fakes[i].dev); }
+    bool parallel = rng_odds(r, 40), offload = rng_odds(r, 60), bufts = rng_odds(r, 50);
+    ggml_backend_sched_t s = ggml_backend_sched_new(bs, bufts ? ts : NULL, n_fakes, 4096, parallel, offload);
+    if (rng_odds(r, 20)) ggml_backend_sched_set_eval_callback(s, on_eval, NULL);
+    uint64_t shape = rng_next(r);
+    int n_ops = 3 + rng_int(r, max_ops), T = 8 + rng_int(r, 24);
+    struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
+    if (rng_odds(r, 60)) {
+        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, T);
+        if (rng_odds(r, 30)) {
+            size_t n[MAX_FAKES];
+            say("reserve_size\n");
+            ggml_backend_sched_reserve_size(s, g, n);
+            for (int i = 0; i < n_fakes; i++) say("measured %zu\n", n[i]);
+            ggml_reset(ctx); g = make_graph(ctx, m, shape, n_ops, T);
+            ggml_backend_sched_reset(s);
+        }
+        if (rng_odds(r, 30)) ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, GRAPH_N(g) / 2), bs[n_fakes / 2]);
+        bool ok = ggml_backend_sched_reserve(s, g);
+        say("reserve %d\n", ok);
+        sizes(s);
+    }
+    int steps = 1 + rng_int(r, 6);
+    for (int i = 0; i < steps; i++) {
+        if (rng_odds(r, 15)) { shape = rng_next(r); n_ops = 3 + rng_int(r, max_ops); }
+        say("step %d\n", i);
+        ggml_backend_sched_reset(s);
+        ggml_reset(ctx);
+        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, rng_odds(r, 50) ? T : 1 + rng_int(r, T));
+        if (rng_odds(r, 25)) for (int k = 0; k < 3; k++) {
+            ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, rng_int(r, GRAPH_N(g))), bs[rng_int(r, n_fakes)]);
+        }
+        if (rng_odds(r, 90)) {
+            bool ok = ggml_backend_sched_alloc_graph(s, g);
+            say("alloc %d\n", ok);
+            dump(s, g);
+            sizes(s);
+        }
+        int runs = rng_int(r, 3);
+        for (int k = 0; k < runs; k++) {
+            say("compute\n");
+            int st = rng_odds(r, 50) ? ggml_backend_sched_graph_compute(s, g) : ggml_backend_sched_graph_compute_async(s, g);
+            say("status %d\n", st);
+        }
+        if (rng_odds(r, 30)) ggml_backend_sched_synchronize(s);
+    }
+    ggml_backend_sched_free(s);
+    ggml_free(ctx);
+}
+
+static void run_gallocr(rng_t * r, model_t * m, int max_ops) {
+    ggml_backend_buffer_type_t ts[MAX_FAKES];
+    int n = 1 + rng_int(r, 3);
+    for (int i = 0; i < n; i++) ts[i] = &fakes[rng_int(r, n_fakes)].buft;
+    ggml_gallocr_t a = n == 1 && rng_odds(r, 50) ? ggml_gallocr_new(ts[0]) : ggml_gallocr_new_n(ts, n);
+    struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
+    uint64_t shape = rng_next(r);
+    int n_ops = 3 + rng_int(r, max_ops), T = 8 + rng_int(r, 24);
+    for (int i = 0; i < 3; i++) {
+        say("gallocr %d\n", i);
+        ggml_reset(ctx);
+        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, i == 1 ? 1 + rng_int(r, T) : T);
+        int nodes[4096], leafs[4096];
+        for (int k = 0; k < 4096; k++) { nodes[k] = rng_int(r, n); leafs[k] = rng_int(r, n); }
+        size_t z[MAX_FAKES];
+        if (rng_odds(r, 40)) {
+            ggml_gallocr_reserve_n_size(a, g, nodes, leafs, z);
+            for (int k = 0; k < n; k++) say("measured %zu\n", z[k]);
+        }
+        if (i != 1) say("reserve %d\n", ggml_gallocr_reserve_n(a, g, rng_odds(r, 90) ? nodes : NULL, rng_odds(r, 90) ? leafs : NULL));
+        for (int k = 0; k < n; k++) say("size %zu\n", ggml_gallocr_get_buffer_size(a, k));
+        bool ok = i != 1 ? ggml_gallocr_alloc_graph(a, g) : false;
+        say("alloc %d\n", ok);
+        for (int k = 0; ok && k < GRAPH_N(g); k++) {
+            struct ggml_tensor * t = GRAPH_NODE(g, k);
+            print_tensor(t);
+            for (int j = 0; j < GGML_MAX_SRC; j++) if (t->src[j]) { say(" "); print_tensor(t->src[j]); }
+            say("\n");
+        }
+    }
+    ggml_gallocr_free(a);
+    ggml_free(ctx);
+}
+
+// A library may find a graph impossible and end the process: each seed has a process of its own.
+static void on_abort(const char * text) {
+    (void) text;
+    fflush(stdout);
+    _exit(3);
+}
+
+static void run_seed(uint64_t seed, int max_ops) {
+    rng_t r = { seed * 1000003 };
+    make_devices(&r);
+    model_t m;
+    make_model(&r, &m);
+    if (rng_odds(&r, 30)) run_gallocr(&r, &m, max_ops);
+    run_sched(&r, &m, max_ops);
+    free_model(&m);
+}
+
+int main(int argc, char ** argv) {
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    int count = argc > 2 ? atoi(argv[2]) : 10, max_ops = argc > 3 ? atoi(argv[3]) : 60;
+    setenv("GGML_SCHED_DEBUG", "2", 1);
+    ggml_log_set(on_log, NULL);
+    ggml_set_abort_callback(on_abort);
+    for (int i = 0; i < count; i++) {
+        printf("==== seed %llu\n", (unsigned long long) (first + (uint64_t) i));
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            run_seed(first + (uint64_t) i, max_ops);
+            fflush(stdout);
+            _exit(0);
+        }
+        int status = 0;
+        if (child < 0 || waitpid(child, &status, 0) < 0) return 1;
+        if (WIFSIGNALED(status)) printf("#### signal %d\n", WTERMSIG(status));
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 3) printf("#### abort\n");
+    }
+    return 0;
+}
