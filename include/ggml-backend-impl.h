@@ -282,32 +282,48 @@ typedef int (*ggml_backend_score_t)(void);
 extern "C" {
 #endif // __cplusplus
 
+/// Whether a buffer type may ask for more bytes than the result of this operation has.
 GGML_API bool ggml_op_alloc_size_may_expand(enum ggml_op op);
 
+/// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
+/// calls `free_buffer` and frees the object.
 GGML_API
 ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
                                                struct ggml_backend_buffer_i iface,
                                                void *context,
                                                size_t size);
 
+/// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
 GGML_API bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst);
 
+/// Joins buffers into one that owns them; `n_buffers` is at least 1.
 GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers);
 
+/// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
 GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
 
+/// Says what all parts of a joined buffer are for.
 GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
 
-GGML_API void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+/// Says what the parts of a meta device's buffer are for. This version of the library has no meta device, so there is no
+/// such buffer.
+GGML_API
+void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer,
+                                        enum ggml_backend_buffer_usage usage);
 
+/// Whether a backend works on a meta device. This version of the library has none: false.
 GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
 
+/// Whether a buffer is a meta device's. This version of the library has none: false.
 GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
 
+/// Whether a buffer type is a meta device's. This version of the library has none: false.
 GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);
 
+/// Number of backends that a meta backend joins; 0 for any other.
 GGML_API size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend);
 
+/// Backend `index` of those that a meta backend joins; NULL for any other.
 GGML_API ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index);
 
 #ifdef __cplusplus

@@ -90,12 +90,6 @@ struct ggml_backend_sched;
 /// A device.
 typedef struct ggml_backend_device *ggml_backend_dev_t;
 
-/// A graph that a backend prepared to compute several times.
-typedef void *ggml_backend_graph_plan_t;
-
-/// A point in a stream that the host or another stream can wait for.
-typedef struct ggml_backend_event *ggml_backend_event_t;
-
 /// What a device can do beyond computing.
 struct ggml_backend_dev_caps {
     /// Works while the host goes on.
@@ -131,14 +125,26 @@ struct ggml_backend_dev_props {
 /// A family of devices: a backend as the registry knows it.
 typedef struct ggml_backend_reg *ggml_backend_reg_t;
 
-/// A scheduler.
-typedef struct ggml_backend_sched *ggml_backend_sched_t;
+/// A point in a stream that the host or another stream can wait for.
+typedef struct ggml_backend_event *ggml_backend_event_t;
 
-/// Watches the nodes of a graph as a scheduler computes it.
-///
-/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
-/// With `ask` false `t` has been computed: false cancels the rest of the graph.
-typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
+/// A copy of a graph on another backend, with everything it owns.
+struct ggml_backend_graph_copy {
+    /// Data of the tensors that have some.
+    ggml_backend_buffer_t buffer;
+    /// Tensors that have data.
+    struct ggml_context *ctx_allocated;
+    /// Views and tensors without data.
+    struct ggml_context *ctx_unallocated;
+    /// The copied graph; NULL when copying failed.
+    struct ggml_cgraph *graph;
+};
+
+/// Compares a node's results on two backends; false ends the comparison.
+typedef bool (*ggml_backend_eval_callback)(int node_index,
+                                           struct ggml_tensor *t1,
+                                           struct ggml_tensor *t2,
+                                           void *user_data);
 
 /// How one tensor is spread over the devices of a meta device.
 ///
@@ -160,23 +166,17 @@ struct ggml_backend_meta_split_state {
 typedef struct ggml_backend_meta_split_state (*ggml_backend_meta_get_split_state_t)(const struct ggml_tensor *tensor,
                                                                                     void *userdata);
 
-/// A copy of a graph on another backend, with everything it owns.
-struct ggml_backend_graph_copy {
-    /// Data of the tensors that have some.
-    ggml_backend_buffer_t buffer;
-    /// Tensors that have data.
-    struct ggml_context *ctx_allocated;
-    /// Views and tensors without data.
-    struct ggml_context *ctx_unallocated;
-    /// The copied graph; NULL when copying failed.
-    struct ggml_cgraph *graph;
-};
+/// A scheduler.
+typedef struct ggml_backend_sched *ggml_backend_sched_t;
 
-/// Compares a node's results on two backends; false ends the comparison.
-typedef bool (*ggml_backend_eval_callback)(int node_index,
-                                           struct ggml_tensor *t1,
-                                           struct ggml_tensor *t2,
-                                           void *user_data);
+/// Watches the nodes of a graph as a scheduler computes it.
+///
+/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
+/// With `ask` false `t` has been computed: false cancels the rest of the graph.
+typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
+
+/// A graph that a backend prepared to compute several times.
+typedef void *ggml_backend_graph_plan_t;
 
 /// A feature of a backend, as name and value. Lists of them end with a NULL name.
 struct ggml_backend_feature {
@@ -218,74 +218,407 @@ typedef struct ggml_backend_feature *(*ggml_backend_get_features_t)(ggml_backend
 extern "C" {
 #endif // __cplusplus
 
+/// Name of the buffer's type.
+GGML_API const char *ggml_backend_buffer_name(ggml_backend_buffer_t buffer);
+
+/// Frees a buffer; tensors in it lose their memory. Nothing for NULL.
+GGML_API void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
+
+/// Address of the first byte; may be no host address (see `ggml_backend_buffer_is_host`). NULL for a buffer without
+/// bytes and for several buffers joined into one.
+GGML_API void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer);
+
+/// Bytes in the buffer.
+GGML_API size_t ggml_backend_buffer_get_size(ggml_backend_buffer_t buffer);
+
+/// Tells the buffer about a tensor that has been placed in it by hand.
+GGML_API enum ggml_status ggml_backend_buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
+
+/// Alignment of tensors in bytes.
+GGML_API size_t ggml_backend_buffer_get_alignment(ggml_backend_buffer_t buffer);
+
+/// Bytes that a buffer of this type may have.
+GGML_API size_t ggml_backend_buffer_get_max_size(ggml_backend_buffer_t buffer);
+
+/// Bytes that `tensor` takes in this buffer, padding included.
+GGML_API size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor);
+
+/// Sets every byte of the buffer.
+GGML_API void ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
+
+/// Whether the data lies in host memory in the usual layout.
+GGML_API bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer);
+
+/// Says what the buffer is for. The scheduler runs operations where their weights lie.
+GGML_API void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+
+/// What the buffer is for.
+GGML_API enum ggml_backend_buffer_usage ggml_backend_buffer_get_usage(ggml_backend_buffer_t buffer);
+
+/// The buffer's type.
+GGML_API ggml_backend_buffer_type_t ggml_backend_buffer_get_type(ggml_backend_buffer_t buffer);
+
+/// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.
+GGML_API void ggml_backend_buffer_reset(ggml_backend_buffer_t buffer);
+
+/// Name of the buffer type, such as "CPU". The text lives as long as the type.
 GGML_API const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft);
 
+/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
+/// a buffer without memory.
 GGML_API ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size);
 
+/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
+/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
+/// tensors are then as before) or when no tensor needs a byte.
 GGML_API
 ggml_backend_buffer_t ggml_backend_buft_alloc_buffer_n(ggml_backend_buffer_type_t buft,
                                                        struct ggml_tensor **tensors,
                                                        int n_tensors);
 
+/// Alignment of tensors in bytes, a power of two.
 GGML_API size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft);
 
+/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
 GGML_API size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft);
 
+/// Bytes that `tensor` takes in a buffer of this type, padding included.
 GGML_API size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
 
+/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
+/// larger than memory can be.
 GGML_API
 size_t ggml_backend_buft_get_alloc_size_n(ggml_backend_buffer_type_t buft,
                                           struct ggml_tensor **tensors,
                                           int n_tensors);
 
+/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
 GGML_API bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft);
 
+/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
 GGML_API ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft);
 
-GGML_API const char *ggml_backend_buffer_name(ggml_backend_buffer_t buffer);
+/// Short name of a device, such as "CPU" or "Vulkan0". The text lives as long as the device.
+GGML_API const char *ggml_backend_dev_name(ggml_backend_dev_t device);
 
-GGML_API void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
+/// The product, for people to read. The text lives as long as the device.
+GGML_API const char *ggml_backend_dev_description(ggml_backend_dev_t device);
 
-GGML_API void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer);
+/// Free and total memory of the device in bytes; 0 when it tells nothing. Either address may be NULL.
+GGML_API void ggml_backend_dev_memory(ggml_backend_dev_t device, size_t *free, size_t *total);
 
-GGML_API size_t ggml_backend_buffer_get_size(ggml_backend_buffer_t buffer);
+/// Kind of device.
+GGML_API enum ggml_backend_dev_type ggml_backend_dev_type(ggml_backend_dev_t device);
 
-GGML_API enum ggml_status ggml_backend_buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
+/// Fills `props` with all properties of the device. Texts in it live as long as the device.
+GGML_API void ggml_backend_dev_get_props(ggml_backend_dev_t device, struct ggml_backend_dev_props *props);
 
-GGML_API size_t ggml_backend_buffer_get_alignment(ggml_backend_buffer_t buffer);
+/// The family that the device belongs to.
+GGML_API ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device);
 
-GGML_API size_t ggml_backend_buffer_get_max_size(ggml_backend_buffer_t buffer);
+/// A new backend (a stream of work) on the device, freed with `ggml_backend_free`; NULL on failure. What `params` means
+/// is the device's own; it may be NULL.
+GGML_API ggml_backend_t ggml_backend_dev_init(ggml_backend_dev_t device, const char *params);
 
-GGML_API size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor);
+/// The buffer type that the device prefers.
+GGML_API ggml_backend_buffer_type_t ggml_backend_dev_buffer_type(ggml_backend_dev_t device);
 
-GGML_API void ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
+/// A buffer type in host memory that makes transfers to and from the device fast; NULL when there is none.
+GGML_API ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t device);
 
-GGML_API bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer);
+/// A buffer over `size` bytes at `ptr` that the host already has, such as a mapped file, and keeps while the buffer
+/// lives. `max_tensor_size` is the size of the largest tensor that will lie in it. NULL when the device cannot do that.
+GGML_API
+ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device,
+                                                            void *ptr,
+                                                            size_t size,
+                                                            size_t max_tensor_size);
 
-GGML_API void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+/// Whether the device can compute the node `op`, with the types, shapes and strides that it and its sources have.
+GGML_API bool ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
 
-GGML_API enum ggml_backend_buffer_usage ggml_backend_buffer_get_usage(ggml_backend_buffer_t buffer);
+/// Whether the device can compute with tensors in buffers of the type.
+GGML_API bool ggml_backend_dev_supports_buft(ggml_backend_dev_t device, ggml_backend_buffer_type_t buft);
 
-GGML_API ggml_backend_buffer_type_t ggml_backend_buffer_get_type(ggml_backend_buffer_t buffer);
+/// Whether `op` is worth computing on the device although its weights lie in host memory and must be copied for it.
+GGML_API bool ggml_backend_dev_offload_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
 
-GGML_API void ggml_backend_buffer_reset(ggml_backend_buffer_t buffer);
+/// Name of a family of devices, such as "CPU" or "Vulkan".
+GGML_API const char *ggml_backend_reg_name(ggml_backend_reg_t reg);
 
-GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+/// Number of devices in a family.
+GGML_API size_t ggml_backend_reg_dev_count(ggml_backend_reg_t reg);
 
+/// Device `index` of a family.
+GGML_API ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index);
+
+/// Address of a function that a family offers beyond this interface, such as "ggml_backend_set_n_threads"; NULL when
+/// there is none of this name.
+GGML_API void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name);
+
+/// A new event of a device; NULL when the device is NULL, has no events, or fails.
+GGML_API ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device);
+
+/// Frees an event. Nothing for NULL.
+GGML_API void ggml_backend_event_free(ggml_backend_event_t event);
+
+/// Marks the present end of the backend's queue with the event.
+GGML_API void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend);
+
+/// Waits, on the calling thread, until the work before the mark is done.
+GGML_API void ggml_backend_event_synchronize(ggml_backend_event_t event);
+
+/// Lets what is queued on the backend from now on wait for the event of another backend.
+GGML_API void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event);
+
+/// Copies a graph whose tensors have data to the backend's device, data included; freed with
+/// `ggml_backend_graph_copy_free`. All members are NULL when that fails (see the log).
+GGML_API struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph);
+
+/// Frees a copied graph with all it owns.
+GGML_API void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy);
+
+/// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
+/// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
+/// when the graph could not be copied.
+GGML_API
+bool ggml_backend_compare_graph_backend(ggml_backend_t backend1,
+                                        ggml_backend_t backend2,
+                                        struct ggml_cgraph *graph,
+                                        ggml_backend_eval_callback callback,
+                                        void *user_data,
+                                        const struct ggml_tensor *const *test_nodes,
+                                        size_t num_test_nodes);
+
+/// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
+GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
+
+/// A device that joins `n_devs` devices and spreads tensors over them as `get_split_state` says. This version of the
+/// library has none: NULL, with a log line.
+GGML_API
+ggml_backend_dev_t ggml_backend_meta_device(ggml_backend_dev_t *devs,
+                                            size_t n_devs,
+                                            ggml_backend_meta_get_split_state_t get_split_state,
+                                            void *get_split_state_ud);
+
+/// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
+GGML_API
+enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer,
+                                           struct ggml_tensor *tensor,
+                                           void *addr);
+
+/// Binds a view to the memory of the tensor it looks at, which must have some.
+GGML_API enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor);
+
+/// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
+/// buffer lives.
+GGML_API ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size);
+
+/// The buffer type "CPU": plain host memory.
+GGML_API ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
+
+/// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
+GGML_API void ggml_backend_register(ggml_backend_reg_t reg);
+
+/// Adds one device to the registry. Nothing when it is there.
+GGML_API void ggml_backend_device_register(ggml_backend_dev_t device);
+
+/// Number of registered families.
+GGML_API size_t ggml_backend_reg_count(void);
+
+/// Family `index`, in the order of registration.
+GGML_API ggml_backend_reg_t ggml_backend_reg_get(size_t index);
+
+/// The first family of this name, in upper or lower case; NULL when there is none.
+GGML_API ggml_backend_reg_t ggml_backend_reg_by_name(const char *name);
+
+/// Number of registered devices.
+GGML_API size_t ggml_backend_dev_count(void);
+
+/// Device `index`, in the order of registration.
+GGML_API ggml_backend_dev_t ggml_backend_dev_get(size_t index);
+
+/// The first device of this name, in upper or lower case; NULL when there is none.
+GGML_API ggml_backend_dev_t ggml_backend_dev_by_name(const char *name);
+
+/// The first device of this kind; NULL when there is none.
+GGML_API ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type);
+
+/// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
+GGML_API ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params);
+
+/// A new backend on the first device of this kind; NULL when there is none, or on failure.
+GGML_API ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const char *params);
+
+/// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
+GGML_API ggml_backend_t ggml_backend_init_best(void);
+
+/// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
+/// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
+/// returned as it is.
+GGML_API ggml_backend_reg_t ggml_backend_load(const char *path);
+
+/// Takes a backend and its devices off the registry and closes the library that it came from. Nothing of it may be used
+/// afterwards.
+GGML_API void ggml_backend_unload(ggml_backend_reg_t reg);
+
+/// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
+/// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+GGML_API void ggml_backend_load_all(void);
+
+/// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
+GGML_API void ggml_backend_load_all_from_path(const char *dir_path);
+
+/// A scheduler over `n_backends` (at most 16) backends in the order of their priority; the last one must be a CPU and
+/// computes what no other can. `bufts`: the buffer type that each computes in, or NULL for its device's preferred one.
+/// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
+/// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
+/// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
+GGML_API
+ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends,
+                                            ggml_backend_buffer_type_t *bufts,
+                                            int n_backends,
+                                            size_t graph_size,
+                                            bool parallel,
+                                            bool op_offload);
+
+/// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
+GGML_API void ggml_backend_sched_free(ggml_backend_sched_t sched);
+
+/// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
+/// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
+GGML_API
+void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched,
+                                     struct ggml_cgraph *measure_graph,
+                                     size_t *sizes);
+
+/// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
+/// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
+/// false when memory cannot be had or the graph cannot be placed (see the log): the scheduler stays usable.
+GGML_API bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph);
+
+/// Number of backends.
+GGML_API int ggml_backend_sched_get_n_backends(ggml_backend_sched_t sched);
+
+/// Backend `i`, counted by priority from 0.
+GGML_API ggml_backend_t ggml_backend_sched_get_backend(ggml_backend_sched_t sched, int i);
+
+/// Number of stretches, each computed by one backend, of the graph that was split last.
+GGML_API int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched);
+
+/// Number of copies that are kept of each input: 1, or 4 for a scheduler that was made with `parallel`.
+GGML_API int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched);
+
+/// The buffer type that `backend`, one of the scheduler's, computes in.
+GGML_API
+ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched,
+                                                              ggml_backend_t backend);
+
+/// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
+GGML_API size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend);
+
+/// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
+/// reset; computing a graph that was not allocated before resets.
+GGML_API
+void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched,
+                                           struct ggml_tensor *node,
+                                           ggml_backend_t backend);
+
+/// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
+GGML_API ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node);
+
+/// Places every tensor of `graph` and splits the graph, without allocating. Sources that a backend cannot read are
+/// replaced in `graph` by copies. A graph that cannot be placed gives no splits and a line in the log.
+GGML_API void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// Splits `graph` and gives its tensors memory, so that inputs can be written; then compute it. The scheduler must have
+/// been reset since the last allocation. false when memory cannot be had or the graph cannot be placed (see the log).
+GGML_API bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// As `ggml_backend_sched_graph_compute_async`, and waits until all backends are done.
+GGML_API enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// Starts computing the graph that is allocated, or allocates `graph` and starts that. Inputs that lie on another backend
+/// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
+/// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
+/// when the graph cannot be placed (see the log).
+GGML_API
+enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched,
+                                                        struct ggml_cgraph *graph);
+
+/// Waits until all backends are done. Nothing for NULL.
+GGML_API void ggml_backend_sched_synchronize(ggml_backend_sched_t sched);
+
+/// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
+/// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
+GGML_API
+void ggml_backend_sched_reset(ggml_backend_sched_t sched);
+
+/// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
+/// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
+GGML_API
+void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched,
+                                          ggml_backend_sched_eval_callback callback,
+                                          void *user_data);
+
+/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
 GGML_API ggml_guid_t ggml_backend_guid(ggml_backend_t backend);
 
+/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
 GGML_API const char *ggml_backend_name(ggml_backend_t backend);
 
+/// Frees a backend. Its buffers live on. Nothing for NULL.
 GGML_API void ggml_backend_free(ggml_backend_t backend);
 
+/// The buffer type that the backend's device prefers.
 GGML_API ggml_backend_buffer_type_t ggml_backend_get_default_buffer_type(ggml_backend_t backend);
 
+/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
 GGML_API ggml_backend_buffer_t ggml_backend_alloc_buffer(ggml_backend_t backend, size_t size);
 
+/// Alignment of tensors in buffers of the preferred type.
 GGML_API size_t ggml_backend_get_alignment(ggml_backend_t backend);
 
+/// Bytes that a buffer of the preferred type may have.
 GGML_API size_t ggml_backend_get_max_size(ggml_backend_t backend);
 
+/// Waits until everything queued on the backend is done.
+GGML_API void ggml_backend_synchronize(ggml_backend_t backend);
+
+/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
+/// have plans; NULL on failure.
+GGML_API ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Frees a plan of this backend.
+GGML_API void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a plan of this backend.
+GGML_API enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a graph and waits until it is done.
+GGML_API enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+GGML_API enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+GGML_API bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+GGML_API bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type_t buft);
+
+/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+GGML_API bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// The device that the backend works on.
+GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+
+/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
+/// that is done.
+GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
+/// without queued transfers waits for its work and copies at once.
 GGML_API
 void ggml_backend_tensor_set_async(ggml_backend_t backend,
                                    struct ggml_tensor *tensor,
@@ -293,6 +626,7 @@ void ggml_backend_tensor_set_async(ggml_backend_t backend,
                                    size_t offset,
                                    size_t size);
 
+/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
 GGML_API
 void ggml_backend_tensor_get_async(ggml_backend_t backend,
                                    const struct ggml_tensor *tensor,
@@ -300,6 +634,7 @@ void ggml_backend_tensor_get_async(ggml_backend_t backend,
                                    size_t offset,
                                    size_t size);
 
+/// As `ggml_backend_tensor_set_2d`, queued.
 GGML_API
 void ggml_backend_tensor_set_2d_async(ggml_backend_t backend,
                                       struct ggml_tensor *tensor,
@@ -310,6 +645,7 @@ void ggml_backend_tensor_set_2d_async(ggml_backend_t backend,
                                       size_t stride_tensor,
                                       size_t stride_data);
 
+/// As `ggml_backend_tensor_get_2d`, queued.
 GGML_API
 void ggml_backend_tensor_get_2d_async(ggml_backend_t backend,
                                       const struct ggml_tensor *tensor,
@@ -320,10 +656,14 @@ void ggml_backend_tensor_get_2d_async(ggml_backend_t backend,
                                       size_t stride_tensor,
                                       size_t stride_data);
 
+/// Copies `size` bytes of `data` into the tensor.
 GGML_API void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
 
+/// Copies `size` bytes of the tensor to `data`.
 GGML_API void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
 
+/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
+/// `offset + i * stride_tensor`.
 GGML_API
 void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor,
                                 const void *data,
@@ -333,6 +673,8 @@ void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor,
                                 size_t stride_tensor,
                                 size_t stride_data);
 
+/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
+/// `data + i * stride_data`.
 GGML_API
 void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor,
                                 void *data,
@@ -342,181 +684,180 @@ void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor,
                                 size_t stride_tensor,
                                 size_t stride_data);
 
+/// Sets `size` bytes of the tensor to `value`.
 GGML_API void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size);
 
-GGML_API void ggml_backend_synchronize(ggml_backend_t backend);
-
-GGML_API ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph);
-
-GGML_API void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
-
-GGML_API enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
-
-GGML_API enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph);
-
-GGML_API enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph);
-
-GGML_API bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op);
-
-GGML_API bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type_t buft);
-
-GGML_API bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op);
-
+/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
+/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
 GGML_API
 void ggml_backend_tensor_copy_async(ggml_backend_t backend_src,
                                     ggml_backend_t backend_dst,
                                     const struct ggml_tensor *src,
                                     struct ggml_tensor *dst);
 
-GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+/// Name of the buffer's type.
+GGML_API const char *ggml_backend_buffer_name(ggml_backend_buffer_t buffer);
 
-GGML_API ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device);
+/// Frees a buffer; tensors in it lose their memory. Nothing for NULL.
+GGML_API void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
 
-GGML_API void ggml_backend_event_free(ggml_backend_event_t event);
+/// Address of the first byte; may be no host address (see `ggml_backend_buffer_is_host`). NULL for a buffer without
+/// bytes and for several buffers joined into one.
+GGML_API void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer);
 
-GGML_API void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend);
+/// Bytes in the buffer.
+GGML_API size_t ggml_backend_buffer_get_size(ggml_backend_buffer_t buffer);
 
-GGML_API void ggml_backend_event_synchronize(ggml_backend_event_t event);
+/// Tells the buffer about a tensor that has been placed in it by hand.
+GGML_API enum ggml_status ggml_backend_buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor);
 
-GGML_API void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event);
+/// Alignment of tensors in bytes.
+GGML_API size_t ggml_backend_buffer_get_alignment(ggml_backend_buffer_t buffer);
 
+/// Bytes that a buffer of this type may have.
+GGML_API size_t ggml_backend_buffer_get_max_size(ggml_backend_buffer_t buffer);
+
+/// Bytes that `tensor` takes in this buffer, padding included.
+GGML_API size_t ggml_backend_buffer_get_alloc_size(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor);
+
+/// Sets every byte of the buffer.
+GGML_API void ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
+
+/// Whether the data lies in host memory in the usual layout.
+GGML_API bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer);
+
+/// Says what the buffer is for. The scheduler runs operations where their weights lie.
+GGML_API void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+
+/// What the buffer is for.
+GGML_API enum ggml_backend_buffer_usage ggml_backend_buffer_get_usage(ggml_backend_buffer_t buffer);
+
+/// The buffer's type.
+GGML_API ggml_backend_buffer_type_t ggml_backend_buffer_get_type(ggml_backend_buffer_t buffer);
+
+/// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.
+GGML_API void ggml_backend_buffer_reset(ggml_backend_buffer_t buffer);
+
+/// Name of the buffer type, such as "CPU". The text lives as long as the type.
+GGML_API const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft);
+
+/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
+/// a buffer without memory.
+GGML_API ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size);
+
+/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
+/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
+/// tensors are then as before) or when no tensor needs a byte.
+GGML_API
+ggml_backend_buffer_t ggml_backend_buft_alloc_buffer_n(ggml_backend_buffer_type_t buft,
+                                                       struct ggml_tensor **tensors,
+                                                       int n_tensors);
+
+/// Alignment of tensors in bytes, a power of two.
+GGML_API size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft);
+
+/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
+GGML_API size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft);
+
+/// Bytes that `tensor` takes in a buffer of this type, padding included.
+GGML_API size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+
+/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
+/// larger than memory can be.
+GGML_API
+size_t ggml_backend_buft_get_alloc_size_n(ggml_backend_buffer_type_t buft,
+                                          struct ggml_tensor **tensors,
+                                          int n_tensors);
+
+/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
+GGML_API bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft);
+
+/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
+GGML_API ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft);
+
+/// Short name of a device, such as "CPU" or "Vulkan0". The text lives as long as the device.
 GGML_API const char *ggml_backend_dev_name(ggml_backend_dev_t device);
 
+/// The product, for people to read. The text lives as long as the device.
 GGML_API const char *ggml_backend_dev_description(ggml_backend_dev_t device);
 
+/// Free and total memory of the device in bytes; 0 when it tells nothing. Either address may be NULL.
 GGML_API void ggml_backend_dev_memory(ggml_backend_dev_t device, size_t *free, size_t *total);
 
+/// Kind of device.
 GGML_API enum ggml_backend_dev_type ggml_backend_dev_type(ggml_backend_dev_t device);
 
+/// Fills `props` with all properties of the device. Texts in it live as long as the device.
 GGML_API void ggml_backend_dev_get_props(ggml_backend_dev_t device, struct ggml_backend_dev_props *props);
 
+/// The family that the device belongs to.
 GGML_API ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device);
 
+/// A new backend (a stream of work) on the device, freed with `ggml_backend_free`; NULL on failure. What `params` means
+/// is the device's own; it may be NULL.
 GGML_API ggml_backend_t ggml_backend_dev_init(ggml_backend_dev_t device, const char *params);
 
+/// The buffer type that the device prefers.
 GGML_API ggml_backend_buffer_type_t ggml_backend_dev_buffer_type(ggml_backend_dev_t device);
 
+/// A buffer type in host memory that makes transfers to and from the device fast; NULL when there is none.
 GGML_API ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t device);
 
+/// A buffer over `size` bytes at `ptr` that the host already has, such as a mapped file, and keeps while the buffer
+/// lives. `max_tensor_size` is the size of the largest tensor that will lie in it. NULL when the device cannot do that.
 GGML_API
 ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device,
                                                             void *ptr,
                                                             size_t size,
                                                             size_t max_tensor_size);
 
+/// Whether the device can compute the node `op`, with the types, shapes and strides that it and its sources have.
 GGML_API bool ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
 
+/// Whether the device can compute with tensors in buffers of the type.
 GGML_API bool ggml_backend_dev_supports_buft(ggml_backend_dev_t device, ggml_backend_buffer_type_t buft);
 
+/// Whether `op` is worth computing on the device although its weights lie in host memory and must be copied for it.
 GGML_API bool ggml_backend_dev_offload_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
 
+/// Name of a family of devices, such as "CPU" or "Vulkan".
 GGML_API const char *ggml_backend_reg_name(ggml_backend_reg_t reg);
 
+/// Number of devices in a family.
 GGML_API size_t ggml_backend_reg_dev_count(ggml_backend_reg_t reg);
 
+/// Device `index` of a family.
 GGML_API ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index);
 
+/// Address of a function that a family offers beyond this interface, such as "ggml_backend_set_n_threads"; NULL when
+/// there is none of this name.
 GGML_API void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name);
 
-GGML_API void ggml_backend_register(ggml_backend_reg_t reg);
+/// A new event of a device; NULL when the device is NULL, has no events, or fails.
+GGML_API ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device);
 
-GGML_API void ggml_backend_device_register(ggml_backend_dev_t device);
+/// Frees an event. Nothing for NULL.
+GGML_API void ggml_backend_event_free(ggml_backend_event_t event);
 
-GGML_API size_t ggml_backend_reg_count(void);
+/// Marks the present end of the backend's queue with the event.
+GGML_API void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend);
 
-GGML_API ggml_backend_reg_t ggml_backend_reg_get(size_t index);
+/// Waits, on the calling thread, until the work before the mark is done.
+GGML_API void ggml_backend_event_synchronize(ggml_backend_event_t event);
 
-GGML_API ggml_backend_reg_t ggml_backend_reg_by_name(const char *name);
+/// Lets what is queued on the backend from now on wait for the event of another backend.
+GGML_API void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event);
 
-GGML_API size_t ggml_backend_dev_count(void);
-
-GGML_API ggml_backend_dev_t ggml_backend_dev_get(size_t index);
-
-GGML_API ggml_backend_dev_t ggml_backend_dev_by_name(const char *name);
-
-GGML_API ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type);
-
-GGML_API ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params);
-
-GGML_API ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const char *params);
-
-GGML_API ggml_backend_t ggml_backend_init_best(void);
-
-GGML_API ggml_backend_reg_t ggml_backend_load(const char *path);
-
-GGML_API void ggml_backend_unload(ggml_backend_reg_t reg);
-
-GGML_API void ggml_backend_load_all(void);
-
-GGML_API void ggml_backend_load_all_from_path(const char *dir_path);
-
-GGML_API
-ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends,
-                                            ggml_backend_buffer_type_t *bufts,
-                                            int n_backends,
-                                            size_t graph_size,
-                                            bool parallel,
-                                            bool op_offload);
-
-GGML_API void ggml_backend_sched_free(ggml_backend_sched_t sched);
-
-GGML_API
-void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched,
-                                     struct ggml_cgraph *measure_graph,
-                                     size_t *sizes);
-
-GGML_API bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph);
-
-GGML_API int ggml_backend_sched_get_n_backends(ggml_backend_sched_t sched);
-
-GGML_API ggml_backend_t ggml_backend_sched_get_backend(ggml_backend_sched_t sched, int i);
-
-GGML_API int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched);
-
-GGML_API int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched);
-
-GGML_API
-ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched,
-                                                              ggml_backend_t backend);
-
-GGML_API size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend);
-
-GGML_API
-void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched,
-                                           struct ggml_tensor *node,
-                                           ggml_backend_t backend);
-
-GGML_API ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node);
-
-GGML_API void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
-
-GGML_API bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
-
-GGML_API enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
-
-GGML_API enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
-
-GGML_API void ggml_backend_sched_synchronize(ggml_backend_sched_t sched);
-
-GGML_API void ggml_backend_sched_reset(ggml_backend_sched_t sched);
-
-GGML_API
-void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched,
-                                          ggml_backend_sched_eval_callback callback,
-                                          void *user_data);
-
-GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
-
-GGML_API
-ggml_backend_dev_t ggml_backend_meta_device(ggml_backend_dev_t *devs,
-                                            size_t n_devs,
-                                            ggml_backend_meta_get_split_state_t get_split_state,
-                                            void *get_split_state_ud);
-
+/// Copies a graph whose tensors have data to the backend's device, data included; freed with
+/// `ggml_backend_graph_copy_free`. All members are NULL when that fails (see the log).
 GGML_API struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph);
 
+/// Frees a copied graph with all it owns.
 GGML_API void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy);
 
+/// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
+/// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
+/// when the graph could not be copied.
 GGML_API
 bool ggml_backend_compare_graph_backend(ggml_backend_t backend1,
                                         ggml_backend_t backend2,
@@ -526,16 +867,310 @@ bool ggml_backend_compare_graph_backend(ggml_backend_t backend1,
                                         const struct ggml_tensor *const *test_nodes,
                                         size_t num_test_nodes);
 
+/// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
+GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
+
+/// A device that joins `n_devs` devices and spreads tensors over them as `get_split_state` says. This version of the
+/// library has none: NULL, with a log line.
+GGML_API
+ggml_backend_dev_t ggml_backend_meta_device(ggml_backend_dev_t *devs,
+                                            size_t n_devs,
+                                            ggml_backend_meta_get_split_state_t get_split_state,
+                                            void *get_split_state_ud);
+
+/// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
 GGML_API
 enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer,
                                            struct ggml_tensor *tensor,
                                            void *addr);
 
+/// Binds a view to the memory of the tensor it looks at, which must have some.
 GGML_API enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor);
 
+/// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
+/// buffer lives.
 GGML_API ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size);
 
+/// The buffer type "CPU": plain host memory.
 GGML_API ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
+
+/// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
+GGML_API void ggml_backend_register(ggml_backend_reg_t reg);
+
+/// Adds one device to the registry. Nothing when it is there.
+GGML_API void ggml_backend_device_register(ggml_backend_dev_t device);
+
+/// Number of registered families.
+GGML_API size_t ggml_backend_reg_count(void);
+
+/// Family `index`, in the order of registration.
+GGML_API ggml_backend_reg_t ggml_backend_reg_get(size_t index);
+
+/// The first family of this name, in upper or lower case; NULL when there is none.
+GGML_API ggml_backend_reg_t ggml_backend_reg_by_name(const char *name);
+
+/// Number of registered devices.
+GGML_API size_t ggml_backend_dev_count(void);
+
+/// Device `index`, in the order of registration.
+GGML_API ggml_backend_dev_t ggml_backend_dev_get(size_t index);
+
+/// The first device of this name, in upper or lower case; NULL when there is none.
+GGML_API ggml_backend_dev_t ggml_backend_dev_by_name(const char *name);
+
+/// The first device of this kind; NULL when there is none.
+GGML_API ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type);
+
+/// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
+GGML_API ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params);
+
+/// A new backend on the first device of this kind; NULL when there is none, or on failure.
+GGML_API ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const char *params);
+
+/// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
+GGML_API ggml_backend_t ggml_backend_init_best(void);
+
+/// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
+/// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
+/// returned as it is.
+GGML_API ggml_backend_reg_t ggml_backend_load(const char *path);
+
+/// Takes a backend and its devices off the registry and closes the library that it came from. Nothing of it may be used
+/// afterwards.
+GGML_API void ggml_backend_unload(ggml_backend_reg_t reg);
+
+/// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
+/// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+GGML_API void ggml_backend_load_all(void);
+
+/// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
+GGML_API void ggml_backend_load_all_from_path(const char *dir_path);
+
+/// A scheduler over `n_backends` (at most 16) backends in the order of their priority; the last one must be a CPU and
+/// computes what no other can. `bufts`: the buffer type that each computes in, or NULL for its device's preferred one.
+/// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
+/// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
+/// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
+GGML_API
+ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends,
+                                            ggml_backend_buffer_type_t *bufts,
+                                            int n_backends,
+                                            size_t graph_size,
+                                            bool parallel,
+                                            bool op_offload);
+
+/// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
+GGML_API void ggml_backend_sched_free(ggml_backend_sched_t sched);
+
+/// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
+/// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
+GGML_API
+void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched,
+                                     struct ggml_cgraph *measure_graph,
+                                     size_t *sizes);
+
+/// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
+/// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
+/// false when memory cannot be had or the graph cannot be placed (see the log): the scheduler stays usable.
+GGML_API bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph);
+
+/// Number of backends.
+GGML_API int ggml_backend_sched_get_n_backends(ggml_backend_sched_t sched);
+
+/// Backend `i`, counted by priority from 0.
+GGML_API ggml_backend_t ggml_backend_sched_get_backend(ggml_backend_sched_t sched, int i);
+
+/// Number of stretches, each computed by one backend, of the graph that was split last.
+GGML_API int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched);
+
+/// Number of copies that are kept of each input: 1, or 4 for a scheduler that was made with `parallel`.
+GGML_API int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched);
+
+/// The buffer type that `backend`, one of the scheduler's, computes in.
+GGML_API
+ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched,
+                                                              ggml_backend_t backend);
+
+/// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
+GGML_API size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend);
+
+/// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
+/// reset; computing a graph that was not allocated before resets.
+GGML_API
+void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched,
+                                           struct ggml_tensor *node,
+                                           ggml_backend_t backend);
+
+/// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
+GGML_API ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node);
+
+/// Places every tensor of `graph` and splits the graph, without allocating. Sources that a backend cannot read are
+/// replaced in `graph` by copies. A graph that cannot be placed gives no splits and a line in the log.
+GGML_API void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// Splits `graph` and gives its tensors memory, so that inputs can be written; then compute it. The scheduler must have
+/// been reset since the last allocation. false when memory cannot be had or the graph cannot be placed (see the log).
+GGML_API bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// As `ggml_backend_sched_graph_compute_async`, and waits until all backends are done.
+GGML_API enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
+/// Starts computing the graph that is allocated, or allocates `graph` and starts that. Inputs that lie on another backend
+/// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
+/// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
+/// when the graph cannot be placed (see the log).
+GGML_API
+enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched,
+                                                        struct ggml_cgraph *graph);
+
+/// Waits until all backends are done. Nothing for NULL.
+GGML_API void ggml_backend_sched_synchronize(ggml_backend_sched_t sched);
+
+/// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
+/// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
+GGML_API
+void ggml_backend_sched_reset(ggml_backend_sched_t sched);
+
+/// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
+/// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
+GGML_API
+void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched,
+                                          ggml_backend_sched_eval_callback callback,
+                                          void *user_data);
+
+/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
+GGML_API ggml_guid_t ggml_backend_guid(ggml_backend_t backend);
+
+/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
+GGML_API const char *ggml_backend_name(ggml_backend_t backend);
+
+/// Frees a backend. Its buffers live on. Nothing for NULL.
+GGML_API void ggml_backend_free(ggml_backend_t backend);
+
+/// The buffer type that the backend's device prefers.
+GGML_API ggml_backend_buffer_type_t ggml_backend_get_default_buffer_type(ggml_backend_t backend);
+
+/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
+GGML_API ggml_backend_buffer_t ggml_backend_alloc_buffer(ggml_backend_t backend, size_t size);
+
+/// Alignment of tensors in buffers of the preferred type.
+GGML_API size_t ggml_backend_get_alignment(ggml_backend_t backend);
+
+/// Bytes that a buffer of the preferred type may have.
+GGML_API size_t ggml_backend_get_max_size(ggml_backend_t backend);
+
+/// Waits until everything queued on the backend is done.
+GGML_API void ggml_backend_synchronize(ggml_backend_t backend);
+
+/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
+/// have plans; NULL on failure.
+GGML_API ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Frees a plan of this backend.
+GGML_API void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a plan of this backend.
+GGML_API enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a graph and waits until it is done.
+GGML_API enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+GGML_API enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+GGML_API bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+GGML_API bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type_t buft);
+
+/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+GGML_API bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// The device that the backend works on.
+GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+
+/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
+/// that is done.
+GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
+/// without queued transfers waits for its work and copies at once.
+GGML_API
+void ggml_backend_tensor_set_async(ggml_backend_t backend,
+                                   struct ggml_tensor *tensor,
+                                   const void *data,
+                                   size_t offset,
+                                   size_t size);
+
+/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
+GGML_API
+void ggml_backend_tensor_get_async(ggml_backend_t backend,
+                                   const struct ggml_tensor *tensor,
+                                   void *data,
+                                   size_t offset,
+                                   size_t size);
+
+/// As `ggml_backend_tensor_set_2d`, queued.
+GGML_API
+void ggml_backend_tensor_set_2d_async(ggml_backend_t backend,
+                                      struct ggml_tensor *tensor,
+                                      const void *data,
+                                      size_t offset,
+                                      size_t size,
+                                      size_t n_copies,
+                                      size_t stride_tensor,
+                                      size_t stride_data);
+
+/// As `ggml_backend_tensor_get_2d`, queued.
+GGML_API
+void ggml_backend_tensor_get_2d_async(ggml_backend_t backend,
+                                      const struct ggml_tensor *tensor,
+                                      void *data,
+                                      size_t offset,
+                                      size_t size,
+                                      size_t n_copies,
+                                      size_t stride_tensor,
+                                      size_t stride_data);
+
+/// Copies `size` bytes of `data` into the tensor.
+GGML_API void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
+
+/// Copies `size` bytes of the tensor to `data`.
+GGML_API void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
+
+/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
+/// `offset + i * stride_tensor`.
+GGML_API
+void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor,
+                                const void *data,
+                                size_t offset,
+                                size_t size,
+                                size_t n_copies,
+                                size_t stride_tensor,
+                                size_t stride_data);
+
+/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
+/// `data + i * stride_data`.
+GGML_API
+void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor,
+                                void *data,
+                                size_t offset,
+                                size_t size,
+                                size_t n_copies,
+                                size_t stride_tensor,
+                                size_t stride_data);
+
+/// Sets `size` bytes of the tensor to `value`.
+GGML_API void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size);
+
+/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
+/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
+GGML_API
+void ggml_backend_tensor_copy_async(ggml_backend_t backend_src,
+                                    ggml_backend_t backend_dst,
+                                    const struct ggml_tensor *src,
+                                    struct ggml_tensor *dst);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -134,6 +134,8 @@ typedef void (*ggml_opt_epoch_callback)(bool train,
 extern "C" {
 #endif // __cplusplus
 
+/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements, shuffled and copied
+/// in shards of `ndata_shard`. This version of the library cannot train: NULL, with a log line.
 GGML_API
 ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data,
                                          enum ggml_type type_label,
@@ -142,22 +144,32 @@ ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data,
                                          int64_t ndata,
                                          int64_t ndata_shard);
 
+/// Frees a data set. Nothing for NULL.
 GGML_API void ggml_opt_dataset_free(ggml_opt_dataset_t dataset);
 
+/// Number of data points; 0 for NULL.
 GGML_API int64_t ggml_opt_dataset_ndata(ggml_opt_dataset_t dataset);
 
+/// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_dataset_data(ggml_opt_dataset_t dataset);
 
+/// Tensor of all labels, [ne_label, ndata]; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset);
 
+/// Shuffles the first `idata` data points, or all when it is negative, with the random numbers of `opt_ctx`. This
+/// version of the library cannot train: nothing but a log line.
 GGML_API void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata);
 
+/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
+/// ndata_batch]. This version of the library cannot train: nothing but a log line.
 GGML_API
 void ggml_opt_dataset_get_batch(ggml_opt_dataset_t dataset,
                                 struct ggml_tensor *data_batch,
                                 struct ggml_tensor *labels_batch,
                                 int64_t ibatch);
 
+/// Copies batch `ibatch`, `nb_data_batch` bytes of data and its labels, into host memory. This version of the
+/// library cannot train: nothing but a log line.
 GGML_API
 void ggml_opt_dataset_get_batch_host(ggml_opt_dataset_t dataset,
                                      void *data_batch,
@@ -165,54 +177,81 @@ void ggml_opt_dataset_get_batch_host(ggml_opt_dataset_t dataset,
                                      void *labels_batch,
                                      int64_t ibatch);
 
+/// The parameters that optimizers have by default. `userdata` is not used.
 GGML_API struct ggml_opt_optimizer_params ggml_opt_get_default_optimizer_params(void *userdata);
 
+/// The parameters that `userdata` points to, a `struct ggml_opt_optimizer_params`.
 GGML_API struct ggml_opt_optimizer_params ggml_opt_get_constant_optimizer_params(void *userdata);
 
+/// Parameters of a training run with defaults for all that has one: AdamW, a step after each evaluation, graphs built anew.
 GGML_API
 struct ggml_opt_params ggml_opt_default_params(ggml_backend_sched_t backend_sched,
                                                enum ggml_opt_loss_type loss_type);
 
+/// Begins a training run with these parameters. This version of the library cannot train: NULL, with a log line.
 GGML_API ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
 
+/// Ends a training run and frees what it holds. Nothing for NULL.
 GGML_API void ggml_opt_free(ggml_opt_context_t opt_ctx);
 
+/// Sets gradients to zero and forgets the loss; with `optimizer` the state of the optimizer too. This version of
+/// the library cannot train: nothing but a log line.
 GGML_API void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer);
 
+/// Whether the graphs of a training run are built once only; false for NULL.
 GGML_API bool ggml_opt_static_graphs(ggml_opt_context_t opt_ctx);
 
+/// Input of the forward graph; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_inputs(ggml_opt_context_t opt_ctx);
 
+/// Output of the forward graph; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_outputs(ggml_opt_context_t opt_ctx);
 
+/// Labels that outputs are compared with; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_labels(ggml_opt_context_t opt_ctx);
 
+/// The loss, one number; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_loss(ggml_opt_context_t opt_ctx);
 
+/// Predictions made from the outputs; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_pred(ggml_opt_context_t opt_ctx);
 
+/// How many predictions are right, one number; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_ncorrect(ggml_opt_context_t opt_ctx);
 
+/// Accumulated gradient of a node of the forward graph; NULL when there is none.
 GGML_API struct ggml_tensor *ggml_opt_grad_acc(ggml_opt_context_t opt_ctx, struct ggml_tensor *node);
 
-GGML_API enum ggml_opt_optimizer_type ggml_opt_context_optimizer_type(ggml_opt_context_t arg0);
+/// Optimizer of a training run; AdamW for NULL.
+GGML_API enum ggml_opt_optimizer_type ggml_opt_context_optimizer_type(ggml_opt_context_t opt_ctx);
 
-GGML_API const char *ggml_opt_optimizer_name(enum ggml_opt_optimizer_type arg0);
+/// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
+GGML_API const char *ggml_opt_optimizer_name(enum ggml_opt_optimizer_type optimizer);
 
+/// Room for the results of evaluations. This version of the library cannot train: NULL, with a log line.
 GGML_API ggml_opt_result_t ggml_opt_result_init(void);
 
+/// Frees results. Nothing for NULL.
 GGML_API void ggml_opt_result_free(ggml_opt_result_t result);
 
+/// Forgets the results gathered so far. This version of the library cannot train: nothing but a log line.
 GGML_API void ggml_opt_result_reset(ggml_opt_result_t result);
 
+/// Number of data points evaluated; 0 for NULL.
 GGML_API void ggml_opt_result_ndata(ggml_opt_result_t result, int64_t *ndata);
 
+/// Loss, and its uncertainty unless `unc` is NULL; without evaluations 0 and not a number.
 GGML_API void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc);
 
+/// Writes all predictions, as many as `ggml_opt_result_ndata` says. This version of the library cannot train:
+/// nothing but a log line.
 GGML_API void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred);
 
+/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations not a number.
 GGML_API void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double *unc);
 
+/// Tells a training run whose graphs are built anew each time the next forward graph with its input and output.
+/// This version of the library cannot train: nothing but a log line.
 GGML_API
 void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx,
                             struct ggml_context *ctx_compute,
@@ -220,10 +259,16 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx,
                             struct ggml_tensor *inputs,
                             struct ggml_tensor *outputs);
 
+/// Allocates the graph for the next evaluation, with gradients when `backward` is true. This version of the library
+/// cannot train: nothing but a log line.
 GGML_API void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward);
 
+/// Computes the graph, adds to `result` unless that is NULL, and takes an optimizer step where one is due. This
+/// version of the library cannot train: nothing but a log line.
 GGML_API void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result);
 
+/// Trains on the first `idata_split` data points and evaluates on the rest, with a callback after each batch. This
+/// version of the library cannot train: nothing but a log line.
 GGML_API
 void ggml_opt_epoch(ggml_opt_context_t opt_ctx,
                     ggml_opt_dataset_t dataset,
@@ -233,6 +278,8 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx,
                     ggml_opt_epoch_callback callback_train,
                     ggml_opt_epoch_callback callback_eval);
 
+/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error. This version of the library cannot
+/// train: nothing but a log line.
 GGML_API
 void ggml_opt_epoch_callback_progress_bar(bool train,
                                           ggml_opt_context_t opt_ctx,
@@ -242,6 +289,8 @@ void ggml_opt_epoch_callback_progress_bar(bool train,
                                           int64_t ibatch_max,
                                           int64_t t_start_us);
 
+/// Trains a model from `inputs` to `outputs` on a data set for `nepoch` epochs, the last `val_split` of the data
+/// kept for validation. This version of the library cannot train: nothing but a log line.
 GGML_API
 void ggml_opt_fit(ggml_backend_sched_t backend_sched,
                   struct ggml_context *ctx_compute,

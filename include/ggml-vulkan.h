@@ -17,20 +17,29 @@
 extern "C" {
 #endif // __cplusplus
 
+/// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL when there is no such device.
 GGML_BACKEND_API ggml_backend_t ggml_backend_vk_init(size_t dev_num);
 
+/// Whether a backend works on a Vulkan device; false for NULL.
 GGML_BACKEND_API bool ggml_backend_is_vk(ggml_backend_t backend);
 
+/// Number of Vulkan devices.
 GGML_BACKEND_API int ggml_backend_vk_get_device_count(void);
 
+/// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no
+/// such device.
 GGML_BACKEND_API void ggml_backend_vk_get_device_description(int device, char *description, size_t description_size);
 
+/// Free and total memory of a Vulkan device in bytes; 0 when there is no such device.
 GGML_BACKEND_API void ggml_backend_vk_get_device_memory(int device, size_t *free, size_t *total);
 
+/// The buffer type of Vulkan device `dev_num`; NULL when there is no such device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_buffer_type(size_t dev_num);
 
+/// The buffer type in host memory that makes transfers to and from Vulkan devices fast; NULL without devices.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(void);
 
+/// The family of all Vulkan devices; NULL without devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_vk_reg(void);
 
 #ifdef __cplusplus

@@ -78,14 +78,24 @@ typedef size_t (*gguf_reader_callback_t)(void *userdata, void *output, uint64_t 
 extern "C" {
 #endif // __cplusplus
 
+/// A new file content without keys and tensors. Freed with `gguf_free`.
 GGML_API struct gguf_context *gguf_init_empty(void);
 
-GGML_API struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params params);
+/// Reads a GGUF file from where an open, seekable stream stands. With `params.ctx` a context with its tensors is made and
+/// stored there, with data unless `params.no_alloc`; the caller frees it. NULL, with the reason in the log, for a file that
+/// is not valid, not whole, or not of a version that is known.
+GGML_API
+struct gguf_context *gguf_init_from_file_ptr(FILE *file,
+                                             struct gguf_init_params params);
 
+/// Reads a GGUF file by its UTF-8 path; see `gguf_init_from_file_ptr`.
 GGML_API struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params);
 
+/// Reads a GGUF file from memory, of which nothing is kept; see `gguf_init_from_file_ptr`.
 GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct gguf_init_params params);
 
+/// Reads a GGUF file through a function, which is asked for at most `max_chunk_read` bytes at once (0: no limit), and for
+/// `max_expected_size` bytes in all; see `gguf_init_from_file_ptr`.
 GGML_API
 struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback,
                                              void *userdata,
@@ -93,98 +103,154 @@ struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback,
                                              uint64_t max_expected_size,
                                              struct gguf_init_params params);
 
+/// Frees a file content; its tensors' context is the caller's. NULL is allowed.
 GGML_API void gguf_free(struct gguf_context *ctx);
 
+/// Name of a value's type, such as "u32"; NULL for a number that is none.
 GGML_API const char *gguf_type_name(enum gguf_type type);
 
+/// Version of the format. 0 for NULL.
 GGML_API uint32_t gguf_get_version(const struct gguf_context *ctx);
 
+/// Alignment of tensor data in bytes. 0 for NULL.
 GGML_API size_t gguf_get_alignment(const struct gguf_context *ctx);
 
+/// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
 GGML_API size_t gguf_get_data_offset(const struct gguf_context *ctx);
 
+/// Number of keys. 0 for NULL.
 GGML_API int64_t gguf_get_n_kv(const struct gguf_context *ctx);
 
+/// Place of a key, or -1.
 GGML_API int64_t gguf_find_key(const struct gguf_context *ctx, const char *key);
 
+/// The key at a place; it lives until the key is removed. NULL, and a log line, when there is none.
 GGML_API const char *gguf_get_key(const struct gguf_context *ctx, int64_t key_id);
 
+/// Type of a key's value, `GGUF_TYPE_ARRAY` for arrays. `GGUF_TYPE_COUNT`, and a log line, when there is no such key.
 GGML_API enum gguf_type gguf_get_kv_type(const struct gguf_context *ctx, int64_t key_id);
 
+/// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
 GGML_API enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
 GGML_API uint8_t gguf_get_val_u8(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 8-bit signed number of a key. 0, and a log line, when the key holds something else.
 GGML_API int8_t gguf_get_val_i8(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 16-bit unsigned number of a key. 0, and a log line, when the key holds something else.
 GGML_API uint16_t gguf_get_val_u16(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 16-bit signed number of a key. 0, and a log line, when the key holds something else.
 GGML_API int16_t gguf_get_val_i16(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 32-bit unsigned number of a key. 0, and a log line, when the key holds something else.
 GGML_API uint32_t gguf_get_val_u32(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 32-bit signed number of a key. 0, and a log line, when the key holds something else.
 GGML_API int32_t gguf_get_val_i32(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 32-bit floating-point number of a key. 0, and a log line, when the key holds something else.
 GGML_API float gguf_get_val_f32(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 64-bit unsigned number of a key. 0, and a log line, when the key holds something else.
 GGML_API uint64_t gguf_get_val_u64(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 64-bit signed number of a key. 0, and a log line, when the key holds something else.
 GGML_API int64_t gguf_get_val_i64(const struct gguf_context *ctx, int64_t key_id);
 
+/// The 64-bit floating-point number of a key. 0, and a log line, when the key holds something else.
 GGML_API double gguf_get_val_f64(const struct gguf_context *ctx, int64_t key_id);
 
+/// The truth value of a key. False, and a log line, when the key holds something else.
 GGML_API bool gguf_get_val_bool(const struct gguf_context *ctx, int64_t key_id);
 
+/// The text of a key; it lives until the key is removed. NULL, and a log line, when the key holds something else.
 GGML_API const char *gguf_get_val_str(const struct gguf_context *ctx, int64_t key_id);
 
+/// Address of the number of a key, whatever its type; aligned to 8. It lives until the key is removed. NULL, and a log
+/// line, when the key holds a text.
 GGML_API const void *gguf_get_val_data(const struct gguf_context *ctx, int64_t key_id);
 
+/// Number of elements of a key's array. 0, and a log line, when there is no such key.
 GGML_API size_t gguf_get_arr_n(const struct gguf_context *ctx, int64_t key_id);
 
+/// Address of an array's numbers; aligned to 8, truth values as bytes 0 and 1. It lives until the key is removed. NULL,
+/// and a log line, when the key holds texts.
 GGML_API const void *gguf_get_arr_data(const struct gguf_context *ctx, int64_t key_id);
 
+/// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
 GGML_API const char *gguf_get_arr_str(const struct gguf_context *ctx, int64_t key_id, size_t i);
 
+/// Number of tensors. 0 for NULL.
 GGML_API int64_t gguf_get_n_tensors(const struct gguf_context *ctx);
 
+/// Place of a tensor, or -1.
 GGML_API int64_t gguf_find_tensor(const struct gguf_context *ctx, const char *name);
 
+/// Bytes from the start of the tensor data to a tensor's. 0, and a log line, when there is no such tensor.
 GGML_API size_t gguf_get_tensor_offset(const struct gguf_context *ctx, int64_t tensor_id);
 
+/// Name of a tensor; it lives as long as the file content. NULL, and a log line, when there is no such tensor.
 GGML_API const char *gguf_get_tensor_name(const struct gguf_context *ctx, int64_t tensor_id);
 
-GGML_API const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx, int64_t tensor_id);
+/// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
+/// give. NULL, and a log line, when there is no such tensor.
+GGML_API
+const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx,
+                                  int64_t tensor_id);
 
+/// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
 GGML_API enum ggml_type gguf_get_tensor_type(const struct gguf_context *ctx, int64_t tensor_id);
 
+/// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
 GGML_API size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id);
 
+/// Removes a key. Returns its place, or -1 when there was none.
 GGML_API int64_t gguf_remove_key(struct gguf_context *ctx, const char *key);
 
+/// Sets a key to a 8-bit unsigned number; an old value is replaced.
 GGML_API void gguf_set_val_u8(struct gguf_context *ctx, const char *key, uint8_t val);
 
+/// Sets a key to a 8-bit signed number; an old value is replaced.
 GGML_API void gguf_set_val_i8(struct gguf_context *ctx, const char *key, int8_t val);
 
+/// Sets a key to a 16-bit unsigned number; an old value is replaced.
 GGML_API void gguf_set_val_u16(struct gguf_context *ctx, const char *key, uint16_t val);
 
+/// Sets a key to a 16-bit signed number; an old value is replaced.
 GGML_API void gguf_set_val_i16(struct gguf_context *ctx, const char *key, int16_t val);
 
-GGML_API void gguf_set_val_u32(struct gguf_context *ctx, const char *key, uint32_t val);
+/// Sets a key to a 32-bit unsigned number; an old value is replaced. "general.alignment" must be a power of 2 (the contract).
+GGML_API
+void gguf_set_val_u32(struct gguf_context *ctx,
+                      const char *key,
+                      uint32_t val);
 
+/// Sets a key to a 32-bit signed number; an old value is replaced.
 GGML_API void gguf_set_val_i32(struct gguf_context *ctx, const char *key, int32_t val);
 
+/// Sets a key to a 32-bit floating-point number; an old value is replaced.
 GGML_API void gguf_set_val_f32(struct gguf_context *ctx, const char *key, float val);
 
+/// Sets a key to a 64-bit unsigned number; an old value is replaced.
 GGML_API void gguf_set_val_u64(struct gguf_context *ctx, const char *key, uint64_t val);
 
+/// Sets a key to a 64-bit signed number; an old value is replaced.
 GGML_API void gguf_set_val_i64(struct gguf_context *ctx, const char *key, int64_t val);
 
+/// Sets a key to a 64-bit floating-point number; an old value is replaced.
 GGML_API void gguf_set_val_f64(struct gguf_context *ctx, const char *key, double val);
 
+/// Sets a key to a truth value; an old value is replaced.
 GGML_API void gguf_set_val_bool(struct gguf_context *ctx, const char *key, bool val);
 
+/// Sets a key to a text, which is copied; an old value is replaced.
 GGML_API void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val);
 
+/// Sets a key to an array of `n` numbers of `type`, which are copied; an old value is replaced. Texts are set with
+/// `gguf_set_arr_str` (the contract).
 GGML_API
 void gguf_set_arr_data(struct gguf_context *ctx,
                        const char *key,
@@ -192,22 +258,262 @@ void gguf_set_arr_data(struct gguf_context *ctx,
                        const void *data,
                        size_t n);
 
+/// Sets a key to an array of `n` texts, which are copied; an old value is replaced.
 GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
 
+/// Sets all keys of `src` in `ctx`; old values are replaced.
 GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
 
-GGML_API void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor);
+/// Adds a tensor at the end. Its data stays the caller's and is read when the file is written. No two tensors may have the
+/// same name (the contract).
+GGML_API
+void gguf_add_tensor(struct gguf_context *ctx,
+                     const struct ggml_tensor *tensor);
 
+/// Changes the number format of a tensor, which must be there and whose rows must hold whole blocks (the contract). The
+/// offsets behind it follow.
 GGML_API void gguf_set_tensor_type(struct gguf_context *ctx, const char *name, enum ggml_type type);
 
-GGML_API void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void *data);
+/// Sets the data of a tensor, which must be there (the contract). The data stays the caller's and is read when the file is
+/// written.
+GGML_API
+void gguf_set_tensor_data(struct gguf_context *ctx,
+                          const char *name,
+                          const void *data);
 
-GGML_API bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool only_meta);
+/// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
+/// could not be written.
+GGML_API
+bool gguf_write_to_file_ptr(const struct gguf_context *ctx,
+                            FILE *file,
+                            bool only_meta);
 
+/// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
 GGML_API bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool only_meta);
 
+/// Bytes of everything before the tensor data. 0 for NULL.
 GGML_API size_t gguf_get_meta_size(const struct gguf_context *ctx);
 
+/// Copies everything before the tensor data to `data`, which has room for `gguf_get_meta_size` bytes.
+GGML_API void gguf_get_meta_data(const struct gguf_context *ctx, void *data);
+
+/// A new file content without keys and tensors. Freed with `gguf_free`.
+GGML_API struct gguf_context *gguf_init_empty(void);
+
+/// Reads a GGUF file from where an open, seekable stream stands. With `params.ctx` a context with its tensors is made and
+/// stored there, with data unless `params.no_alloc`; the caller frees it. NULL, with the reason in the log, for a file that
+/// is not valid, not whole, or not of a version that is known.
+GGML_API
+struct gguf_context *gguf_init_from_file_ptr(FILE *file,
+                                             struct gguf_init_params params);
+
+/// Reads a GGUF file by its UTF-8 path; see `gguf_init_from_file_ptr`.
+GGML_API struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params);
+
+/// Reads a GGUF file from memory, of which nothing is kept; see `gguf_init_from_file_ptr`.
+GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct gguf_init_params params);
+
+/// Reads a GGUF file through a function, which is asked for at most `max_chunk_read` bytes at once (0: no limit), and for
+/// `max_expected_size` bytes in all; see `gguf_init_from_file_ptr`.
+GGML_API
+struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback,
+                                             void *userdata,
+                                             size_t max_chunk_read,
+                                             uint64_t max_expected_size,
+                                             struct gguf_init_params params);
+
+/// Frees a file content; its tensors' context is the caller's. NULL is allowed.
+GGML_API void gguf_free(struct gguf_context *ctx);
+
+/// Name of a value's type, such as "u32"; NULL for a number that is none.
+GGML_API const char *gguf_type_name(enum gguf_type type);
+
+/// Version of the format. 0 for NULL.
+GGML_API uint32_t gguf_get_version(const struct gguf_context *ctx);
+
+/// Alignment of tensor data in bytes. 0 for NULL.
+GGML_API size_t gguf_get_alignment(const struct gguf_context *ctx);
+
+/// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
+GGML_API size_t gguf_get_data_offset(const struct gguf_context *ctx);
+
+/// Number of keys. 0 for NULL.
+GGML_API int64_t gguf_get_n_kv(const struct gguf_context *ctx);
+
+/// Place of a key, or -1.
+GGML_API int64_t gguf_find_key(const struct gguf_context *ctx, const char *key);
+
+/// The key at a place; it lives until the key is removed. NULL, and a log line, when there is none.
+GGML_API const char *gguf_get_key(const struct gguf_context *ctx, int64_t key_id);
+
+/// Type of a key's value, `GGUF_TYPE_ARRAY` for arrays. `GGUF_TYPE_COUNT`, and a log line, when there is no such key.
+GGML_API enum gguf_type gguf_get_kv_type(const struct gguf_context *ctx, int64_t key_id);
+
+/// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
+GGML_API enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+GGML_API uint8_t gguf_get_val_u8(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 8-bit signed number of a key. 0, and a log line, when the key holds something else.
+GGML_API int8_t gguf_get_val_i8(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 16-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+GGML_API uint16_t gguf_get_val_u16(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 16-bit signed number of a key. 0, and a log line, when the key holds something else.
+GGML_API int16_t gguf_get_val_i16(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 32-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+GGML_API uint32_t gguf_get_val_u32(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 32-bit signed number of a key. 0, and a log line, when the key holds something else.
+GGML_API int32_t gguf_get_val_i32(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 32-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+GGML_API float gguf_get_val_f32(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 64-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+GGML_API uint64_t gguf_get_val_u64(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 64-bit signed number of a key. 0, and a log line, when the key holds something else.
+GGML_API int64_t gguf_get_val_i64(const struct gguf_context *ctx, int64_t key_id);
+
+/// The 64-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+GGML_API double gguf_get_val_f64(const struct gguf_context *ctx, int64_t key_id);
+
+/// The truth value of a key. False, and a log line, when the key holds something else.
+GGML_API bool gguf_get_val_bool(const struct gguf_context *ctx, int64_t key_id);
+
+/// The text of a key; it lives until the key is removed. NULL, and a log line, when the key holds something else.
+GGML_API const char *gguf_get_val_str(const struct gguf_context *ctx, int64_t key_id);
+
+/// Address of the number of a key, whatever its type; aligned to 8. It lives until the key is removed. NULL, and a log
+/// line, when the key holds a text.
+GGML_API const void *gguf_get_val_data(const struct gguf_context *ctx, int64_t key_id);
+
+/// Number of elements of a key's array. 0, and a log line, when there is no such key.
+GGML_API size_t gguf_get_arr_n(const struct gguf_context *ctx, int64_t key_id);
+
+/// Address of an array's numbers; aligned to 8, truth values as bytes 0 and 1. It lives until the key is removed. NULL,
+/// and a log line, when the key holds texts.
+GGML_API const void *gguf_get_arr_data(const struct gguf_context *ctx, int64_t key_id);
+
+/// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
+GGML_API const char *gguf_get_arr_str(const struct gguf_context *ctx, int64_t key_id, size_t i);
+
+/// Number of tensors. 0 for NULL.
+GGML_API int64_t gguf_get_n_tensors(const struct gguf_context *ctx);
+
+/// Place of a tensor, or -1.
+GGML_API int64_t gguf_find_tensor(const struct gguf_context *ctx, const char *name);
+
+/// Bytes from the start of the tensor data to a tensor's. 0, and a log line, when there is no such tensor.
+GGML_API size_t gguf_get_tensor_offset(const struct gguf_context *ctx, int64_t tensor_id);
+
+/// Name of a tensor; it lives as long as the file content. NULL, and a log line, when there is no such tensor.
+GGML_API const char *gguf_get_tensor_name(const struct gguf_context *ctx, int64_t tensor_id);
+
+/// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
+/// give. NULL, and a log line, when there is no such tensor.
+GGML_API
+const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx,
+                                  int64_t tensor_id);
+
+/// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
+GGML_API enum ggml_type gguf_get_tensor_type(const struct gguf_context *ctx, int64_t tensor_id);
+
+/// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
+GGML_API size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id);
+
+/// Removes a key. Returns its place, or -1 when there was none.
+GGML_API int64_t gguf_remove_key(struct gguf_context *ctx, const char *key);
+
+/// Sets a key to a 8-bit unsigned number; an old value is replaced.
+GGML_API void gguf_set_val_u8(struct gguf_context *ctx, const char *key, uint8_t val);
+
+/// Sets a key to a 8-bit signed number; an old value is replaced.
+GGML_API void gguf_set_val_i8(struct gguf_context *ctx, const char *key, int8_t val);
+
+/// Sets a key to a 16-bit unsigned number; an old value is replaced.
+GGML_API void gguf_set_val_u16(struct gguf_context *ctx, const char *key, uint16_t val);
+
+/// Sets a key to a 16-bit signed number; an old value is replaced.
+GGML_API void gguf_set_val_i16(struct gguf_context *ctx, const char *key, int16_t val);
+
+/// Sets a key to a 32-bit unsigned number; an old value is replaced. "general.alignment" must be a power of 2 (the contract).
+GGML_API
+void gguf_set_val_u32(struct gguf_context *ctx,
+                      const char *key,
+                      uint32_t val);
+
+/// Sets a key to a 32-bit signed number; an old value is replaced.
+GGML_API void gguf_set_val_i32(struct gguf_context *ctx, const char *key, int32_t val);
+
+/// Sets a key to a 32-bit floating-point number; an old value is replaced.
+GGML_API void gguf_set_val_f32(struct gguf_context *ctx, const char *key, float val);
+
+/// Sets a key to a 64-bit unsigned number; an old value is replaced.
+GGML_API void gguf_set_val_u64(struct gguf_context *ctx, const char *key, uint64_t val);
+
+/// Sets a key to a 64-bit signed number; an old value is replaced.
+GGML_API void gguf_set_val_i64(struct gguf_context *ctx, const char *key, int64_t val);
+
+/// Sets a key to a 64-bit floating-point number; an old value is replaced.
+GGML_API void gguf_set_val_f64(struct gguf_context *ctx, const char *key, double val);
+
+/// Sets a key to a truth value; an old value is replaced.
+GGML_API void gguf_set_val_bool(struct gguf_context *ctx, const char *key, bool val);
+
+/// Sets a key to a text, which is copied; an old value is replaced.
+GGML_API void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val);
+
+/// Sets a key to an array of `n` numbers of `type`, which are copied; an old value is replaced. Texts are set with
+/// `gguf_set_arr_str` (the contract).
+GGML_API
+void gguf_set_arr_data(struct gguf_context *ctx,
+                       const char *key,
+                       enum gguf_type type,
+                       const void *data,
+                       size_t n);
+
+/// Sets a key to an array of `n` texts, which are copied; an old value is replaced.
+GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
+
+/// Sets all keys of `src` in `ctx`; old values are replaced.
+GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
+
+/// Adds a tensor at the end. Its data stays the caller's and is read when the file is written. No two tensors may have the
+/// same name (the contract).
+GGML_API
+void gguf_add_tensor(struct gguf_context *ctx,
+                     const struct ggml_tensor *tensor);
+
+/// Changes the number format of a tensor, which must be there and whose rows must hold whole blocks (the contract). The
+/// offsets behind it follow.
+GGML_API void gguf_set_tensor_type(struct gguf_context *ctx, const char *name, enum ggml_type type);
+
+/// Sets the data of a tensor, which must be there (the contract). The data stays the caller's and is read when the file is
+/// written.
+GGML_API
+void gguf_set_tensor_data(struct gguf_context *ctx,
+                          const char *name,
+                          const void *data);
+
+/// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
+/// could not be written.
+GGML_API
+bool gguf_write_to_file_ptr(const struct gguf_context *ctx,
+                            FILE *file,
+                            bool only_meta);
+
+/// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
+GGML_API bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool only_meta);
+
+/// Bytes of everything before the tensor data. 0 for NULL.
+GGML_API size_t gguf_get_meta_size(const struct gguf_context *ctx);
+
+/// Copies everything before the tensor data to `data`, which has room for `gguf_get_meta_size` bytes.
 GGML_API void gguf_get_meta_data(const struct gguf_context *ctx, void *data);
 
 #ifdef __cplusplus
