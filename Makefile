@@ -34,12 +34,12 @@ check-headers:
 	@cp include/ggml-cpp.h target/headers/
 	@diff -ru include target/headers || { echo "the headers in include/ are not those of the sources: run make headers"; exit 1; }
 
-# The list of what is there and what is not, from the sources and the built library.
-status: all
-	python3 scripts/status.py write
+# The list of what is there and what is not, from the sources and the library's own tables.
+status:
+	$(CARGO) run --quiet --example status -- write
 
-check-status: all
-	@python3 scripts/status.py check
+check-status:
+	@$(CARGO) run --quiet --example status -- check
 
 install: all
 	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"

@@ -75,7 +75,7 @@ suite_hosts() {
     scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
 }
-suite_status() { library && python3 scripts/status.py check; }
+suite_status() { make -s check-status; }
 
 failed=()
 n=0
