@@ -20,10 +20,10 @@ extern "C" {
 /// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL when there is no such device.
 GGML_BACKEND_API ggml_backend_t ggml_backend_vk_init(size_t dev_num);
 
-/// Whether a backend works on a Vulkan device; false for NULL.
+/// Whether a backend works on a Vulkan device; false for NULL. This version of the library has none: false.
 GGML_BACKEND_API bool ggml_backend_is_vk(ggml_backend_t backend);
 
-/// Number of Vulkan devices.
+/// Number of Vulkan devices. This version of the library has none: 0.
 GGML_BACKEND_API int ggml_backend_vk_get_device_count(void);
 
 /// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no

@@ -224,18 +224,6 @@ struct ggml_backend_buffer;
 /// Passed as a number of tasks: as many as there are threads.
 #define GGML_N_TASKS_MAX (-1)
 
-/// How a computation or an allocation ended.
-enum ggml_status {
-    /// Memory could not be had.
-    GGML_STATUS_ALLOC_FAILED = -2,
-    /// The work failed; the log says why.
-    GGML_STATUS_FAILED = -1,
-    /// Done.
-    GGML_STATUS_SUCCESS = 0,
-    /// The abort callback asked to stop.
-    GGML_STATUS_ABORTED = 1,
-};
-
 /// Number formats of tensor elements.
 ///
 /// A block format packs a fixed number of neighbouring elements of a row with their scales. The bits per weight
@@ -528,6 +516,94 @@ enum ggml_op {
     GGML_OP_COUNT = 101,
 };
 
+/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
+enum ggml_ftype {
+    /// Not known.
+    GGML_FTYPE_UNKNOWN = -1,
+    /// Everything is F32.
+    GGML_FTYPE_ALL_F32 = 0,
+    /// Mostly F16.
+    GGML_FTYPE_MOSTLY_F16 = 1,
+    /// Mostly Q4_0.
+    GGML_FTYPE_MOSTLY_Q4_0 = 2,
+    /// Mostly Q4_1.
+    GGML_FTYPE_MOSTLY_Q4_1 = 3,
+    /// Mostly Q4_1; token embeddings and output are F16.
+    GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
+    /// Mostly Q8_0.
+    GGML_FTYPE_MOSTLY_Q8_0 = 7,
+    /// Mostly Q5_0.
+    GGML_FTYPE_MOSTLY_Q5_0 = 8,
+    /// Mostly Q5_1.
+    GGML_FTYPE_MOSTLY_Q5_1 = 9,
+    /// Mostly Q2_K.
+    GGML_FTYPE_MOSTLY_Q2_K = 10,
+    /// Mostly Q3_K.
+    GGML_FTYPE_MOSTLY_Q3_K = 11,
+    /// Mostly Q4_K.
+    GGML_FTYPE_MOSTLY_Q4_K = 12,
+    /// Mostly Q5_K.
+    GGML_FTYPE_MOSTLY_Q5_K = 13,
+    /// Mostly Q6_K.
+    GGML_FTYPE_MOSTLY_Q6_K = 14,
+    /// Mostly IQ2_XXS.
+    GGML_FTYPE_MOSTLY_IQ2_XXS = 15,
+    /// Mostly IQ2_XS.
+    GGML_FTYPE_MOSTLY_IQ2_XS = 16,
+    /// Mostly IQ3_XXS.
+    GGML_FTYPE_MOSTLY_IQ3_XXS = 17,
+    /// Mostly IQ1_S.
+    GGML_FTYPE_MOSTLY_IQ1_S = 18,
+    /// Mostly IQ4_NL.
+    GGML_FTYPE_MOSTLY_IQ4_NL = 19,
+    /// Mostly IQ3_S.
+    GGML_FTYPE_MOSTLY_IQ3_S = 20,
+    /// Mostly IQ2_S.
+    GGML_FTYPE_MOSTLY_IQ2_S = 21,
+    /// Mostly IQ4_XS.
+    GGML_FTYPE_MOSTLY_IQ4_XS = 22,
+    /// Mostly IQ1_M.
+    GGML_FTYPE_MOSTLY_IQ1_M = 23,
+    /// Mostly BF16.
+    GGML_FTYPE_MOSTLY_BF16 = 24,
+    /// Mostly MXFP4.
+    GGML_FTYPE_MOSTLY_MXFP4 = 25,
+    /// Mostly NVFP4.
+    GGML_FTYPE_MOSTLY_NVFP4 = 26,
+    /// Mostly Q1_0.
+    GGML_FTYPE_MOSTLY_Q1_0 = 27,
+    /// Mostly Q2_0.
+    GGML_FTYPE_MOSTLY_Q2_0 = 28,
+};
+
+/// How a computation or an allocation ended.
+enum ggml_status {
+    /// Memory could not be had.
+    GGML_STATUS_ALLOC_FAILED = -2,
+    /// The work failed; the log says why.
+    GGML_STATUS_FAILED = -1,
+    /// Done.
+    GGML_STATUS_SUCCESS = 0,
+    /// The abort callback asked to stop.
+    GGML_STATUS_ABORTED = 1,
+};
+
+/// How much a log line matters.
+enum ggml_log_level {
+    /// Plain output without a level.
+    GGML_LOG_LEVEL_NONE = 0,
+    /// For those who look for a fault.
+    GGML_LOG_LEVEL_DEBUG = 1,
+    /// Worth knowing.
+    GGML_LOG_LEVEL_INFO = 2,
+    /// Something is wrong, the work goes on.
+    GGML_LOG_LEVEL_WARN = 3,
+    /// Something failed.
+    GGML_LOG_LEVEL_ERROR = 4,
+    /// Continues the line before, at its level.
+    GGML_LOG_LEVEL_CONT = 5,
+};
+
 /// Functions of one number, for `GGML_OP_UNARY`.
 enum ggml_unary_op {
     ///
@@ -600,64 +676,50 @@ enum ggml_glu_op {
     GGML_GLU_OP_COUNT = 7,
 };
 
-/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
-enum ggml_ftype {
-    /// Not known.
-    GGML_FTYPE_UNKNOWN = -1,
-    /// Everything is F32.
-    GGML_FTYPE_ALL_F32 = 0,
-    /// Mostly F16.
-    GGML_FTYPE_MOSTLY_F16 = 1,
-    /// Mostly Q4_0.
-    GGML_FTYPE_MOSTLY_Q4_0 = 2,
-    /// Mostly Q4_1.
-    GGML_FTYPE_MOSTLY_Q4_1 = 3,
-    /// Mostly Q4_1; token embeddings and output are F16.
-    GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
-    /// Mostly Q8_0.
-    GGML_FTYPE_MOSTLY_Q8_0 = 7,
-    /// Mostly Q5_0.
-    GGML_FTYPE_MOSTLY_Q5_0 = 8,
-    /// Mostly Q5_1.
-    GGML_FTYPE_MOSTLY_Q5_1 = 9,
-    /// Mostly Q2_K.
-    GGML_FTYPE_MOSTLY_Q2_K = 10,
-    /// Mostly Q3_K.
-    GGML_FTYPE_MOSTLY_Q3_K = 11,
-    /// Mostly Q4_K.
-    GGML_FTYPE_MOSTLY_Q4_K = 12,
-    /// Mostly Q5_K.
-    GGML_FTYPE_MOSTLY_Q5_K = 13,
-    /// Mostly Q6_K.
-    GGML_FTYPE_MOSTLY_Q6_K = 14,
-    /// Mostly IQ2_XXS.
-    GGML_FTYPE_MOSTLY_IQ2_XXS = 15,
-    /// Mostly IQ2_XS.
-    GGML_FTYPE_MOSTLY_IQ2_XS = 16,
-    /// Mostly IQ3_XXS.
-    GGML_FTYPE_MOSTLY_IQ3_XXS = 17,
-    /// Mostly IQ1_S.
-    GGML_FTYPE_MOSTLY_IQ1_S = 18,
-    /// Mostly IQ4_NL.
-    GGML_FTYPE_MOSTLY_IQ4_NL = 19,
-    /// Mostly IQ3_S.
-    GGML_FTYPE_MOSTLY_IQ3_S = 20,
-    /// Mostly IQ2_S.
-    GGML_FTYPE_MOSTLY_IQ2_S = 21,
-    /// Mostly IQ4_XS.
-    GGML_FTYPE_MOSTLY_IQ4_XS = 22,
-    /// Mostly IQ1_M.
-    GGML_FTYPE_MOSTLY_IQ1_M = 23,
-    /// Mostly BF16.
-    GGML_FTYPE_MOSTLY_BF16 = 24,
-    /// Mostly MXFP4.
-    GGML_FTYPE_MOSTLY_MXFP4 = 25,
-    /// Mostly NVFP4.
-    GGML_FTYPE_MOSTLY_NVFP4 = 26,
-    /// Mostly Q1_0.
-    GGML_FTYPE_MOSTLY_Q1_0 = 27,
-    /// Mostly Q2_0.
-    GGML_FTYPE_MOSTLY_Q2_0 = 28,
+/// Priority of threads with the operating system.
+enum ggml_sched_priority {
+    /// Below normal.
+    GGML_SCHED_PRIO_LOW = -1,
+    /// The system's default.
+    GGML_SCHED_PRIO_NORMAL = 0,
+    /// Above normal.
+    GGML_SCHED_PRIO_MEDIUM = 1,
+    /// High; may need a privilege.
+    GGML_SCHED_PRIO_HIGH = 2,
+    /// Highest; may need a privilege.
+    GGML_SCHED_PRIO_REALTIME = 3,
+};
+
+/// Order of sorting.
+enum ggml_sort_order {
+    /// The smallest first.
+    GGML_SORT_ORDER_ASC = 0,
+    /// The largest first.
+    GGML_SORT_ORDER_DESC = 1,
+};
+
+/// How resampling finds values between the given ones.
+enum ggml_scale_mode {
+    /// The nearest one.
+    GGML_SCALE_MODE_NEAREST = 0,
+    /// Linear in two dimensions.
+    GGML_SCALE_MODE_BILINEAR = 1,
+    /// Cubic in two dimensions.
+    GGML_SCALE_MODE_BICUBIC = 2,
+    /// Number after the last mode.
+    GGML_SCALE_MODE_COUNT = 3,
+};
+
+/// Which triangle of a matrix is kept.
+enum ggml_tri_type {
+    /// Above the diagonal, and the diagonal.
+    GGML_TRI_TYPE_UPPER_DIAG = 0,
+    /// Above the diagonal.
+    GGML_TRI_TYPE_UPPER = 1,
+    /// Below the diagonal, and the diagonal.
+    GGML_TRI_TYPE_LOWER_DIAG = 2,
+    /// Below the diagonal.
+    GGML_TRI_TYPE_LOWER = 3,
 };
 
 /// Precision an operation must keep, for its sums or for its conversion of a source.
@@ -694,68 +756,6 @@ enum ggml_op_pool {
     GGML_OP_POOL_AVG = 1,
     /// Number after the last kind.
     GGML_OP_POOL_COUNT = 2,
-};
-
-/// How resampling finds values between the given ones.
-enum ggml_scale_mode {
-    /// The nearest one.
-    GGML_SCALE_MODE_NEAREST = 0,
-    /// Linear in two dimensions.
-    GGML_SCALE_MODE_BILINEAR = 1,
-    /// Cubic in two dimensions.
-    GGML_SCALE_MODE_BICUBIC = 2,
-    /// Number after the last mode.
-    GGML_SCALE_MODE_COUNT = 3,
-};
-
-/// Which triangle of a matrix is kept.
-enum ggml_tri_type {
-    /// Above the diagonal, and the diagonal.
-    GGML_TRI_TYPE_UPPER_DIAG = 0,
-    /// Above the diagonal.
-    GGML_TRI_TYPE_UPPER = 1,
-    /// Below the diagonal, and the diagonal.
-    GGML_TRI_TYPE_LOWER_DIAG = 2,
-    /// Below the diagonal.
-    GGML_TRI_TYPE_LOWER = 3,
-};
-
-/// Order of sorting.
-enum ggml_sort_order {
-    /// The smallest first.
-    GGML_SORT_ORDER_ASC = 0,
-    /// The largest first.
-    GGML_SORT_ORDER_DESC = 1,
-};
-
-/// How much a log line matters.
-enum ggml_log_level {
-    /// Plain output without a level.
-    GGML_LOG_LEVEL_NONE = 0,
-    /// For those who look for a fault.
-    GGML_LOG_LEVEL_DEBUG = 1,
-    /// Worth knowing.
-    GGML_LOG_LEVEL_INFO = 2,
-    /// Something is wrong, the work goes on.
-    GGML_LOG_LEVEL_WARN = 3,
-    /// Something failed.
-    GGML_LOG_LEVEL_ERROR = 4,
-    /// Continues the line before, at its level.
-    GGML_LOG_LEVEL_CONT = 5,
-};
-
-/// Priority of threads with the operating system.
-enum ggml_sched_priority {
-    /// Below normal.
-    GGML_SCHED_PRIO_LOW = -1,
-    /// The system's default.
-    GGML_SCHED_PRIO_NORMAL = 0,
-    /// Above normal.
-    GGML_SCHED_PRIO_MEDIUM = 1,
-    /// High; may need a privilege.
-    GGML_SCHED_PRIO_HIGH = 2,
-    /// Highest; may need a privilege.
-    GGML_SCHED_PRIO_REALTIME = 3,
 };
 
 /// What a context's memory holds at a place.
@@ -802,17 +802,15 @@ struct ggml_object;
 /// Threads that compute graphs together.
 struct ggml_threadpool;
 
-/// Hears why the process is about to end; called before `abort`.
-typedef void (*ggml_abort_callback_t)(const char *error_message);
-
-/// The bits of a half-precision number.
-typedef uint16_t ggml_fp16_t;
-
-/// A globally unique identifier.
-typedef uint8_t ggml_guid[16];
-
-/// Points to an identifier.
-typedef ggml_guid *ggml_guid_t;
+/// What `ggml_init` needs to know.
+struct ggml_init_params {
+    /// Bytes of the pool.
+    size_t mem_size;
+    /// Memory of the caller for the pool, which must outlive the context; NULL: the context allocates its own.
+    void *mem_buffer;
+    /// Make only the description of tensors in the pool, not their data.
+    bool no_alloc;
+};
 
 /// An array of up to four dimensions, and how to compute it.
 ///
@@ -851,14 +849,59 @@ struct ggml_tensor {
     char padding[8];
 };
 
-/// What `ggml_init` needs to know.
-struct ggml_init_params {
-    /// Bytes of the pool.
-    size_t mem_size;
-    /// Memory of the caller for the pool, which must outlive the context; NULL: the context allocates its own.
-    void *mem_buffer;
-    /// Make only the description of tensors in the pool, not their data.
-    bool no_alloc;
+/// The bits of a half-precision number.
+typedef uint16_t ggml_fp16_t;
+
+/// Converts `k` elements of a format at `x` to single precision at `y`.
+typedef void (*ggml_to_float_t)(const void *x, float *y, int64_t k);
+
+/// Converts `k` single-precision numbers at `x` to a format at `y`.
+typedef void (*ggml_from_float_t)(const float *x, void *y, int64_t k);
+
+/// Facts about a number format.
+struct ggml_type_traits {
+    /// Name, such as "q4_0".
+    const char *type_name;
+    /// Elements in a block.
+    int64_t blck_size;
+    /// Elements in an interleaved block; 0 when the format has none.
+    int64_t blck_size_interleave;
+    /// Bytes of a block.
+    size_t type_size;
+    /// Whether elements share scales in a block.
+    bool is_quantized;
+    /// Conversion of a row to single precision; NULL when there is none.
+    ggml_to_float_t to_float;
+    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
+    ggml_from_float_t from_float_ref;
+};
+
+/// Hears why the process is about to end; called before `abort`.
+typedef void (*ggml_abort_callback_t)(const char *error_message);
+
+/// A globally unique identifier.
+typedef uint8_t ggml_guid[16];
+
+/// Points to an identifier.
+typedef ggml_guid *ggml_guid_t;
+
+/// Receives log text. A line may come in pieces; it ends with a line feed.
+typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *user_data);
+
+/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
+struct ggml_threadpool_params {
+    /// Processors the threads may run on; all false: wherever the system likes.
+    bool cpumask[512];
+    /// Threads that compute, the calling thread included.
+    int n_threads;
+    /// Priority of the threads.
+    enum ggml_sched_priority prio;
+    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
+    uint32_t poll;
+    /// Bind each thread to one processor of the mask, in turn.
+    bool strict_cpu;
+    /// Start asleep, until `ggml_threadpool_resume`.
+    bool paused;
 };
 
 /// A host's operation with one source. Called once on each of `nth` threads with its number `ith`; it computes its
@@ -885,49 +928,6 @@ typedef void (*ggml_custom3_op_t)(struct ggml_tensor *dst,
 /// A host's operation with any sources, to be found in `dst->src`; see `ggml_custom1_op_t`.
 typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
-/// Receives log text. A line may come in pieces; it ends with a line feed.
-typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *user_data);
-
-/// Converts `k` elements of a format at `x` to single precision at `y`.
-typedef void (*ggml_to_float_t)(const void *x, float *y, int64_t k);
-
-/// Converts `k` single-precision numbers at `x` to a format at `y`.
-typedef void (*ggml_from_float_t)(const float *x, void *y, int64_t k);
-
-/// Facts about a number format.
-struct ggml_type_traits {
-    /// Name, such as "q4_0".
-    const char *type_name;
-    /// Elements in a block.
-    int64_t blck_size;
-    /// Elements in an interleaved block; 0 when the format has none.
-    int64_t blck_size_interleave;
-    /// Bytes of a block.
-    size_t type_size;
-    /// Whether elements share scales in a block.
-    bool is_quantized;
-    /// Conversion of a row to single precision; NULL when there is none.
-    ggml_to_float_t to_float;
-    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
-    ggml_from_float_t from_float_ref;
-};
-
-/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
-struct ggml_threadpool_params {
-    /// Processors the threads may run on; all false: wherever the system likes.
-    bool cpumask[512];
-    /// Threads that compute, the calling thread included.
-    int n_threads;
-    /// Priority of the threads.
-    enum ggml_sched_priority prio;
-    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
-    uint32_t poll;
-    /// Bind each thread to one processor of the mask, in turn.
-    bool strict_cpu;
-    /// Start asleep, until `ggml_threadpool_resume`.
-    bool paused;
-};
-
 /// Asked before and during a computation whether to stop it: true stops.
 typedef bool (*ggml_abort_callback)(void *data);
 
@@ -938,160 +938,64 @@ typedef struct ggml_threadpool *ggml_threadpool_t;
 extern "C" {
 #endif // __cplusplus
 
-GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
-
-GGML_API const char *ggml_status_to_string(enum ggml_status status);
-
-GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
-
-GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
-
-GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
-
-GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
-
-GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
-
-GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
-
-GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
-
-GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
-
-GGML_API void ggml_fp32_to_bf16_row(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
-
-GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
-
-GGML_API const char *ggml_version(void);
-
-GGML_API const char *ggml_commit(void);
-
-GGML_API void ggml_time_init(void);
-
-GGML_API int64_t ggml_time_ms(void);
-
-GGML_API int64_t ggml_time_us(void);
-
-GGML_API int64_t ggml_cycles(void);
-
-GGML_API int64_t ggml_cycles_per_ms(void);
-
-GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
-
-GGML_API void ggml_print_object(const struct ggml_object *obj);
-
-GGML_API void ggml_print_objects(const struct ggml_context *ctx);
-
-GGML_API int64_t ggml_nelements(const struct ggml_tensor *tensor);
-
-GGML_API int64_t ggml_nrows(const struct ggml_tensor *tensor);
-
-GGML_API size_t ggml_nbytes(const struct ggml_tensor *tensor);
-
-GGML_API size_t ggml_nbytes_pad(const struct ggml_tensor *tensor);
-
-GGML_API int64_t ggml_blck_size(enum ggml_type type);
-
-GGML_API size_t ggml_type_size(enum ggml_type type);
-
-GGML_API size_t ggml_row_size(enum ggml_type type, int64_t ne);
-
-GGML_API double ggml_type_sizef(enum ggml_type type);
-
-GGML_API const char *ggml_type_name(enum ggml_type type);
-
-GGML_API const char *ggml_op_name(enum ggml_op op);
-
-GGML_API const char *ggml_op_symbol(enum ggml_op op);
-
-GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
-
-GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
-
-GGML_API const char *ggml_op_desc(const struct ggml_tensor *t);
-
-GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_quantized(enum ggml_type type);
-
-GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
-
-GGML_API bool ggml_is_transposed(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_permuted(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_empty(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_view(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_scalar(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_vector(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_matrix(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_3d(const struct ggml_tensor *tensor);
-
-GGML_API int ggml_n_dims(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_0(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_1(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_2(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor);
-
-GGML_API bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
-
-GGML_API bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
-
-GGML_API bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
-
-GGML_API size_t ggml_tensor_overhead(void);
-
-GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes);
-
-GGML_API struct ggml_context *ggml_init(struct ggml_init_params params);
-
+/// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
+/// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
+/// NULL when memory is short.
+GGML_API
+struct ggml_context *ggml_init(struct ggml_init_params params);
+
+/// Forgets all objects of a context, to fill it anew. NULL is allowed.
 GGML_API void ggml_reset(struct ggml_context *ctx);
 
+/// Frees a context and everything in it. NULL is allowed.
 GGML_API void ggml_free(struct ggml_context *ctx);
 
+/// Bytes of the arena in use. 0 for NULL.
 GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);
 
+/// Whether new tensors get no data.
 GGML_API bool ggml_get_no_alloc(struct ggml_context *ctx);
 
+/// Sets whether new tensors get no data.
 GGML_API void ggml_set_no_alloc(struct ggml_context *ctx, bool no_alloc);
 
+/// First byte of the arena. NULL for NULL.
 GGML_API void *ggml_get_mem_buffer(const struct ggml_context *ctx);
 
+/// Bytes of the arena. 0 for NULL.
 GGML_API size_t ggml_get_mem_size(const struct ggml_context *ctx);
 
+/// Bytes of the largest tensor in the context.
 GGML_API size_t ggml_get_max_tensor_size(const struct ggml_context *ctx);
 
+/// Bytes of a context that a tensor takes besides its data.
+GGML_API size_t ggml_tensor_overhead(void);
+
+/// Writes one object of a context to the log.
+GGML_API void ggml_print_object(const struct ggml_object *obj);
+
+/// Writes all objects of a context to the log.
+GGML_API void ggml_print_objects(const struct ggml_context *ctx);
+
+/// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
+/// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
 GGML_API
 struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx,
                                     enum ggml_type type,
                                     int n_dims,
                                     const int64_t *ne);
 
+/// A new tensor of one dimension; see `ggml_new_tensor`.
 GGML_API struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
 
-GGML_API struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1);
+/// A new tensor of two dimensions; see `ggml_new_tensor`.
+GGML_API
+struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx,
+                                       enum ggml_type type,
+                                       int64_t ne0,
+                                       int64_t ne1);
 
+/// A new tensor of three dimensions; see `ggml_new_tensor`.
 GGML_API
 struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx,
                                        enum ggml_type type,
@@ -1099,6 +1003,7 @@ struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx,
                                        int64_t ne1,
                                        int64_t ne2);
 
+/// A new tensor of four dimensions; see `ggml_new_tensor`.
 GGML_API
 struct ggml_tensor *ggml_new_tensor_4d(struct ggml_context *ctx,
                                        enum ggml_type type,
@@ -1107,18 +1012,357 @@ struct ggml_tensor *ggml_new_tensor_4d(struct ggml_context *ctx,
                                        int64_t ne2,
                                        int64_t ne3);
 
+/// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
 GGML_API void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes);
 
+/// A new tensor of the same format and shape as `src`, without its data, name or operation.
 GGML_API struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src);
 
+/// A view of the whole of `src`, with its strides.
 GGML_API struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src);
 
+/// The tensor that was made first, or NULL.
 GGML_API struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx);
 
+/// The tensor made after `tensor`, which is one of the context, or NULL.
 GGML_API struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor);
 
+/// The first tensor of this name, or NULL.
 GGML_API struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name);
 
+/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
+/// keeps its shape whichever is chosen. Returns the chosen one.
+GGML_API
+struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph,
+                                              struct ggml_tensor **tensors,
+                                              int n_tensors,
+                                              int idx);
+
+/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
+/// Unnamed tensors are named "node_N" and "leaf_N".
+GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
+GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
+/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
+/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
+/// Ends the process for operations that have no gradient.
+GGML_API
+void ggml_build_backward_expand(struct ggml_context *ctx,
+                                struct ggml_cgraph *cgraph,
+                                struct ggml_tensor **grad_accs);
+
+/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
+GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
+
+/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
+/// is full.
+GGML_API
+struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx,
+                                          size_t size,
+                                          bool grads);
+
+/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+GGML_API
+struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx,
+                                   struct ggml_cgraph *cgraph,
+                                   bool force_grads);
+
+/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
+GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
+
+/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
+GGML_API struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor);
+
+/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
+/// momenta of AdamW steps become 0. NULL is allowed.
+GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
+
+/// Forgets all nodes and leafs of a graph.
+GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
+
+/// How many nodes the graph has room for. 0 for NULL.
+GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
+
+/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
+
+/// The array of nodes, in the order of their evaluation. NULL for NULL.
+GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
+
+/// Number of nodes. 0 for NULL.
+GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
+
+/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Bytes of a context that a graph of the default size takes.
+GGML_API size_t ggml_graph_overhead(void);
+
+/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
+
+/// The leaf, or else the node, of this name; NULL when there is none.
+GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
+
+/// The gradient of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+/// The gradient accumulator of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+/// Writes a listing of the graph to the log.
+GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
+
+/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
+/// nodes from those of the backward pass. A file that cannot be written is said in the log.
+GGML_API
+void ggml_graph_dump_dot(const struct ggml_cgraph *gb,
+                         const struct ggml_cgraph *cgraph,
+                         const char *filename);
+
+/// Value of a half-precision number, exactly.
+GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
+
+/// The half-precision number nearest to a float, ties to even; too large values become infinity.
+GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
+
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
+
+/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
+GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
+
+/// Value of a bfloat16, exactly.
+GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
+
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
+/// zero are not flushed.
+GGML_API
+void ggml_fp32_to_bf16_row(const float *arg0,
+                           ggml_bf16_t *arg1,
+                           int64_t arg2);
+
+/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+GGML_API int64_t ggml_blck_size(enum ggml_type type);
+
+/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+GGML_API size_t ggml_type_size(enum ggml_type type);
+
+/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
+/// number that names no type.
+GGML_API
+size_t ggml_row_size(enum ggml_type type,
+                     int64_t ne);
+
+/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+GGML_API double ggml_type_sizef(enum ggml_type type);
+
+/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
+/// named a type. The text lives forever.
+GGML_API
+const char *ggml_type_name(enum ggml_type type);
+
+/// Whether values of the type come in blocks with a scale.
+GGML_API bool ggml_is_quantized(enum ggml_type type);
+
+/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
+
+/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
+/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+GGML_API
+bool ggml_validate_row_data(enum ggml_type type,
+                            const void *data,
+                            size_t nbytes);
+
+/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
+/// called from any thread, any number of times.
+GGML_API void ggml_quantize_init(enum ggml_type type);
+
+/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
+/// thread is not disturbed.
+GGML_API void ggml_quantize_free(void);
+
+/// Whether quantizing to the type needs an importance matrix.
+GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
+
+/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
+/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
+/// one tensor may be done by different threads.
+///
+/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
+GGML_API
+size_t ggml_quantize_chunk(enum ggml_type type,
+                           const float *src,
+                           void *dst,
+                           int64_t start,
+                           int64_t nrows,
+                           int64_t n_per_row,
+                           const float *imatrix);
+
+/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
+/// type; one that was given up has block size 0.
+GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
+
+/// Installs a function that hears the message before the process is ended because of a broken contract.
+/// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
+GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
+
+/// A short text for a status, for people. Never NULL.
+GGML_API const char *ggml_status_to_string(enum ggml_status status);
+
+/// Whether two 16-byte identifiers are equal. NULL equals nothing.
+GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
+
+/// Version of the interface, "0.26.0".
+GGML_API const char *ggml_version(void);
+
+/// What the library was built from; names this implementation.
+GGML_API const char *ggml_commit(void);
+
+/// Prepares the clock that the time functions read. Systems of today need no preparation; hosts call it all the same.
+GGML_API void ggml_time_init(void);
+
+/// Milliseconds on a clock that only goes forward.
+GGML_API int64_t ggml_time_ms(void);
+
+/// Microseconds on a clock that only goes forward.
+GGML_API int64_t ggml_time_us(void);
+
+/// Processor time of the program, in ticks; see `ggml_cycles_per_ms`.
+GGML_API int64_t ggml_cycles(void);
+
+/// Ticks of `ggml_cycles` in a millisecond.
+GGML_API int64_t ggml_cycles_per_ms(void);
+
+/// Opens a file as `fopen` does; the path is UTF-8 on every system. NULL when it cannot be opened, with `errno` set.
+GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
+
+/// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
+/// Either address may be NULL.
+GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
+
+/// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
+/// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
+GGML_API
+void ggml_log_set(ggml_log_callback log_callback,
+                  void *user_data);
+
+/// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
+GGML_API const char *ggml_op_name(enum ggml_op op);
+
+/// Formula of an operation, such as "X*Y"; empty for a number that is none.
+GGML_API const char *ggml_op_symbol(enum ggml_op op);
+
+/// Name of a unary function, such as "GELU"; empty for a number that is none.
+GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
+
+/// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
+GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
+
+/// Number of elements. 0 for NULL.
+GGML_API int64_t ggml_nelements(const struct ggml_tensor *tensor);
+
+/// Number of rows: elements over the first dimension. 0 for NULL.
+GGML_API int64_t ggml_nrows(const struct ggml_tensor *tensor);
+
+/// Bytes from the first to behind the last byte of the data, strides followed. 0 for an empty tensor and for NULL.
+GGML_API size_t ggml_nbytes(const struct ggml_tensor *tensor);
+
+/// As `ggml_nbytes`, rounded up to `GGML_MEM_ALIGN`.
+GGML_API size_t ggml_nbytes_pad(const struct ggml_tensor *tensor);
+
+/// Bytes of an element, or of a block for quantized formats. 0 for NULL.
+GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
+
+/// Name of what the tensor computes: the operation, or the unary or gated function where it is one.
+GGML_API const char *ggml_op_desc(const struct ggml_tensor *tensor);
+
+/// Whether the first two dimensions are swapped in memory.
+GGML_API bool ggml_is_transposed(const struct ggml_tensor *tensor);
+
+/// Whether the strides do not rise from dimension to dimension.
+GGML_API bool ggml_is_permuted(const struct ggml_tensor *tensor);
+
+/// Whether some dimension is 0. NULL is empty.
+GGML_API bool ggml_is_empty(const struct ggml_tensor *tensor);
+
+/// Whether the tensor shows data of another one.
+GGML_API bool ggml_is_view(const struct ggml_tensor *tensor);
+
+/// Whether all dimensions are 1.
+GGML_API bool ggml_is_scalar(const struct ggml_tensor *tensor);
+
+/// Whether all dimensions but the first are 1.
+GGML_API bool ggml_is_vector(const struct ggml_tensor *tensor);
+
+/// Whether the third and fourth dimension are 1.
+GGML_API bool ggml_is_matrix(const struct ggml_tensor *tensor);
+
+/// Whether the fourth dimension is 1.
+GGML_API bool ggml_is_3d(const struct ggml_tensor *tensor);
+
+/// Number of dimensions up to the last that is larger than 1; at least 1. 0 for NULL.
+GGML_API int ggml_n_dims(const struct ggml_tensor *tensor);
+
+/// Whether the elements lie one behind the other in the order of the dimensions, without gaps.
+GGML_API bool ggml_is_contiguous(const struct ggml_tensor *tensor);
+
+/// The same as `ggml_is_contiguous`.
+GGML_API bool ggml_is_contiguous_0(const struct ggml_tensor *tensor);
+
+/// As `ggml_is_contiguous`, but there may be gaps between rows.
+GGML_API bool ggml_is_contiguous_1(const struct ggml_tensor *tensor);
+
+/// As `ggml_is_contiguous`, but there may be gaps between rows and between matrices.
+GGML_API bool ggml_is_contiguous_2(const struct ggml_tensor *tensor);
+
+/// Whether each row lies without gaps.
+GGML_API bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor);
+
+/// Whether each matrix lies without gaps.
+GGML_API bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor);
+
+/// Whether each block of three dimensions lies without gaps.
+GGML_API bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor);
+
+/// Whether the elements fill one piece of memory without gaps, in any order.
+GGML_API bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor);
+
+/// Whether this is channel-innermost data (C, W, H, N in memory) permuted to W, H, C, N.
+GGML_API bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor);
+
+/// Whether each row lies without gaps, or is one block.
+GGML_API bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor);
+
+/// Address of the data; what it means is the buffer's affair. NULL when not allocated.
+GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
+
+/// The name, a C string inside the tensor; empty when it has none.
+GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
+
+/// Whether two tensors have the same number of elements in each dimension.
+GGML_API bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Whether two tensors have the same stride in each dimension.
+GGML_API bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Whether `t0` repeated a whole number of times in each dimension fills `t1`.
+GGML_API bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Turns the flat index `i` of an element into its coordinates. Addresses may be NULL. Does nothing for an empty tensor.
 GGML_API
 void ggml_unravel_index(const struct ggml_tensor *tensor,
                         int64_t i,
@@ -1127,50 +1371,288 @@ void ggml_unravel_index(const struct ggml_tensor *tensor,
                         int64_t *i2,
                         int64_t *i3);
 
+/// The unary function of a tensor that computes one (the contract).
 GGML_API enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor);
 
+/// The gated function of a tensor that computes one (the contract).
 GGML_API enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor);
 
-GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
-
+/// Address of the data of an F32 tensor; NULL for other formats and when not allocated.
 GGML_API float *ggml_get_data_f32(const struct ggml_tensor *tensor);
 
-GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
-
+/// Names a tensor; what does not fit into 63 bytes is cut. Returns the tensor.
 GGML_API struct ggml_tensor *ggml_set_name(struct ggml_tensor *tensor, const char *name);
 
+/// Marks a tensor as an input of its graph: it is allocated so that it can be set before anything is computed.
+/// It must not have an operation (the contract).
 GGML_API void ggml_set_input(struct ggml_tensor *tensor);
 
-GGML_API void ggml_set_output(struct ggml_tensor *tensor);
+/// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
+GGML_API
+void ggml_set_output(struct ggml_tensor *tensor);
 
+/// Marks a tensor as a parameter to train. It must not have an operation (the contract).
 GGML_API void ggml_set_param(struct ggml_tensor *tensor);
 
+/// Marks a scalar F32 tensor (the contract) as a loss; several add up.
 GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
 
+/// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
+GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
+
+/// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
+GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
+
+/// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
+GGML_API
+bool ggml_threadpool_params_match(const struct ggml_threadpool_params *p0,
+                                  const struct ggml_threadpool_params *p1);
+
+/// A copy of `a`, densely laid out.
 GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// As `ggml_dup`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// x * x of each element of `a`.
+GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sqr`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sqr_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Square root of each element of `a`.
+GGML_API struct ggml_tensor *ggml_sqrt(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sqrt`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sqrt_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Natural logarithm of each element of `a`.
+GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_log`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sine of each element of `a`, in radians.
+GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sin`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sin_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Cosine of each element of `a`, in radians.
+GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_cos`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+/// As `ggml_unary`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+/// Magnitude of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_abs`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_abs_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sign of each element of `a` as -1, 0 or 1. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_sgn(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sgn`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sgn_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// -x of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_neg(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_neg`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_neg_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// 1 where an element of `a` is positive, else 0. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_step(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_step`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_step_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Hyperbolic tangent of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_tanh(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_tanh`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_tanh_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Exponential linear unit: x where x > 0, else exp(x) - 1. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_elu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_elu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Rectified linear unit: max(x, 0). Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_relu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
+GGML_API
+struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    float negative_slope,
+                                    bool inplace);
+
+/// 1 / (1 + exp(-x)) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sigmoid`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sigmoid_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by the tanh approximation. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by the error function. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu_erf`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_erf_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by a sigmoid: x / (1 + exp(-1.702 x)). Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu_quick`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_quick_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// x * sigmoid(x) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_silu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_silu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_silu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gradient of `ggml_silu`: `a` is the gradient of its result, `b` was its source. The result is shaped like `a`.
+GGML_API struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// x * min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_hardswish(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_hardsigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// exp(x) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_exp`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_expm1`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_softplus`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded down. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_floor`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_floor_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded up. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_ceil(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_ceil`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_ceil_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded to the nearest integer, halves away from zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_round(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_round`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded towards zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_trunc`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Expanded integral of the exponential linear unit: with slopes s(alpha) = log(1 + exp(alpha)), s(alpha_p) * x * x +
+/// `beta` * x where x > 0, else (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
+GGML_API
+struct ggml_tensor *ggml_xielu(struct ggml_context *ctx,
+                               struct ggml_tensor *a,
+                               float alpha_n,
+                               float alpha_p,
+                               float beta,
+                               float eps);
+
+/// `s` * x of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// As `ggml_scale`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// Each element of `a` moved into the range from `min` to `max`.
+GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+/// As `ggml_clamp`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+/// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
+GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// As `ggml_fill`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
+/// type and shape of `a`.
 GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// As `ggml_add`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
+/// fill it.
 GGML_API
 struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
                                   struct ggml_tensor *a,
                                   struct ggml_tensor *b,
                                   enum ggml_type type);
 
+/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
+/// is I32 [m, t].
 GGML_API
 struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
                                 struct ggml_tensor *a,
                                 struct ggml_tensor *b,
                                 struct ggml_tensor *ids);
 
-GGML_API struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add instead")
+struct ggml_tensor *ggml_add1(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              struct ggml_tensor *b);
 
-GGML_API struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
+struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b);
 
+/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
+/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
 GGML_API
 struct ggml_tensor *ggml_acc(struct ggml_context *ctx,
                              struct ggml_tensor *a,
@@ -1180,6 +1662,7 @@ struct ggml_tensor *ggml_acc(struct ggml_context *ctx,
                              size_t nb3,
                              size_t offset);
 
+/// As `ggml_acc`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_acc_inplace(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -1189,277 +1672,26 @@ struct ggml_tensor *ggml_acc_inplace(struct ggml_context *ctx,
                                      size_t nb3,
                                      size_t offset);
 
+/// `a` - `b`, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// As `ggml_sub`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// As `ggml_mul`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// As `ggml_div`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sqr_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sqrt(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sqrt_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sin_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API
-struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   int64_t ne0,
-                                   int64_t ne1,
-                                   int64_t ne2,
-                                   int64_t ne3);
-
-GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API
-struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                int dim);
-
-GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_abs_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sgn(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sgn_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_neg(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_neg_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_step(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_step_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_tanh(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_tanh_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_elu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API
-struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    float negative_slope,
-                                    bool inplace);
-
-GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_sigmoid_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu_erf_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_gelu_quick_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_silu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_silu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API struct ggml_tensor *ggml_hardswish(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_hardsigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_floor_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_ceil(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_ceil_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_round(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API
-struct ggml_tensor *ggml_xielu(struct ggml_context *ctx,
-                               struct ggml_tensor *a,
-                               float alpha_n,
-                               float alpha_p,
-                               float beta,
-                               float eps);
-
-GGML_API
-struct ggml_tensor *ggml_glu(struct ggml_context *ctx,
-                             struct ggml_tensor *a,
-                             enum ggml_glu_op op,
-                             bool swapped);
-
-GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-GGML_API
-struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   enum ggml_glu_op op);
-
-GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API
-struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx,
-                                         struct ggml_tensor *a,
-                                         struct ggml_tensor *b);
-
-GGML_API
-struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx,
-                                           struct ggml_tensor *a,
-                                           struct ggml_tensor *b);
-
-GGML_API
-struct ggml_tensor *ggml_swiglu_oai(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    float alpha,
-                                    float limit);
-
-GGML_API
-struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *b,
-                                      float limit);
-
-GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
-
-GGML_API
-struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx,
-                                            struct ggml_tensor *a,
-                                            int n_groups,
-                                            float eps);
-
-GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
-
-GGML_API
-struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx,
-                                       struct ggml_tensor *a,
-                                       struct ggml_tensor *b,
-                                       float eps);
-
-GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
-
-GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
-
-GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
-
-GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
-
-GGML_API
-struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
-                                    struct ggml_tensor *as,
-                                    struct ggml_tensor *b,
-                                    struct ggml_tensor *ids);
-
-GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
-
-GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
-
-GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
-
-GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
-
+/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
+/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
 GGML_API
 struct ggml_tensor *ggml_set(struct ggml_context *ctx,
                              struct ggml_tensor *a,
@@ -1469,6 +1701,7 @@ struct ggml_tensor *ggml_set(struct ggml_context *ctx,
                              size_t nb3,
                              size_t offset);
 
+/// As `ggml_set`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_set_inplace(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -1478,18 +1711,21 @@ struct ggml_tensor *ggml_set_inplace(struct ggml_context *ctx,
                                      size_t nb3,
                                      size_t offset);
 
+/// As `ggml_set`, with the strides of `a`.
 GGML_API
 struct ggml_tensor *ggml_set_1d(struct ggml_context *ctx,
                                 struct ggml_tensor *a,
                                 struct ggml_tensor *b,
                                 size_t offset);
 
+/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_set_1d_inplace(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
                                         struct ggml_tensor *b,
                                         size_t offset);
 
+/// As `ggml_set`, with rows `nb1` bytes apart and the other strides of `a`.
 GGML_API
 struct ggml_tensor *ggml_set_2d(struct ggml_context *ctx,
                                 struct ggml_tensor *a,
@@ -1497,6 +1733,7 @@ struct ggml_tensor *ggml_set_2d(struct ggml_context *ctx,
                                 size_t nb1,
                                 size_t offset);
 
+/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_set_2d_inplace(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
@@ -1504,16 +1741,140 @@ struct ggml_tensor *ggml_set_2d_inplace(struct ggml_context *ctx,
                                         size_t nb1,
                                         size_t offset);
 
+/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
+/// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
+/// between rows.
+GGML_API
+struct ggml_tensor *ggml_glu(struct ggml_context *ctx,
+                             struct ggml_tensor *a,
+                             enum ggml_glu_op op,
+                             bool swapped);
+
+/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   enum ggml_glu_op op);
+
+/// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_reglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
+/// row.
+GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_swiglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_erf`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx,
+                                         struct ggml_tensor *a,
+                                         struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_quick`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx,
+                                           struct ggml_tensor *a,
+                                           struct ggml_tensor *b);
+
+/// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
+/// `limit`. `a` and `b` have the same type and shape.
+GGML_API
+struct ggml_tensor *ggml_swiglu_oai(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    float alpha,
+                                    float limit);
+
+/// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
+/// have the same type and shape.
+GGML_API
+struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b,
+                                      float limit);
+
+/// Sum of all elements of `a`, as one element of the same type.
+GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row of F32 `a` up to each element, that element included.
+GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Indices that sort each row of `a`, as I32 of the same shape.
+GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
+
+/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
 GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// A copy of `a` as type `ty`, densely laid out.
 GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
 
+/// A copy of `a`, densely laid out.
 GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
 GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
+/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
 GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
 
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
 GGML_API
 struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1521,6 +1882,7 @@ struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
                                  int64_t ne1,
                                  int64_t ne2);
 
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
 GGML_API
 struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1529,12 +1891,16 @@ struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
                                  int64_t ne2,
                                  int64_t ne3);
 
+/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
 GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
+/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
 GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
 
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
 GGML_API
 struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1542,6 +1908,7 @@ struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx,
                                     int64_t ne1,
                                     int64_t ne2);
 
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
 GGML_API
 struct ggml_tensor *ggml_reshape_4d(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1550,8 +1917,11 @@ struct ggml_tensor *ggml_reshape_4d(struct ggml_context *ctx,
                                     int64_t ne2,
                                     int64_t ne3);
 
+/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
 GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
 
+/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
+/// dense.
 GGML_API
 struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1560,6 +1930,8 @@ struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx,
                                  size_t nb1,
                                  size_t offset);
 
+/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
+/// `nb2` bytes.
 GGML_API
 struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1570,6 +1942,8 @@ struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx,
                                  size_t nb2,
                                  size_t offset);
 
+/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
+/// in bytes.
 GGML_API
 struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1582,6 +1956,7 @@ struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx,
                                  size_t nb3,
                                  size_t offset);
 
+/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
 GGML_API
 struct ggml_tensor *ggml_permute(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1590,40 +1965,204 @@ struct ggml_tensor *ggml_permute(struct ggml_context *ctx,
                                  int axis2,
                                  int axis3);
 
+/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
 GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+GGML_API
+struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   int64_t ne0,
+                                   int64_t ne1,
+                                   int64_t ne2,
+                                   int64_t ne3);
+
+/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+GGML_API
+struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                int dim);
+
+/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+GGML_API
+struct ggml_tensor *ggml_upscale(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int scale_factor,
+                                 enum ggml_scale_mode mode);
+
+/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_interpolate instead")
+struct ggml_tensor *ggml_upscale_ext(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     int ne0,
+                                     int ne1,
+                                     int ne2,
+                                     int ne3,
+                                     enum ggml_scale_mode mode);
+
+/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
+/// ggml_scale_flag`.
+GGML_API
+struct ggml_tensor *ggml_interpolate(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     int64_t ne0,
+                                     int64_t ne1,
+                                     int64_t ne2,
+                                     int64_t ne3,
+                                     uint32_t mode);
+
+/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
+
+/// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
+GGML_API
+struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      int p0,
+                                      int p1,
+                                      int p2,
+                                      int p3);
+
+/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+GGML_API
+struct ggml_tensor *ggml_pad_ext(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int lp0,
+                                 int rp0,
+                                 int lp1,
+                                 int rp1,
+                                 int lp2,
+                                 int rp2,
+                                 int lp3,
+                                 int rp3);
+
+/// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
+GGML_API
+struct ggml_tensor *ggml_pad_ext_circular(struct ggml_context *ctx,
+                                          struct ggml_tensor *a,
+                                          int lp0,
+                                          int rp0,
+                                          int lp1,
+                                          int rp1,
+                                          int lp2,
+                                          int rp2,
+                                          int lp3,
+                                          int rp3);
+
+/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
+/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
+
+/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+GGML_API
+struct ggml_tensor *ggml_roll(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              int shift0,
+                              int shift1,
+                              int shift2,
+                              int shift3);
+
+/// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
+GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// `a` with zero where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+
+/// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
+GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
+
+/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
+/// up to `max_period`.
+GGML_API
+struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx,
+                                            struct ggml_tensor *timesteps,
+                                            int dim,
+                                            int max_period);
+
+/// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
 GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
+/// which is not read.
 GGML_API
 struct ggml_tensor *ggml_get_rows_back(struct ggml_context *ctx,
                                        struct ggml_tensor *a,
                                        struct ggml_tensor *b,
                                        struct ggml_tensor *c);
 
+/// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
+/// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
 GGML_API
 struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx,
                                   struct ggml_tensor *a,
                                   struct ggml_tensor *b,
                                   struct ggml_tensor *c);
 
-GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
+/// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
+GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+/// As `ggml_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+/// Rows of `a` scaled to root mean square 1: x / sqrt(mean of squares + `eps`).
+GGML_API struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+/// As `ggml_rms_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+/// Normalises as `ggml_norm` does, over groups of channels: `a` is [w, h, channels, n], split along dimension 2 into
+/// `n_groups`.
+GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
 
-GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+/// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx,
+                                            struct ggml_tensor *a,
+                                            int n_groups,
+                                            float eps);
 
-GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+/// Rows of `a` scaled to length 1: x / max(length, `eps`).
+GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
+/// As `ggml_l2_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
+GGML_API
+struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx,
+                                       struct ggml_tensor *a,
+                                       struct ggml_tensor *b,
+                                       float eps);
+
+/// Softmax of each row of contiguous `a`.
 GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
+/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
+/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
 GGML_API
 struct ggml_tensor *ggml_soft_max_ext(struct ggml_context *ctx,
                                       struct ggml_tensor *a,
@@ -1631,6 +2170,7 @@ struct ggml_tensor *ggml_soft_max_ext(struct ggml_context *ctx,
                                       float scale,
                                       float max_bias);
 
+/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_soft_max_ext_inplace(struct ggml_context *ctx,
                                               struct ggml_tensor *a,
@@ -1638,8 +2178,11 @@ struct ggml_tensor *ggml_soft_max_ext_inplace(struct ggml_context *ctx,
                                               float scale,
                                               float max_bias);
 
+/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
+/// only. NULL takes them away.
 GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 
+/// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
 GGML_API
 struct ggml_tensor *ggml_soft_max_ext_back(struct ggml_context *ctx,
                                            struct ggml_tensor *a,
@@ -1647,6 +2190,7 @@ struct ggml_tensor *ggml_soft_max_ext_back(struct ggml_context *ctx,
                                            float scale,
                                            float max_bias);
 
+/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_soft_max_ext_back_inplace(struct ggml_context *ctx,
                                                    struct ggml_tensor *a,
@@ -1654,6 +2198,52 @@ struct ggml_tensor *ggml_soft_max_ext_back_inplace(struct ggml_context *ctx,
                                                    float scale,
                                                    float max_bias);
 
+/// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
+/// of other operations.
+GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
+
+/// Sets how far a product may convert its source `idx` down: to formats of the rank of `prec` or better. Only source 1
+/// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
+GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
+
+/// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
+/// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
+GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// Sets the precision of the sums of a `ggml_mul_mat` node.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
+void ggml_mul_mat_set_prec(struct ggml_tensor *a,
+                           enum ggml_prec prec);
+
+/// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
+GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
+
+/// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
+/// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
+/// `b`. used' divides used.
+GGML_API
+struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
+                                    struct ggml_tensor *as,
+                                    struct ggml_tensor *b,
+                                    struct ggml_tensor *ids);
+
+/// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
+GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+GGML_API
+struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   bool left,
+                                   bool lower,
+                                   bool uni);
+
+/// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
+/// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
+/// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
 GGML_API
 struct ggml_tensor *ggml_rope(struct ggml_context *ctx,
                               struct ggml_tensor *a,
@@ -1661,6 +2251,7 @@ struct ggml_tensor *ggml_rope(struct ggml_context *ctx,
                               int n_dims,
                               int mode);
 
+/// As `ggml_rope`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_rope_inplace(struct ggml_context *ctx,
                                       struct ggml_tensor *a,
@@ -1668,6 +2259,9 @@ struct ggml_tensor *ggml_rope_inplace(struct ggml_context *ctx,
                                       int n_dims,
                                       int mode);
 
+/// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
+/// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
+/// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
 GGML_API
 struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx,
                                   struct ggml_tensor *a,
@@ -1683,6 +2277,24 @@ struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx,
                                   float beta_fast,
                                   float beta_slow);
 
+/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx,
+                                          struct ggml_tensor *a,
+                                          struct ggml_tensor *b,
+                                          struct ggml_tensor *c,
+                                          int n_dims,
+                                          int mode,
+                                          int n_ctx_orig,
+                                          float freq_base,
+                                          float freq_scale,
+                                          float ext_factor,
+                                          float attn_factor,
+                                          float beta_fast,
+                                          float beta_slow);
+
+/// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
+/// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
 GGML_API
 struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1699,21 +2311,7 @@ struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx,
                                     float beta_fast,
                                     float beta_slow);
 
-GGML_API
-struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx,
-                                          struct ggml_tensor *a,
-                                          struct ggml_tensor *b,
-                                          struct ggml_tensor *c,
-                                          int n_dims,
-                                          int mode,
-                                          int n_ctx_orig,
-                                          float freq_base,
-                                          float freq_scale,
-                                          float ext_factor,
-                                          float attn_factor,
-                                          float beta_fast,
-                                          float beta_slow);
-
+/// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx,
                                             struct ggml_tensor *a,
@@ -1730,7 +2328,9 @@ struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx,
                                             float beta_fast,
                                             float beta_slow);
 
+/// As `ggml_rope_ext`, without frequency factors.
 GGML_API
+GGML_DEPRECATED_NOTE("use ggml_rope_ext instead")
 struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
                                      struct ggml_tensor *b,
@@ -1744,7 +2344,9 @@ struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx,
                                      float beta_fast,
                                      float beta_slow);
 
+/// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
 GGML_API
+GGML_DEPRECATED_NOTE("use ggml_rope_ext_inplace instead")
 struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx,
                                              struct ggml_tensor *a,
                                              struct ggml_tensor *b,
@@ -1758,6 +2360,8 @@ struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx,
                                              float beta_fast,
                                              float beta_slow);
 
+/// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
+/// `dims[1]`. NULL `dims` is ignored.
 GGML_API
 void ggml_rope_yarn_corr_dims(int n_dims,
                               int n_ctx_orig,
@@ -1766,6 +2370,7 @@ void ggml_rope_yarn_corr_dims(int n_dims,
                               float beta_slow,
                               float *dims);
 
+/// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
 GGML_API
 struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx,
                                        struct ggml_tensor *a,
@@ -1781,6 +2386,7 @@ struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx,
                                        float beta_fast,
                                        float beta_slow);
 
+/// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
 GGML_API
 struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx,
                                          struct ggml_tensor *a,
@@ -1797,8 +2403,13 @@ struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx,
                                          float beta_fast,
                                          float beta_slow);
 
+/// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
+/// Returns `a`.
 GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
+/// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
+/// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
+/// IC, N] give [IC K, OW, N].
 GGML_API
 struct ggml_tensor *ggml_im2col(struct ggml_context *ctx,
                                 struct ggml_tensor *a,
@@ -1812,6 +2423,8 @@ struct ggml_tensor *ggml_im2col(struct ggml_context *ctx,
                                 bool is_2D,
                                 enum ggml_type dst_type);
 
+/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
+/// the kernel.
 GGML_API
 struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -1825,8 +2438,12 @@ struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx,
                                      int d1,
                                      bool is_2D);
 
+/// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
+/// - 2 p0, oc].
 GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
 
+/// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
+/// matrices.
 GGML_API
 struct ggml_tensor *ggml_conv_1d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1835,6 +2452,7 @@ struct ggml_tensor *ggml_conv_1d(struct ggml_context *ctx,
                                  int p0,
                                  int d0);
 
+/// `ggml_conv_1d` padded by half the kernel.
 GGML_API
 struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1842,6 +2460,7 @@ struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx,
                                     int s,
                                     int d);
 
+/// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
 GGML_API
 struct ggml_tensor *ggml_conv_1d_dw(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1850,6 +2469,7 @@ struct ggml_tensor *ggml_conv_1d_dw(struct ggml_context *ctx,
                                     int p0,
                                     int d0);
 
+/// `ggml_conv_1d_dw` padded by half the kernel.
 GGML_API
 struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx,
                                        struct ggml_tensor *a,
@@ -1857,6 +2477,8 @@ struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx,
                                        int s0,
                                        int d0);
 
+/// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
+/// must be 0, `d0` 1.
 GGML_API
 struct ggml_tensor *ggml_conv_transpose_1d(struct ggml_context *ctx,
                                            struct ggml_tensor *a,
@@ -1865,6 +2487,8 @@ struct ggml_tensor *ggml_conv_transpose_1d(struct ggml_context *ctx,
                                            int p0,
                                            int d0);
 
+/// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
+/// then multiplies matrices.
 GGML_API
 struct ggml_tensor *ggml_conv_2d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1876,6 +2500,8 @@ struct ggml_tensor *ggml_conv_2d(struct ggml_context *ctx,
                                  int d0,
                                  int d1);
 
+/// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
+/// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
 GGML_API
 struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx,
                                    struct ggml_tensor *a,
@@ -1892,6 +2518,8 @@ struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx,
                                    int d2,
                                    enum ggml_type dst_type);
 
+/// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
+/// Unfolds, then multiplies matrices.
 GGML_API
 struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1907,10 +2535,14 @@ struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx,
                                  int d1,
                                  int d2);
 
+/// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// `ggml_conv_2d` with strides of 1, padded by half the kernel.
 GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
+/// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
+/// C, N]. Unfolds, then multiplies matrices.
 GGML_API
 struct ggml_tensor *ggml_conv_2d_dw(struct ggml_context *ctx,
                                     struct ggml_tensor *a,
@@ -1922,6 +2554,8 @@ struct ggml_tensor *ggml_conv_2d_dw(struct ggml_context *ctx,
                                     int d0,
                                     int d1);
 
+/// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
+/// `ggml_is_contiguous_channels`), they do in the result.
 GGML_API
 struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx,
                                            struct ggml_tensor *a,
@@ -1933,12 +2567,15 @@ struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx,
                                            int dilation0,
                                            int dilation1);
 
+/// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
+/// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
 GGML_API
 struct ggml_tensor *ggml_conv_transpose_2d_p0(struct ggml_context *ctx,
                                               struct ggml_tensor *a,
                                               struct ggml_tensor *b,
                                               int stride);
 
+/// As `ggml_conv_2d`, as one operation, with the type of `b`.
 GGML_API
 struct ggml_tensor *ggml_conv_2d_direct(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
@@ -1950,6 +2587,8 @@ struct ggml_tensor *ggml_conv_2d_direct(struct ggml_context *ctx,
                                         int d0,
                                         int d1);
 
+/// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
+/// batch].
 GGML_API
 struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
@@ -1967,6 +2606,8 @@ struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx,
                                         int n_batch,
                                         int n_channels_out);
 
+/// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
+/// ends, as F32.
 GGML_API
 struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1975,6 +2616,8 @@ struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx,
                                  int s0,
                                  int p0);
 
+/// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
+/// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
 GGML_API
 struct ggml_tensor *ggml_pool_2d(struct ggml_context *ctx,
                                  struct ggml_tensor *a,
@@ -1986,6 +2629,7 @@ struct ggml_tensor *ggml_pool_2d(struct ggml_context *ctx,
                                  float p0,
                                  float p1);
 
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
 GGML_API
 struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx,
                                       struct ggml_tensor *a,
@@ -1998,94 +2642,10 @@ struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx,
                                       float p0,
                                       float p1);
 
-GGML_API
-struct ggml_tensor *ggml_upscale(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int scale_factor,
-                                 enum ggml_scale_mode mode);
-
-GGML_API
-struct ggml_tensor *ggml_upscale_ext(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     int ne0,
-                                     int ne1,
-                                     int ne2,
-                                     int ne3,
-                                     enum ggml_scale_mode mode);
-
-GGML_API
-struct ggml_tensor *ggml_interpolate(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     int64_t ne0,
-                                     int64_t ne1,
-                                     int64_t ne2,
-                                     int64_t ne3,
-                                     uint32_t mode);
-
-GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
-
-GGML_API
-struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      int p0,
-                                      int p1,
-                                      int p2,
-                                      int p3);
-
-GGML_API
-struct ggml_tensor *ggml_pad_ext(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int lp0,
-                                 int rp0,
-                                 int lp1,
-                                 int rp1,
-                                 int lp2,
-                                 int rp2,
-                                 int lp3,
-                                 int rp3);
-
-GGML_API
-struct ggml_tensor *ggml_pad_ext_circular(struct ggml_context *ctx,
-                                          struct ggml_tensor *a,
-                                          int lp0,
-                                          int rp0,
-                                          int lp1,
-                                          int rp1,
-                                          int lp2,
-                                          int rp2,
-                                          int lp3,
-                                          int rp3);
-
-GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
-
-GGML_API
-struct ggml_tensor *ggml_roll(struct ggml_context *ctx,
-                              struct ggml_tensor *a,
-                              int shift0,
-                              int shift1,
-                              int shift2,
-                              int shift3);
-
-GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
-
-GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
-
-GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
-
-GGML_API
-struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx,
-                                            struct ggml_tensor *timesteps,
-                                            int dim,
-                                            int max_period);
-
-GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
-
-GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-
-GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-
-GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
-
+/// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
+/// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
+/// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
+/// scores x to softcap * tanh(x / softcap).
 GGML_API
 struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx,
                                         struct ggml_tensor *q,
@@ -2096,14 +2656,24 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx,
                                         float max_bias,
                                         float logit_softcap);
 
-GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
+/// Sets the precision of the sums of an attention node.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
+void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a,
+                                  enum ggml_prec prec);
 
+/// The precision of the sums of an attention node.
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
 
+/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
+/// takes it back.
 GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
 
+/// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
+/// takes them away.
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 
+/// Gradient of attention. Not there, in the original neither: ends the process.
 GGML_API
 struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx,
                                          struct ggml_tensor *q,
@@ -2112,8 +2682,24 @@ struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx,
                                          struct ggml_tensor *d,
                                          bool masked);
 
+/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// weight * max(q k, 0), plus the mask.
+GGML_API
+struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx,
+                                           struct ggml_tensor *q,
+                                           struct ggml_tensor *k,
+                                           struct ggml_tensor *weights,
+                                           struct ggml_tensor *mask);
+
+/// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
+/// `c` [width, channels] gives F32 [channels, tokens, sequences].
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
 
+/// Selective scan of Mamba: states `s` [state, width, heads, any], of which sequence i starts from `ids`(i) (I32),
+/// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
+/// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
+/// [state, width, heads, sequences], `K` times.
 GGML_API
 struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx,
                                   struct ggml_tensor *s,
@@ -2125,28 +2711,9 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx,
                                   struct ggml_tensor *ids,
                                   int64_t K);
 
-GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
-
-GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
-
-GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
-
-GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
-
-GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
-
-GGML_API
-struct ggml_tensor *ggml_add_rel_pos(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *pw,
-                                     struct ggml_tensor *ph);
-
-GGML_API
-struct ggml_tensor *ggml_add_rel_pos_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             struct ggml_tensor *pw,
-                                             struct ggml_tensor *ph);
-
+/// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
+/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
 GGML_API
 struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx,
                                    struct ggml_tensor *k,
@@ -2156,6 +2723,9 @@ struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx,
                                    struct ggml_tensor *td,
                                    struct ggml_tensor *state);
 
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
+/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// `scale`, then states.
 GGML_API
 struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx,
                                            struct ggml_tensor *k,
@@ -2165,6 +2735,9 @@ struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx,
                                            struct ggml_tensor *state,
                                            float scale);
 
+/// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
+/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
 GGML_API
 struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx,
                                    struct ggml_tensor *r,
@@ -2175,14 +2748,10 @@ struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx,
                                    struct ggml_tensor *b,
                                    struct ggml_tensor *state);
 
-GGML_API
-struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   bool left,
-                                   bool lower,
-                                   bool uni);
-
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
+/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
+/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
+/// after the last `K` tokens, the last first.
 GGML_API
 struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx,
                                          struct ggml_tensor *q,
@@ -2193,13 +2762,10 @@ struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx,
                                          struct ggml_tensor *state,
                                          int64_t K);
 
-GGML_API
-struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx,
-                                           struct ggml_tensor *q,
-                                           struct ggml_tensor *k,
-                                           struct ggml_tensor *weights,
-                                           struct ggml_tensor *mask);
-
+/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
+/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
+/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
+/// [4, 4, tokens].
 GGML_API
 struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx,
                                       struct ggml_tensor *mixes,
@@ -2208,17 +2774,23 @@ struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx,
                                       float eps,
                                       int32_t n_iter);
 
+/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
 GGML_API
 struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx,
                                      struct ggml_tensor *x,
                                      struct ggml_tensor *weights);
 
+/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
+/// tokens], is [n, tokens].
 GGML_API
 struct ggml_tensor *ggml_dsv4_hc_pre_gated(struct ggml_context *ctx,
                                            struct ggml_tensor *x,
                                            struct ggml_tensor *gate,
                                            float scale);
 
+/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
+/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
+/// shaped like `residual`.
 GGML_API
 struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx,
                                       struct ggml_tensor *x,
@@ -2226,6 +2798,32 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx,
                                       struct ggml_tensor *post,
                                       struct ggml_tensor *comb);
 
+/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
+/// row by row.
+GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
+
+/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
+
+/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
+
+/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
+/// for the two axes of the keys.
+GGML_API
+struct ggml_tensor *ggml_add_rel_pos(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *pw,
+                                     struct ggml_tensor *ph);
+
+/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_add_rel_pos_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             struct ggml_tensor *pw,
+                                             struct ggml_tensor *ph);
+
+/// The host's function of `a`; the result has its type and shape.
 GGML_API
 struct ggml_tensor *ggml_map_custom1(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -2233,6 +2831,7 @@ struct ggml_tensor *ggml_map_custom1(struct ggml_context *ctx,
                                      int n_tasks,
                                      void *userdata);
 
+/// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_map_custom1_inplace(struct ggml_context *ctx,
                                              struct ggml_tensor *a,
@@ -2240,6 +2839,7 @@ struct ggml_tensor *ggml_map_custom1_inplace(struct ggml_context *ctx,
                                              int n_tasks,
                                              void *userdata);
 
+/// The host's function of `a` and `b`; the result has the type and shape of `a`.
 GGML_API
 struct ggml_tensor *ggml_map_custom2(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -2248,6 +2848,7 @@ struct ggml_tensor *ggml_map_custom2(struct ggml_context *ctx,
                                      int n_tasks,
                                      void *userdata);
 
+/// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_map_custom2_inplace(struct ggml_context *ctx,
                                              struct ggml_tensor *a,
@@ -2256,6 +2857,7 @@ struct ggml_tensor *ggml_map_custom2_inplace(struct ggml_context *ctx,
                                              int n_tasks,
                                              void *userdata);
 
+/// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
 GGML_API
 struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx,
                                      struct ggml_tensor *a,
@@ -2265,6 +2867,7 @@ struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx,
                                      int n_tasks,
                                      void *userdata);
 
+/// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
 GGML_API
 struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx,
                                              struct ggml_tensor *a,
@@ -2274,6 +2877,8 @@ struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx,
                                              int n_tasks,
                                              void *userdata);
 
+/// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
+/// shape.
 GGML_API
 struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx,
                                    enum ggml_type type,
@@ -2287,6 +2892,8 @@ struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx,
                                    int n_tasks,
                                    void *userdata);
 
+/// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
+/// is source 0.
 GGML_API
 struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
@@ -2296,17 +2903,23 @@ struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx,
                                         int n_tasks,
                                         void *userdata);
 
+/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
+/// one element.
 GGML_API
 struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx,
                                             struct ggml_tensor *a,
                                             struct ggml_tensor *b);
 
+/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
 GGML_API
 struct ggml_tensor *ggml_cross_entropy_loss_back(struct ggml_context *ctx,
                                                  struct ggml_tensor *a,
                                                  struct ggml_tensor *b,
                                                  struct ggml_tensor *c);
 
+/// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
+/// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
+/// result is a view of `a`.
 GGML_API
 struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx,
                                         struct ggml_tensor *a,
@@ -2315,75 +2928,279 @@ struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx,
                                         struct ggml_tensor *v,
                                         struct ggml_tensor *adamw_params);
 
+/// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
+/// alpha, weight decay. The result is a view of `a`.
 GGML_API
 struct ggml_tensor *ggml_opt_step_sgd(struct ggml_context *ctx,
                                       struct ggml_tensor *a,
                                       struct ggml_tensor *grad,
                                       struct ggml_tensor *sgd_params);
 
+/// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
+/// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
+/// NULL when memory is short.
+GGML_API
+struct ggml_context *ggml_init(struct ggml_init_params params);
+
+/// Forgets all objects of a context, to fill it anew. NULL is allowed.
+GGML_API void ggml_reset(struct ggml_context *ctx);
+
+/// Frees a context and everything in it. NULL is allowed.
+GGML_API void ggml_free(struct ggml_context *ctx);
+
+/// Bytes of the arena in use. 0 for NULL.
+GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);
+
+/// Whether new tensors get no data.
+GGML_API bool ggml_get_no_alloc(struct ggml_context *ctx);
+
+/// Sets whether new tensors get no data.
+GGML_API void ggml_set_no_alloc(struct ggml_context *ctx, bool no_alloc);
+
+/// First byte of the arena. NULL for NULL.
+GGML_API void *ggml_get_mem_buffer(const struct ggml_context *ctx);
+
+/// Bytes of the arena. 0 for NULL.
+GGML_API size_t ggml_get_mem_size(const struct ggml_context *ctx);
+
+/// Bytes of the largest tensor in the context.
+GGML_API size_t ggml_get_max_tensor_size(const struct ggml_context *ctx);
+
+/// Bytes of a context that a tensor takes besides its data.
+GGML_API size_t ggml_tensor_overhead(void);
+
+/// Writes one object of a context to the log.
+GGML_API void ggml_print_object(const struct ggml_object *obj);
+
+/// Writes all objects of a context to the log.
+GGML_API void ggml_print_objects(const struct ggml_context *ctx);
+
+/// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
+/// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
+GGML_API
+struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx,
+                                    enum ggml_type type,
+                                    int n_dims,
+                                    const int64_t *ne);
+
+/// A new tensor of one dimension; see `ggml_new_tensor`.
+GGML_API struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
+
+/// A new tensor of two dimensions; see `ggml_new_tensor`.
+GGML_API
+struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx,
+                                       enum ggml_type type,
+                                       int64_t ne0,
+                                       int64_t ne1);
+
+/// A new tensor of three dimensions; see `ggml_new_tensor`.
+GGML_API
+struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx,
+                                       enum ggml_type type,
+                                       int64_t ne0,
+                                       int64_t ne1,
+                                       int64_t ne2);
+
+/// A new tensor of four dimensions; see `ggml_new_tensor`.
+GGML_API
+struct ggml_tensor *ggml_new_tensor_4d(struct ggml_context *ctx,
+                                       enum ggml_type type,
+                                       int64_t ne0,
+                                       int64_t ne1,
+                                       int64_t ne2,
+                                       int64_t ne3);
+
+/// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
+GGML_API void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes);
+
+/// A new tensor of the same format and shape as `src`, without its data, name or operation.
+GGML_API struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src);
+
+/// A view of the whole of `src`, with its strides.
+GGML_API struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src);
+
+/// The tensor that was made first, or NULL.
+GGML_API struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx);
+
+/// The tensor made after `tensor`, which is one of the context, or NULL.
+GGML_API struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor);
+
+/// The first tensor of this name, or NULL.
+GGML_API struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name);
+
+/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
+/// keeps its shape whichever is chosen. Returns the chosen one.
 GGML_API
 struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph,
                                               struct ggml_tensor **tensors,
                                               int n_tensors,
                                               int idx);
 
+/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
+/// Unnamed tensors are named "node_N" and "leaf_N".
 GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
 
+/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
 GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
 
+/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
+/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
+/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
+/// Ends the process for operations that have no gradient.
 GGML_API
 void ggml_build_backward_expand(struct ggml_context *ctx,
                                 struct ggml_cgraph *cgraph,
                                 struct ggml_tensor **grad_accs);
 
+/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
 GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
 
-GGML_API struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size, bool grads);
+/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
+/// is full.
+GGML_API
+struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx,
+                                          size_t size,
+                                          bool grads);
 
-GGML_API struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx, struct ggml_cgraph *cgraph, bool force_grads);
+/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+GGML_API
+struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx,
+                                   struct ggml_cgraph *cgraph,
+                                   bool force_grads);
 
+/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
 GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
 
-GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
-
-GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
-
-GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
-
-GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
-
-GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
-
-GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
-
-GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-
-GGML_API size_t ggml_graph_overhead(void);
-
-GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
-
-GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
-
-GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
-
-GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
-
-GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
-
-GGML_API void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph *cgraph, const char *filename);
-
-GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
-
-GGML_API void ggml_log_set(ggml_log_callback log_callback, void *user_data);
-
+/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
 GGML_API struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor);
 
+/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
+/// momenta of AdamW steps become 0. NULL is allowed.
+GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
+
+/// Forgets all nodes and leafs of a graph.
+GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
+
+/// How many nodes the graph has room for. 0 for NULL.
+GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
+
+/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
+
+/// The array of nodes, in the order of their evaluation. NULL for NULL.
+GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
+
+/// Number of nodes. 0 for NULL.
+GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
+
+/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Bytes of a context that a graph of the default size takes.
+GGML_API size_t ggml_graph_overhead(void);
+
+/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
+
+/// The leaf, or else the node, of this name; NULL when there is none.
+GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
+
+/// The gradient of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+/// The gradient accumulator of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+/// Writes a listing of the graph to the log.
+GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
+
+/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
+/// nodes from those of the backward pass. A file that cannot be written is said in the log.
+GGML_API
+void ggml_graph_dump_dot(const struct ggml_cgraph *gb,
+                         const struct ggml_cgraph *cgraph,
+                         const char *filename);
+
+/// Value of a half-precision number, exactly.
+GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
+
+/// The half-precision number nearest to a float, ties to even; too large values become infinity.
+GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
+
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
+
+/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
+GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
+
+/// Value of a bfloat16, exactly.
+GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
+
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
+/// zero are not flushed.
+GGML_API
+void ggml_fp32_to_bf16_row(const float *arg0,
+                           ggml_bf16_t *arg1,
+                           int64_t arg2);
+
+/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+GGML_API int64_t ggml_blck_size(enum ggml_type type);
+
+/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+GGML_API size_t ggml_type_size(enum ggml_type type);
+
+/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
+/// number that names no type.
+GGML_API
+size_t ggml_row_size(enum ggml_type type,
+                     int64_t ne);
+
+/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+GGML_API double ggml_type_sizef(enum ggml_type type);
+
+/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
+/// named a type. The text lives forever.
+GGML_API
+const char *ggml_type_name(enum ggml_type type);
+
+/// Whether values of the type come in blocks with a scale.
+GGML_API bool ggml_is_quantized(enum ggml_type type);
+
+/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
+
+/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
+/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+GGML_API
+bool ggml_validate_row_data(enum ggml_type type,
+                            const void *data,
+                            size_t nbytes);
+
+/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
+/// called from any thread, any number of times.
 GGML_API void ggml_quantize_init(enum ggml_type type);
 
+/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
+/// thread is not disturbed.
 GGML_API void ggml_quantize_free(void);
 
+/// Whether quantizing to the type needs an importance matrix.
 GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
 
+/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
+/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
+/// one tensor may be done by different threads.
+///
+/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
 GGML_API
 size_t ggml_quantize_chunk(enum ggml_type type,
                            const float *src,
@@ -2393,15 +3210,1729 @@ size_t ggml_quantize_chunk(enum ggml_type type,
                            int64_t n_per_row,
                            const float *imatrix);
 
+/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
+/// type; one that was given up has block size 0.
 GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
 
+/// Installs a function that hears the message before the process is ended because of a broken contract.
+/// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
+GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
+
+/// A short text for a status, for people. Never NULL.
+GGML_API const char *ggml_status_to_string(enum ggml_status status);
+
+/// Whether two 16-byte identifiers are equal. NULL equals nothing.
+GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
+
+/// Version of the interface, "0.26.0".
+GGML_API const char *ggml_version(void);
+
+/// What the library was built from; names this implementation.
+GGML_API const char *ggml_commit(void);
+
+/// Prepares the clock that the time functions read. Systems of today need no preparation; hosts call it all the same.
+GGML_API void ggml_time_init(void);
+
+/// Milliseconds on a clock that only goes forward.
+GGML_API int64_t ggml_time_ms(void);
+
+/// Microseconds on a clock that only goes forward.
+GGML_API int64_t ggml_time_us(void);
+
+/// Processor time of the program, in ticks; see `ggml_cycles_per_ms`.
+GGML_API int64_t ggml_cycles(void);
+
+/// Ticks of `ggml_cycles` in a millisecond.
+GGML_API int64_t ggml_cycles_per_ms(void);
+
+/// Opens a file as `fopen` does; the path is UTF-8 on every system. NULL when it cannot be opened, with `errno` set.
+GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
+
+/// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
+/// Either address may be NULL.
+GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
+
+/// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
+/// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
+GGML_API
+void ggml_log_set(ggml_log_callback log_callback,
+                  void *user_data);
+
+/// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
+GGML_API const char *ggml_op_name(enum ggml_op op);
+
+/// Formula of an operation, such as "X*Y"; empty for a number that is none.
+GGML_API const char *ggml_op_symbol(enum ggml_op op);
+
+/// Name of a unary function, such as "GELU"; empty for a number that is none.
+GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
+
+/// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
+GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
+
+/// Number of elements. 0 for NULL.
+GGML_API int64_t ggml_nelements(const struct ggml_tensor *tensor);
+
+/// Number of rows: elements over the first dimension. 0 for NULL.
+GGML_API int64_t ggml_nrows(const struct ggml_tensor *tensor);
+
+/// Bytes from the first to behind the last byte of the data, strides followed. 0 for an empty tensor and for NULL.
+GGML_API size_t ggml_nbytes(const struct ggml_tensor *tensor);
+
+/// As `ggml_nbytes`, rounded up to `GGML_MEM_ALIGN`.
+GGML_API size_t ggml_nbytes_pad(const struct ggml_tensor *tensor);
+
+/// Bytes of an element, or of a block for quantized formats. 0 for NULL.
+GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
+
+/// Name of what the tensor computes: the operation, or the unary or gated function where it is one.
+GGML_API const char *ggml_op_desc(const struct ggml_tensor *tensor);
+
+/// Whether the first two dimensions are swapped in memory.
+GGML_API bool ggml_is_transposed(const struct ggml_tensor *tensor);
+
+/// Whether the strides do not rise from dimension to dimension.
+GGML_API bool ggml_is_permuted(const struct ggml_tensor *tensor);
+
+/// Whether some dimension is 0. NULL is empty.
+GGML_API bool ggml_is_empty(const struct ggml_tensor *tensor);
+
+/// Whether the tensor shows data of another one.
+GGML_API bool ggml_is_view(const struct ggml_tensor *tensor);
+
+/// Whether all dimensions are 1.
+GGML_API bool ggml_is_scalar(const struct ggml_tensor *tensor);
+
+/// Whether all dimensions but the first are 1.
+GGML_API bool ggml_is_vector(const struct ggml_tensor *tensor);
+
+/// Whether the third and fourth dimension are 1.
+GGML_API bool ggml_is_matrix(const struct ggml_tensor *tensor);
+
+/// Whether the fourth dimension is 1.
+GGML_API bool ggml_is_3d(const struct ggml_tensor *tensor);
+
+/// Number of dimensions up to the last that is larger than 1; at least 1. 0 for NULL.
+GGML_API int ggml_n_dims(const struct ggml_tensor *tensor);
+
+/// Whether the elements lie one behind the other in the order of the dimensions, without gaps.
+GGML_API bool ggml_is_contiguous(const struct ggml_tensor *tensor);
+
+/// The same as `ggml_is_contiguous`.
+GGML_API bool ggml_is_contiguous_0(const struct ggml_tensor *tensor);
+
+/// As `ggml_is_contiguous`, but there may be gaps between rows.
+GGML_API bool ggml_is_contiguous_1(const struct ggml_tensor *tensor);
+
+/// As `ggml_is_contiguous`, but there may be gaps between rows and between matrices.
+GGML_API bool ggml_is_contiguous_2(const struct ggml_tensor *tensor);
+
+/// Whether each row lies without gaps.
+GGML_API bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor);
+
+/// Whether each matrix lies without gaps.
+GGML_API bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor);
+
+/// Whether each block of three dimensions lies without gaps.
+GGML_API bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor);
+
+/// Whether the elements fill one piece of memory without gaps, in any order.
+GGML_API bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor);
+
+/// Whether this is channel-innermost data (C, W, H, N in memory) permuted to W, H, C, N.
+GGML_API bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor);
+
+/// Whether each row lies without gaps, or is one block.
+GGML_API bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor);
+
+/// Address of the data; what it means is the buffer's affair. NULL when not allocated.
+GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
+
+/// The name, a C string inside the tensor; empty when it has none.
+GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
+
+/// Whether two tensors have the same number of elements in each dimension.
+GGML_API bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Whether two tensors have the same stride in each dimension.
+GGML_API bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Whether `t0` repeated a whole number of times in each dimension fills `t1`.
+GGML_API bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
+
+/// Turns the flat index `i` of an element into its coordinates. Addresses may be NULL. Does nothing for an empty tensor.
+GGML_API
+void ggml_unravel_index(const struct ggml_tensor *tensor,
+                        int64_t i,
+                        int64_t *i0,
+                        int64_t *i1,
+                        int64_t *i2,
+                        int64_t *i3);
+
+/// The unary function of a tensor that computes one (the contract).
+GGML_API enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor);
+
+/// The gated function of a tensor that computes one (the contract).
+GGML_API enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor);
+
+/// Address of the data of an F32 tensor; NULL for other formats and when not allocated.
+GGML_API float *ggml_get_data_f32(const struct ggml_tensor *tensor);
+
+/// Names a tensor; what does not fit into 63 bytes is cut. Returns the tensor.
+GGML_API struct ggml_tensor *ggml_set_name(struct ggml_tensor *tensor, const char *name);
+
+/// Marks a tensor as an input of its graph: it is allocated so that it can be set before anything is computed.
+/// It must not have an operation (the contract).
+GGML_API void ggml_set_input(struct ggml_tensor *tensor);
+
+/// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
+GGML_API
+void ggml_set_output(struct ggml_tensor *tensor);
+
+/// Marks a tensor as a parameter to train. It must not have an operation (the contract).
+GGML_API void ggml_set_param(struct ggml_tensor *tensor);
+
+/// Marks a scalar F32 tensor (the contract) as a loss; several add up.
+GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
+
+/// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
 GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
 
+/// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
 GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
 
+/// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
 GGML_API
 bool ggml_threadpool_params_match(const struct ggml_threadpool_params *p0,
                                   const struct ggml_threadpool_params *p1);
+
+/// A copy of `a`, densely laid out.
+GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_dup`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// x * x of each element of `a`.
+GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sqr`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sqr_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Square root of each element of `a`.
+GGML_API struct ggml_tensor *ggml_sqrt(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sqrt`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sqrt_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Natural logarithm of each element of `a`.
+GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_log`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sine of each element of `a`, in radians.
+GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sin`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sin_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Cosine of each element of `a`, in radians.
+GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_cos`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+/// As `ggml_unary`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+/// Magnitude of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_abs`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_abs_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sign of each element of `a` as -1, 0 or 1. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_sgn(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sgn`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sgn_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// -x of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_neg(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_neg`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_neg_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// 1 where an element of `a` is positive, else 0. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_step(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_step`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_step_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Hyperbolic tangent of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_tanh(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_tanh`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_tanh_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Exponential linear unit: x where x > 0, else exp(x) - 1. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_elu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_elu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Rectified linear unit: max(x, 0). Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_relu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
+GGML_API
+struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    float negative_slope,
+                                    bool inplace);
+
+/// 1 / (1 + exp(-x)) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_sigmoid`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sigmoid_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by the tanh approximation. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by the error function. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu_erf`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_erf_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gaussian error linear unit, by a sigmoid: x / (1 + exp(-1.702 x)). Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_gelu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_gelu_quick`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_gelu_quick_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// x * sigmoid(x) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_silu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_silu`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_silu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Gradient of `ggml_silu`: `a` is the gradient of its result, `b` was its source. The result is shaped like `a`.
+GGML_API struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// x * min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_hardswish(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_hardsigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// exp(x) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_exp`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_expm1`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_softplus`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded down. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_floor`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_floor_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded up. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_ceil(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_ceil`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_ceil_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded to the nearest integer, halves away from zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_round(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_round`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Each element of `a` rounded towards zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_trunc`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Expanded integral of the exponential linear unit: with slopes s(alpha) = log(1 + exp(alpha)), s(alpha_p) * x * x +
+/// `beta` * x where x > 0, else (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
+GGML_API
+struct ggml_tensor *ggml_xielu(struct ggml_context *ctx,
+                               struct ggml_tensor *a,
+                               float alpha_n,
+                               float alpha_p,
+                               float beta,
+                               float eps);
+
+/// `s` * x of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// As `ggml_scale`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// Each element of `a` moved into the range from `min` to `max`.
+GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+/// As `ggml_clamp`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+/// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
+GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// As `ggml_fill`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
+/// type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_add`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
+/// fill it.
+GGML_API
+struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
+                                  struct ggml_tensor *a,
+                                  struct ggml_tensor *b,
+                                  enum ggml_type type);
+
+/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
+/// is I32 [m, t].
+GGML_API
+struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                struct ggml_tensor *ids);
+
+/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add instead")
+struct ggml_tensor *ggml_add1(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              struct ggml_tensor *b);
+
+/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
+struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b);
+
+/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
+/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
+GGML_API
+struct ggml_tensor *ggml_acc(struct ggml_context *ctx,
+                             struct ggml_tensor *a,
+                             struct ggml_tensor *b,
+                             size_t nb1,
+                             size_t nb2,
+                             size_t nb3,
+                             size_t offset);
+
+/// As `ggml_acc`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_acc_inplace(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     size_t nb1,
+                                     size_t nb2,
+                                     size_t nb3,
+                                     size_t offset);
+
+/// `a` - `b`, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_div`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
+/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
+GGML_API
+struct ggml_tensor *ggml_set(struct ggml_context *ctx,
+                             struct ggml_tensor *a,
+                             struct ggml_tensor *b,
+                             size_t nb1,
+                             size_t nb2,
+                             size_t nb3,
+                             size_t offset);
+
+/// As `ggml_set`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_set_inplace(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     size_t nb1,
+                                     size_t nb2,
+                                     size_t nb3,
+                                     size_t offset);
+
+/// As `ggml_set`, with the strides of `a`.
+GGML_API
+struct ggml_tensor *ggml_set_1d(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                size_t offset);
+
+/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_set_1d_inplace(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor *b,
+                                        size_t offset);
+
+/// As `ggml_set`, with rows `nb1` bytes apart and the other strides of `a`.
+GGML_API
+struct ggml_tensor *ggml_set_2d(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                size_t nb1,
+                                size_t offset);
+
+/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_set_2d_inplace(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor *b,
+                                        size_t nb1,
+                                        size_t offset);
+
+/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
+/// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
+/// between rows.
+GGML_API
+struct ggml_tensor *ggml_glu(struct ggml_context *ctx,
+                             struct ggml_tensor *a,
+                             enum ggml_glu_op op,
+                             bool swapped);
+
+/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   enum ggml_glu_op op);
+
+/// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_reglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
+/// row.
+GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_swiglu`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_erf`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx,
+                                         struct ggml_tensor *a,
+                                         struct ggml_tensor *b);
+
+/// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_quick`, with the gate in the second half of each row.
+GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API
+struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx,
+                                           struct ggml_tensor *a,
+                                           struct ggml_tensor *b);
+
+/// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
+/// `limit`. `a` and `b` have the same type and shape.
+GGML_API
+struct ggml_tensor *ggml_swiglu_oai(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    float alpha,
+                                    float limit);
+
+/// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
+/// have the same type and shape.
+GGML_API
+struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b,
+                                      float limit);
+
+/// Sum of all elements of `a`, as one element of the same type.
+GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row of F32 `a` up to each element, that element included.
+GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Indices that sort each row of `a`, as I32 of the same shape.
+GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
+
+/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A copy of `a` as type `ty`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
+
+/// A copy of `a`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+GGML_API
+struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+GGML_API
+struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2,
+                                 int64_t ne3);
+
+/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+
+/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+GGML_API
+struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    int64_t ne0,
+                                    int64_t ne1,
+                                    int64_t ne2);
+
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+GGML_API
+struct ggml_tensor *ggml_reshape_4d(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    int64_t ne0,
+                                    int64_t ne1,
+                                    int64_t ne2,
+                                    int64_t ne3);
+
+/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
+
+/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
+/// dense.
+GGML_API
+struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 size_t nb1,
+                                 size_t offset);
+
+/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
+/// `nb2` bytes.
+GGML_API
+struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2,
+                                 size_t nb1,
+                                 size_t nb2,
+                                 size_t offset);
+
+/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
+/// in bytes.
+GGML_API
+struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2,
+                                 int64_t ne3,
+                                 size_t nb1,
+                                 size_t nb2,
+                                 size_t nb3,
+                                 size_t offset);
+
+/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+GGML_API
+struct ggml_tensor *ggml_permute(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int axis0,
+                                 int axis1,
+                                 int axis2,
+                                 int axis3);
+
+/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+GGML_API
+struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   int64_t ne0,
+                                   int64_t ne1,
+                                   int64_t ne2,
+                                   int64_t ne3);
+
+/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+GGML_API
+struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                int dim);
+
+/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+GGML_API
+struct ggml_tensor *ggml_upscale(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int scale_factor,
+                                 enum ggml_scale_mode mode);
+
+/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_interpolate instead")
+struct ggml_tensor *ggml_upscale_ext(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     int ne0,
+                                     int ne1,
+                                     int ne2,
+                                     int ne3,
+                                     enum ggml_scale_mode mode);
+
+/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
+/// ggml_scale_flag`.
+GGML_API
+struct ggml_tensor *ggml_interpolate(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     int64_t ne0,
+                                     int64_t ne1,
+                                     int64_t ne2,
+                                     int64_t ne3,
+                                     uint32_t mode);
+
+/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
+
+/// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
+GGML_API
+struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      int p0,
+                                      int p1,
+                                      int p2,
+                                      int p3);
+
+/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+GGML_API
+struct ggml_tensor *ggml_pad_ext(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int lp0,
+                                 int rp0,
+                                 int lp1,
+                                 int rp1,
+                                 int lp2,
+                                 int rp2,
+                                 int lp3,
+                                 int rp3);
+
+/// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
+GGML_API
+struct ggml_tensor *ggml_pad_ext_circular(struct ggml_context *ctx,
+                                          struct ggml_tensor *a,
+                                          int lp0,
+                                          int rp0,
+                                          int lp1,
+                                          int rp1,
+                                          int lp2,
+                                          int rp2,
+                                          int lp3,
+                                          int rp3);
+
+/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
+/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
+
+/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+GGML_API
+struct ggml_tensor *ggml_roll(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              int shift0,
+                              int shift1,
+                              int shift2,
+                              int shift3);
+
+/// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
+GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// `a` with zero where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+
+/// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
+GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
+
+/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
+/// up to `max_period`.
+GGML_API
+struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx,
+                                            struct ggml_tensor *timesteps,
+                                            int dim,
+                                            int max_period);
+
+/// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
+GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
+/// which is not read.
+GGML_API
+struct ggml_tensor *ggml_get_rows_back(struct ggml_context *ctx,
+                                       struct ggml_tensor *a,
+                                       struct ggml_tensor *b,
+                                       struct ggml_tensor *c);
+
+/// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
+/// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
+GGML_API
+struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx,
+                                  struct ggml_tensor *a,
+                                  struct ggml_tensor *b,
+                                  struct ggml_tensor *c);
+
+/// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
+GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// As `ggml_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// Rows of `a` scaled to root mean square 1: x / sqrt(mean of squares + `eps`).
+GGML_API struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// As `ggml_rms_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// Normalises as `ggml_norm` does, over groups of channels: `a` is [w, h, channels, n], split along dimension 2 into
+/// `n_groups`.
+GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
+
+/// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx,
+                                            struct ggml_tensor *a,
+                                            int n_groups,
+                                            float eps);
+
+/// Rows of `a` scaled to length 1: x / max(length, `eps`).
+GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// As `ggml_l2_norm`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
+
+/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
+GGML_API
+struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx,
+                                       struct ggml_tensor *a,
+                                       struct ggml_tensor *b,
+                                       float eps);
+
+/// Softmax of each row of contiguous `a`.
+GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
+/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
+/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+GGML_API
+struct ggml_tensor *ggml_soft_max_ext(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *mask,
+                                      float scale,
+                                      float max_bias);
+
+/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_soft_max_ext_inplace(struct ggml_context *ctx,
+                                              struct ggml_tensor *a,
+                                              struct ggml_tensor *mask,
+                                              float scale,
+                                              float max_bias);
+
+/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
+/// only. NULL takes them away.
+GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
+
+/// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
+GGML_API
+struct ggml_tensor *ggml_soft_max_ext_back(struct ggml_context *ctx,
+                                           struct ggml_tensor *a,
+                                           struct ggml_tensor *b,
+                                           float scale,
+                                           float max_bias);
+
+/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_soft_max_ext_back_inplace(struct ggml_context *ctx,
+                                                   struct ggml_tensor *a,
+                                                   struct ggml_tensor *b,
+                                                   float scale,
+                                                   float max_bias);
+
+/// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
+/// of other operations.
+GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
+
+/// Sets how far a product may convert its source `idx` down: to formats of the rank of `prec` or better. Only source 1
+/// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
+GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
+
+/// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
+/// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
+GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// Sets the precision of the sums of a `ggml_mul_mat` node.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
+void ggml_mul_mat_set_prec(struct ggml_tensor *a,
+                           enum ggml_prec prec);
+
+/// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
+GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
+
+/// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
+/// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
+/// `b`. used' divides used.
+GGML_API
+struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
+                                    struct ggml_tensor *as,
+                                    struct ggml_tensor *b,
+                                    struct ggml_tensor *ids);
+
+/// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
+GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+GGML_API
+struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   bool left,
+                                   bool lower,
+                                   bool uni);
+
+/// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
+/// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
+/// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
+GGML_API
+struct ggml_tensor *ggml_rope(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              struct ggml_tensor *b,
+                              int n_dims,
+                              int mode);
+
+/// As `ggml_rope`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_rope_inplace(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b,
+                                      int n_dims,
+                                      int mode);
+
+/// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
+/// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
+/// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
+GGML_API
+struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx,
+                                  struct ggml_tensor *a,
+                                  struct ggml_tensor *b,
+                                  struct ggml_tensor *c,
+                                  int n_dims,
+                                  int mode,
+                                  int n_ctx_orig,
+                                  float freq_base,
+                                  float freq_scale,
+                                  float ext_factor,
+                                  float attn_factor,
+                                  float beta_fast,
+                                  float beta_slow);
+
+/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx,
+                                          struct ggml_tensor *a,
+                                          struct ggml_tensor *b,
+                                          struct ggml_tensor *c,
+                                          int n_dims,
+                                          int mode,
+                                          int n_ctx_orig,
+                                          float freq_base,
+                                          float freq_scale,
+                                          float ext_factor,
+                                          float attn_factor,
+                                          float beta_fast,
+                                          float beta_slow);
+
+/// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
+/// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
+GGML_API
+struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    struct ggml_tensor *c,
+                                    int n_dims,
+                                    int *sections,
+                                    int mode,
+                                    int n_ctx_orig,
+                                    float freq_base,
+                                    float freq_scale,
+                                    float ext_factor,
+                                    float attn_factor,
+                                    float beta_fast,
+                                    float beta_slow);
+
+/// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx,
+                                            struct ggml_tensor *a,
+                                            struct ggml_tensor *b,
+                                            struct ggml_tensor *c,
+                                            int n_dims,
+                                            int *sections,
+                                            int mode,
+                                            int n_ctx_orig,
+                                            float freq_base,
+                                            float freq_scale,
+                                            float ext_factor,
+                                            float attn_factor,
+                                            float beta_fast,
+                                            float beta_slow);
+
+/// As `ggml_rope_ext`, without frequency factors.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_rope_ext instead")
+struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     int n_dims,
+                                     int mode,
+                                     int n_ctx_orig,
+                                     float freq_base,
+                                     float freq_scale,
+                                     float ext_factor,
+                                     float attn_factor,
+                                     float beta_fast,
+                                     float beta_slow);
+
+/// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_rope_ext_inplace instead")
+struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             struct ggml_tensor *b,
+                                             int n_dims,
+                                             int mode,
+                                             int n_ctx_orig,
+                                             float freq_base,
+                                             float freq_scale,
+                                             float ext_factor,
+                                             float attn_factor,
+                                             float beta_fast,
+                                             float beta_slow);
+
+/// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
+/// `dims[1]`. NULL `dims` is ignored.
+GGML_API
+void ggml_rope_yarn_corr_dims(int n_dims,
+                              int n_ctx_orig,
+                              float freq_base,
+                              float beta_fast,
+                              float beta_slow,
+                              float *dims);
+
+/// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
+GGML_API
+struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx,
+                                       struct ggml_tensor *a,
+                                       struct ggml_tensor *b,
+                                       struct ggml_tensor *c,
+                                       int n_dims,
+                                       int mode,
+                                       int n_ctx_orig,
+                                       float freq_base,
+                                       float freq_scale,
+                                       float ext_factor,
+                                       float attn_factor,
+                                       float beta_fast,
+                                       float beta_slow);
+
+/// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
+GGML_API
+struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx,
+                                         struct ggml_tensor *a,
+                                         struct ggml_tensor *b,
+                                         struct ggml_tensor *c,
+                                         int n_dims,
+                                         int *sections,
+                                         int mode,
+                                         int n_ctx_orig,
+                                         float freq_base,
+                                         float freq_scale,
+                                         float ext_factor,
+                                         float attn_factor,
+                                         float beta_fast,
+                                         float beta_slow);
+
+/// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
+/// Returns `a`.
+GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
+
+/// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
+/// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
+/// IC, N] give [IC K, OW, N].
+GGML_API
+struct ggml_tensor *ggml_im2col(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                int s0,
+                                int s1,
+                                int p0,
+                                int p1,
+                                int d0,
+                                int d1,
+                                bool is_2D,
+                                enum ggml_type dst_type);
+
+/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
+/// the kernel.
+GGML_API
+struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     int64_t *ne,
+                                     int s0,
+                                     int s1,
+                                     int p0,
+                                     int p1,
+                                     int d0,
+                                     int d1,
+                                     bool is_2D);
+
+/// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
+/// - 2 p0, oc].
+GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
+
+/// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
+/// matrices.
+GGML_API
+struct ggml_tensor *ggml_conv_1d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 struct ggml_tensor *b,
+                                 int s0,
+                                 int p0,
+                                 int d0);
+
+/// `ggml_conv_1d` padded by half the kernel.
+GGML_API
+struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    int s,
+                                    int d);
+
+/// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
+GGML_API
+struct ggml_tensor *ggml_conv_1d_dw(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    int s0,
+                                    int p0,
+                                    int d0);
+
+/// `ggml_conv_1d_dw` padded by half the kernel.
+GGML_API
+struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx,
+                                       struct ggml_tensor *a,
+                                       struct ggml_tensor *b,
+                                       int s0,
+                                       int d0);
+
+/// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
+/// must be 0, `d0` 1.
+GGML_API
+struct ggml_tensor *ggml_conv_transpose_1d(struct ggml_context *ctx,
+                                           struct ggml_tensor *a,
+                                           struct ggml_tensor *b,
+                                           int s0,
+                                           int p0,
+                                           int d0);
+
+/// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
+/// then multiplies matrices.
+GGML_API
+struct ggml_tensor *ggml_conv_2d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 struct ggml_tensor *b,
+                                 int s0,
+                                 int s1,
+                                 int p0,
+                                 int p1,
+                                 int d0,
+                                 int d1);
+
+/// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
+/// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
+GGML_API
+struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   int64_t IC,
+                                   int s0,
+                                   int s1,
+                                   int s2,
+                                   int p0,
+                                   int p1,
+                                   int p2,
+                                   int d0,
+                                   int d1,
+                                   int d2,
+                                   enum ggml_type dst_type);
+
+/// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
+/// Unfolds, then multiplies matrices.
+GGML_API
+struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 struct ggml_tensor *b,
+                                 int64_t IC,
+                                 int s0,
+                                 int s1,
+                                 int s2,
+                                 int p0,
+                                 int p1,
+                                 int p2,
+                                 int d0,
+                                 int d1,
+                                 int d2);
+
+/// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
+GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `ggml_conv_2d` with strides of 1, padded by half the kernel.
+GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
+/// C, N]. Unfolds, then multiplies matrices.
+GGML_API
+struct ggml_tensor *ggml_conv_2d_dw(struct ggml_context *ctx,
+                                    struct ggml_tensor *a,
+                                    struct ggml_tensor *b,
+                                    int s0,
+                                    int s1,
+                                    int p0,
+                                    int p1,
+                                    int d0,
+                                    int d1);
+
+/// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
+/// `ggml_is_contiguous_channels`), they do in the result.
+GGML_API
+struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx,
+                                           struct ggml_tensor *a,
+                                           struct ggml_tensor *b,
+                                           int stride0,
+                                           int stride1,
+                                           int pad0,
+                                           int pad1,
+                                           int dilation0,
+                                           int dilation1);
+
+/// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
+/// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
+GGML_API
+struct ggml_tensor *ggml_conv_transpose_2d_p0(struct ggml_context *ctx,
+                                              struct ggml_tensor *a,
+                                              struct ggml_tensor *b,
+                                              int stride);
+
+/// As `ggml_conv_2d`, as one operation, with the type of `b`.
+GGML_API
+struct ggml_tensor *ggml_conv_2d_direct(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor *b,
+                                        int s0,
+                                        int s1,
+                                        int p0,
+                                        int p1,
+                                        int d0,
+                                        int d1);
+
+/// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
+/// batch].
+GGML_API
+struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor *b,
+                                        int s0,
+                                        int s1,
+                                        int s2,
+                                        int p0,
+                                        int p1,
+                                        int p2,
+                                        int d0,
+                                        int d1,
+                                        int d2,
+                                        int n_channels,
+                                        int n_batch,
+                                        int n_channels_out);
+
+/// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
+/// ends, as F32.
+GGML_API
+struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 enum ggml_op_pool op,
+                                 int k0,
+                                 int s0,
+                                 int p0);
+
+/// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
+/// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
+GGML_API
+struct ggml_tensor *ggml_pool_2d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 enum ggml_op_pool op,
+                                 int k0,
+                                 int k1,
+                                 int s0,
+                                 int s1,
+                                 float p0,
+                                 float p1);
+
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
+GGML_API
+struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *af,
+                                      enum ggml_op_pool op,
+                                      int k0,
+                                      int k1,
+                                      int s0,
+                                      int s1,
+                                      float p0,
+                                      float p1);
+
+/// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
+/// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
+/// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
+/// scores x to softcap * tanh(x / softcap).
+GGML_API
+struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx,
+                                        struct ggml_tensor *q,
+                                        struct ggml_tensor *k,
+                                        struct ggml_tensor *v,
+                                        struct ggml_tensor *mask,
+                                        float scale,
+                                        float max_bias,
+                                        float logit_softcap);
+
+/// Sets the precision of the sums of an attention node.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
+void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a,
+                                  enum ggml_prec prec);
+
+/// The precision of the sums of an attention node.
+GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
+
+/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
+/// takes it back.
+GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
+
+/// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
+/// takes them away.
+GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
+
+/// Gradient of attention. Not there, in the original neither: ends the process.
+GGML_API
+struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx,
+                                         struct ggml_tensor *q,
+                                         struct ggml_tensor *k,
+                                         struct ggml_tensor *v,
+                                         struct ggml_tensor *d,
+                                         bool masked);
+
+/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// weight * max(q k, 0), plus the mask.
+GGML_API
+struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx,
+                                           struct ggml_tensor *q,
+                                           struct ggml_tensor *k,
+                                           struct ggml_tensor *weights,
+                                           struct ggml_tensor *mask);
+
+/// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
+/// `c` [width, channels] gives F32 [channels, tokens, sequences].
+GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
+
+/// Selective scan of Mamba: states `s` [state, width, heads, any], of which sequence i starts from `ids`(i) (I32),
+/// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
+/// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
+/// [state, width, heads, sequences], `K` times.
+GGML_API
+struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx,
+                                  struct ggml_tensor *s,
+                                  struct ggml_tensor *x,
+                                  struct ggml_tensor *dt,
+                                  struct ggml_tensor *A,
+                                  struct ggml_tensor *B,
+                                  struct ggml_tensor *C,
+                                  struct ggml_tensor *ids,
+                                  int64_t K);
+
+/// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
+/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
+GGML_API
+struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx,
+                                   struct ggml_tensor *k,
+                                   struct ggml_tensor *v,
+                                   struct ggml_tensor *r,
+                                   struct ggml_tensor *tf,
+                                   struct ggml_tensor *td,
+                                   struct ggml_tensor *state);
+
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
+/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// `scale`, then states.
+GGML_API
+struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx,
+                                           struct ggml_tensor *k,
+                                           struct ggml_tensor *v,
+                                           struct ggml_tensor *q,
+                                           struct ggml_tensor *g,
+                                           struct ggml_tensor *state,
+                                           float scale);
+
+/// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
+/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
+GGML_API
+struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx,
+                                   struct ggml_tensor *r,
+                                   struct ggml_tensor *w,
+                                   struct ggml_tensor *k,
+                                   struct ggml_tensor *v,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   struct ggml_tensor *state);
+
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
+/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
+/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
+/// after the last `K` tokens, the last first.
+GGML_API
+struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx,
+                                         struct ggml_tensor *q,
+                                         struct ggml_tensor *k,
+                                         struct ggml_tensor *v,
+                                         struct ggml_tensor *g,
+                                         struct ggml_tensor *beta,
+                                         struct ggml_tensor *state,
+                                         int64_t K);
+
+/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
+/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
+/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
+/// [4, 4, tokens].
+GGML_API
+struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx,
+                                      struct ggml_tensor *mixes,
+                                      struct ggml_tensor *scale,
+                                      struct ggml_tensor *base,
+                                      float eps,
+                                      int32_t n_iter);
+
+/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+GGML_API
+struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx,
+                                     struct ggml_tensor *x,
+                                     struct ggml_tensor *weights);
+
+/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
+/// tokens], is [n, tokens].
+GGML_API
+struct ggml_tensor *ggml_dsv4_hc_pre_gated(struct ggml_context *ctx,
+                                           struct ggml_tensor *x,
+                                           struct ggml_tensor *gate,
+                                           float scale);
+
+/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
+/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
+/// shaped like `residual`.
+GGML_API
+struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx,
+                                      struct ggml_tensor *x,
+                                      struct ggml_tensor *residual,
+                                      struct ggml_tensor *post,
+                                      struct ggml_tensor *comb);
+
+/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
+/// row by row.
+GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
+
+/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
+
+/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
+
+/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
+/// for the two axes of the keys.
+GGML_API
+struct ggml_tensor *ggml_add_rel_pos(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *pw,
+                                     struct ggml_tensor *ph);
+
+/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_add_rel_pos_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             struct ggml_tensor *pw,
+                                             struct ggml_tensor *ph);
+
+/// The host's function of `a`; the result has its type and shape.
+GGML_API
+struct ggml_tensor *ggml_map_custom1(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     ggml_custom1_op_t fun,
+                                     int n_tasks,
+                                     void *userdata);
+
+/// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_map_custom1_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             ggml_custom1_op_t fun,
+                                             int n_tasks,
+                                             void *userdata);
+
+/// The host's function of `a` and `b`; the result has the type and shape of `a`.
+GGML_API
+struct ggml_tensor *ggml_map_custom2(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     ggml_custom2_op_t fun,
+                                     int n_tasks,
+                                     void *userdata);
+
+/// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_map_custom2_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             struct ggml_tensor *b,
+                                             ggml_custom2_op_t fun,
+                                             int n_tasks,
+                                             void *userdata);
+
+/// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
+GGML_API
+struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx,
+                                     struct ggml_tensor *a,
+                                     struct ggml_tensor *b,
+                                     struct ggml_tensor *c,
+                                     ggml_custom3_op_t fun,
+                                     int n_tasks,
+                                     void *userdata);
+
+/// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
+GGML_API
+struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx,
+                                             struct ggml_tensor *a,
+                                             struct ggml_tensor *b,
+                                             struct ggml_tensor *c,
+                                             ggml_custom3_op_t fun,
+                                             int n_tasks,
+                                             void *userdata);
+
+/// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
+/// shape.
+GGML_API
+struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx,
+                                   enum ggml_type type,
+                                   int64_t ne0,
+                                   int64_t ne1,
+                                   int64_t ne2,
+                                   int64_t ne3,
+                                   struct ggml_tensor **args,
+                                   int n_args,
+                                   ggml_custom_op_t fun,
+                                   int n_tasks,
+                                   void *userdata);
+
+/// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
+/// is source 0.
+GGML_API
+struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor **args,
+                                        int n_args,
+                                        ggml_custom_op_t fun,
+                                        int n_tasks,
+                                        void *userdata);
+
+/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
+/// one element.
+GGML_API
+struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx,
+                                            struct ggml_tensor *a,
+                                            struct ggml_tensor *b);
+
+/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
+GGML_API
+struct ggml_tensor *ggml_cross_entropy_loss_back(struct ggml_context *ctx,
+                                                 struct ggml_tensor *a,
+                                                 struct ggml_tensor *b,
+                                                 struct ggml_tensor *c);
+
+/// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
+/// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
+/// result is a view of `a`.
+GGML_API
+struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx,
+                                        struct ggml_tensor *a,
+                                        struct ggml_tensor *grad,
+                                        struct ggml_tensor *m,
+                                        struct ggml_tensor *v,
+                                        struct ggml_tensor *adamw_params);
+
+/// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
+/// alpha, weight decay. The result is a view of `a`.
+GGML_API
+struct ggml_tensor *ggml_opt_step_sgd(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *grad,
+                                      struct ggml_tensor *sgd_params);
 
 #ifdef __cplusplus
 }  // extern "C"

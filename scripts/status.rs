@@ -2,7 +2,8 @@
 //!
 //! Every line comes from where the truth is: operations from the CPU backend's op table, number formats from the library's
 //! own answers, functions from the sources in `src/capi/`. A function counts as not there when its documentation says
-//! "This version of the library ...", or when it looks at none of its arguments (unless that is all there is to do).
+//! "This version of the library ...", when it calls `absent`, or when it looks at none of its arguments (unless that is
+//! all there is to do).
 
 use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::quants::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
@@ -177,10 +178,13 @@ fn read_functions(source: &str, found: &mut BTreeMap<String, Function>) {
         let name = rest.split('(').next().unwrap_or_default().to_string();
         let documentation: Vec<&str> =
             lines[..at].iter().rev().take_while(|l| l.starts_with("//") || l.starts_with("#[")).copied().collect();
-        let end = lines[at..].iter().position(|l| *l == "}").map_or(lines.len(), |n| at + n);
+        let closes = |l: &&str| *l == "}" || (l.starts_with("pub ") && l.ends_with('}'));
+        let end = lines[at..].iter().position(closes).map_or(lines.len(), |n| at + n + 1);
         let whole = lines[at..end].join("\n");
         let said = documentation.iter().rev().map(|l| l.trim_start_matches("///").trim()).collect::<Vec<_>>().join(" ");
-        let missing = said.contains(MARK) || (ignores_arguments(&whole) && !IGNORE_BY_DESIGN.contains(&name.as_str()));
+        let missing = said.contains(MARK)
+            || whole.contains(" absent(\"")
+            || (ignores_arguments(&whole) && !IGNORE_BY_DESIGN.contains(&name.as_str()));
         found.insert(name, Function { missing });
     }
 }

@@ -19,14 +19,14 @@ pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t 
     std::ptr::null_mut()
 }
 
-/// Whether a backend works on a Vulkan device; false for NULL.
+/// Whether a backend works on a Vulkan device; false for NULL. This version of the library has none: false.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
     let _ = backend;
     false
 }
 
-/// Number of Vulkan devices.
+/// Number of Vulkan devices. This version of the library has none: 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_count() -> c_int {
     0
