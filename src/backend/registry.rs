@@ -34,14 +34,11 @@ pub fn set_builtins(list: &'static [Builtin]) {
     let _ = BUILTINS.set(list);
 }
 
+/// Registers the built-in backends, once it is known which they are.
 fn fill() {
-    FILLED.call_once(|| {
-        for builtin in BUILTINS.get().copied().unwrap_or_default() {
-            if let Some(reg) = builtin() {
-                add(reg, None);
-            }
-        }
-    });
+    if let Some(list) = BUILTINS.get() {
+        FILLED.call_once(|| list.iter().filter_map(|builtin| builtin()).for_each(|reg| _ = add(reg, None)));
+    }
 }
 
 fn read() -> RwLockReadGuard<'static, State> {

@@ -6,7 +6,7 @@ use crate::abi::backend::ggml_backend_reg_t;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor_flag};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
-use crate::backend::{BufferRef, RegRef, host};
+use crate::backend::{BufferRef, host};
 use crate::capi::convert::opt_graph;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
 /// cbindgen:ignore
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
-    registry::cpu().map_or(std::ptr::null_mut(), RegRef::as_ptr)
+    registry::cpu().as_ptr()
 }
 
 /// What a loader of modules compares variants by: this library picks its kernels at run time, so it can run on every
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
 /// cbindgen:ignore
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_score() -> c_int {
-    if registry::cpu().is_some() { 1 << 16 } else { 0 }
+    1 << 16
 }
 
 #[cfg(test)]

@@ -12,12 +12,11 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::path::Path;
 
 /// The built-in backends, in the order of their registration.
-const BUILTINS: &[Builtin] = &[];
+const BUILTINS: &[Builtin] = &[|| Some(cpu())];
 
-/// The CPU backend, when it is built in.
-pub(in crate::capi) fn cpu() -> Option<RegRef> {
-    prepare();
-    registry::reg_by_name(b"CPU")
+/// The CPU backend.
+pub(in crate::capi) fn cpu() -> RegRef {
+    crate::cpu::reg()
 }
 
 /// Tells the registry, which lives further down, what is built in. Before every use of it.
@@ -183,4 +182,41 @@ pub unsafe extern "C" fn ggml_backend_load_all_from_path(dir_path: *const c_char
     prepare();
     // SAFETY: NULL or a valid C string, by the contract; the host vouches for the libraries.
     unsafe { dl::load_all(text(dir_path).and_then(path)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+    use crate::backend::{BackendRef, tensor_io};
+    use crate::tensor::Context;
+
+    #[test]
+    fn the_cpu_is_built_in_and_computes() {
+        // SAFETY: only objects made here are used, and freed once.
+        unsafe {
+            let device = ggml_backend_dev_by_type(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU as i32);
+            assert_eq!(device, ggml_backend_dev_by_name(c"cpu".as_ptr()));
+            assert_eq!(ggml_backend_reg_by_name(c"CPU".as_ptr()), cpu().as_ptr());
+            assert!(ggml_backend_dev_by_name(std::ptr::null()).is_null());
+            assert!(ggml_backend_load(std::ptr::null()).is_null());
+            let backend = BackendBox::own(BackendRef::from_ptr(ggml_backend_init_best()).unwrap());
+            let mut ctx = Context::with_size(1 << 16, true).unwrap();
+            let a = ctx.new_tensor(GGML_TYPE_F32, &[3]).unwrap();
+            let sum = ctx.new_tensor(GGML_TYPE_F32, &[3]).unwrap();
+            sum.set_op(crate::abi::ggml::ggml_op::GGML_OP_ADD);
+            sum.set_src(0, Some(a));
+            sum.set_src(1, Some(a));
+            let mut list = [a.as_ptr(), sum.as_ptr()];
+            let _buffer = backend.default_buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
+            let bytes = |v: [f32; 3]| v.map(f32::to_ne_bytes).concat();
+            tensor_io::set_bytes(a, &bytes([1.0, 2.0, -3.5]), 0);
+            let graph = crate::graph::build::new(&mut ctx, 8, false).unwrap();
+            graph.expand(sum, true);
+            assert_eq!(backend.graph_compute(graph), crate::abi::ggml::ggml_status::GGML_STATUS_SUCCESS);
+            let mut out = vec![0; 12];
+            tensor_io::get_bytes(sum, &mut out, 0);
+            assert_eq!(out, bytes([2.0, 4.0, -7.0]));
+        }
+    }
 }
