@@ -1,0 +1,345 @@
+/* Bad input must end in the header's own way of saying so, with the process alive: damaged GGUF files, NULL for queries, files and modules
+ * that are not there. Written for this library; the original crashes on some of it.
+ *
+ *   test_bad [quick]     quick: fewer damaged files, for a run under valgrind */
+#include "../common/check.h"
+#include "../common/child.h"
+#include "../common/data.h"
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "gguf.h"
+
+#include <stdint.h>
+
+static bool quick;
+static int  log_lines;
+
+static void quiet(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    log_lines += level >= GGML_LOG_LEVEL_WARN && strlen(text) > 1;
+}
+
+/* ---- a good file, in memory ---- */
+
+static unsigned char good[8192];
+static size_t        n_good, n_meta;
+
+static void make_good(void) {
+    struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 16, .mem_buffer = NULL, .no_alloc = false });
+    struct gguf_context * g = gguf_init_empty();
+    gguf_set_val_str(g, "general.architecture", "test");
+    gguf_set_val_u32(g, "general.alignment", 32);
+    gguf_set_val_f32(g, "a.number", 1.5f);
+    gguf_set_val_bool(g, "a.truth", true);
+    static const char *  words[] = { "one", "two", "three" };
+    static const int32_t ints[]  = { 1, 2, 3, 4, 5 };
+    gguf_set_arr_str(g, "words", words, 3);
+    gguf_set_arr_data(g, "ints", GGUF_TYPE_INT32, ints, 5);
+    static const struct { const char * name; enum ggml_type type; int64_t n0, n1; } list[] = { { "a", GGML_TYPE_F32, 5, 3 }, { "b", GGML_TYPE_F16, 7, 1 }, { "c", GGML_TYPE_Q4_0, 32, 2 }, { "d", GGML_TYPE_Q6_K, 256, 1 } };
+    for (size_t i = 0; i < 4; i++) {
+        struct ggml_tensor * t = ggml_set_name(ggml_new_tensor_2d(c, list[i].type, list[i].n0, list[i].n1), list[i].name);
+        memset(t->data, (int) i + 1, ggml_nbytes(t));
+        gguf_add_tensor(g, t);
+    }
+    FILE * f = tmpfile();
+    CHECK(f != NULL && gguf_write_to_file_ptr(g, f, false));
+    if (f != NULL) {
+        rewind(f);
+        n_good = fread(good, 1, sizeof good, f);
+        fclose(f);
+    }
+    n_meta = gguf_get_meta_size(g);
+    CHECK(n_good > n_meta && n_meta > 100);
+    gguf_free(g);
+    ggml_free(c);
+}
+
+/* Everything that a host would ask; touches every byte that the library answers with. */
+static uint64_t look_at(const struct gguf_context * g, const struct ggml_context * c) {
+    uint64_t h = DATA_HASH0;
+    for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
+        h = data_hash(gguf_get_key(g, i), strlen(gguf_get_key(g, i)), h);
+        const enum gguf_type t = gguf_get_kv_type(g, i);
+        if (t == GGUF_TYPE_STRING) {
+            h = data_hash(gguf_get_val_str(g, i), strlen(gguf_get_val_str(g, i)), h);
+        } else if (t == GGUF_TYPE_ARRAY && gguf_get_arr_type(g, i) == GGUF_TYPE_STRING) {
+            for (size_t k = 0; k < gguf_get_arr_n(g, i); k++) { h = data_hash(gguf_get_arr_str(g, i, k), strlen(gguf_get_arr_str(g, i, k)), h); }
+        } else if (t == GGUF_TYPE_ARRAY) {
+            static const size_t size[] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
+            h = data_hash(gguf_get_arr_data(g, i), gguf_get_arr_n(g, i) * size[gguf_get_arr_type(g, i)], h);
+        }
+    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) { h = data_hash(gguf_get_tensor_name(g, i), strlen(gguf_get_tensor_name(g, i)), h) + gguf_get_tensor_size(g, i); }
+    for (struct ggml_tensor * t = c == NULL ? NULL : ggml_get_first_tensor(c); t != NULL; t = ggml_get_next_tensor(c, t)) {
+        if (t->data != NULL && ggml_nbytes(t) < (1u << 26)) { h = data_hash(t->data, ggml_nbytes(t), h); }
+    }
+    return h;
+}
+
+static uint64_t sink;
+
+/* Reads `n` bytes as a GGUF file in three ways; answers whether the whole of it was accepted. A refusal leaves no context and says why. */
+static bool read_gguf(const unsigned char * data, size_t n) {
+    bool accepted = false;
+    for (int way = 0; way < 3; way++) {
+        struct ggml_context *         c      = NULL;
+        const struct gguf_init_params params = { .no_alloc = way == 1, .ctx = way == 2 ? NULL : &c };
+        /* a block of exactly this size, so that valgrind sees a read behind it */
+        unsigned char * copy = malloc(n > 0 ? n : 1);
+        memcpy(copy, data, n);
+        const int before = log_lines;
+        struct gguf_context * g = gguf_init_from_buffer(copy, n, params);
+        if (g != NULL) {
+            accepted |= way == 0;
+            sink += look_at(g, c);
+        } else {
+            if (c != NULL) { test_fails(__FILE__, __LINE__, "refused, but a context is left"); }
+            if (log_lines == before) { test_fails(__FILE__, __LINE__, "refused without a word"); }
+        }
+        gguf_free(g);
+        ggml_free(c);
+        free(copy);
+    }
+    return accepted;
+}
+
+static void a_good_file(void) {
+    CHECK(read_gguf(good, n_good));
+}
+
+static void cut_off_anywhere(void) {
+    for (size_t n = 0; n < n_good; n += quick ? 13 : 1) {
+        /* the last tensor's padding may be missing */
+        if (read_gguf(good, n) && n + 32 <= n_good) { test_fails(__FILE__, __LINE__, "%zu of %zu bytes are accepted", n, n_good); }
+    }
+}
+
+static unsigned char broken[8192 + 64];
+
+static void one_bit_flipped(void) {
+    for (size_t bit = 0; bit < n_meta * 8; bit += quick ? 97 : 1) {
+        memcpy(broken, good, n_good);
+        broken[bit / 8] ^= (unsigned char) (1u << (bit % 8));
+        sink += read_gguf(broken, n_good);
+    }
+}
+
+static void one_byte_replaced(void) {
+    static const unsigned char values[] = { 0x00, 0xFF, 0x7F, 0x80 };
+    for (size_t i = 0; i < n_meta; i += quick ? 17 : 1) {
+        for (size_t v = 0; v < sizeof values; v++) {
+            memcpy(broken, good, n_good);
+            broken[i] = values[v];
+            sink += read_gguf(broken, n_good);
+        }
+    }
+}
+
+static void many_bytes_replaced(void) {
+    uint64_t s = 11;
+    for (int round = 0; round < (quick ? 60 : 4000); round++) {
+        memcpy(broken, good, n_good);
+        for (int k = 0; k < 1 + round % 9; k++) { broken[data_next(&s) % n_meta] = (unsigned char) data_next(&s); }
+        sink += read_gguf(broken, n_good);
+    }
+}
+
+static void eight_bytes_replaced(void) {
+    static const uint64_t values[] = { UINT64_MAX, (uint64_t) INT64_MAX, (uint64_t) INT64_MAX + 1, 1ull << 32, 1ull << 31, (1ull << 61) + 1, 0x0000000100000001ull, 0x5555555555555556ull };
+    for (size_t i = 4; i + 8 <= n_meta; i += quick ? 11 : 1) {
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            memcpy(broken, good, n_good);
+            memcpy(broken + i, &values[v], 8);
+            sink += read_gguf(broken, n_good);
+        }
+    }
+}
+
+/* ---- files made by hand: each is one thing that a reader must check ---- */
+
+static unsigned char hand[4096];
+static size_t        n_hand;
+
+static void put(const void * p, size_t n) { memcpy(hand + n_hand, p, n); n_hand += n; }
+static void u32(uint32_t x) { put(&x, 4); }
+static void u64(uint64_t x) { put(&x, 8); }
+static void str(const char * s) { u64(strlen(s)); put(s, strlen(s)); }
+static void head(uint32_t version, uint64_t tensors, uint64_t values) { n_hand = 0; put("GGUF", 4); u32(version); u64(tensors); u64(values); }
+static void pad(void) { while (n_hand % 32 != 0) { put("", 1); } }
+static void tensor(const char * name, uint32_t dims, const uint64_t * ne, uint32_t type, uint64_t offset) {
+    str(name);
+    u32(dims);
+    for (uint32_t i = 0; i < dims && i < 8; i++) { u64(ne[i]); }
+    u32(type);
+    u64(offset);
+}
+
+#define REFUSED(what)                                                                        \
+    do {                                                                                     \
+        if (read_gguf(hand, n_hand)) { test_fails(__FILE__, __LINE__, "%s is accepted", what); } \
+    } while (0)
+
+static void made_by_hand(void) {
+    head(3, 0, 0); pad();
+    if (!read_gguf(hand, n_hand)) { test_fails(__FILE__, __LINE__, "an empty file is refused"); }
+    head(0, 0, 0); pad(); REFUSED("version 0");
+    head(1, 0, 0); pad(); REFUSED("version 1");
+    head(4, 0, 0); pad(); REFUSED("version 4");
+    head(0x03000000, 0, 0); pad(); REFUSED("the other byte order");
+    head(3, UINT64_MAX, 0); pad(); REFUSED("a negative number of tensors");
+    head(3, 1ull << 60, 0); pad(); REFUSED("2^60 tensors");
+    head(3, 0, 1ull << 60); pad(); REFUSED("2^60 values");
+    head(3, 0, UINT64_MAX); pad(); REFUSED("a negative number of values");
+    head(3, 0, 1); str(""); u32(GGUF_TYPE_UINT8); put("x", 1); pad(); REFUSED("an empty key");
+    head(3, 0, 2); str("k"); u32(GGUF_TYPE_UINT8); put("x", 1); str("k"); u32(GGUF_TYPE_UINT8); put("x", 1); pad(); REFUSED("a key twice");
+    head(3, 0, 1); u64(1ull << 40); put("k", 1); pad(); REFUSED("a key of a terabyte");
+    head(3, 0, 1); u64(UINT64_MAX); put("k", 1); pad(); REFUSED("a key of 2^64 - 1 bytes");
+    head(3, 0, 1); str("k"); u32(13); u64(0); pad(); REFUSED("value type 13");
+    head(3, 0, 1); str("k"); u32(UINT32_MAX); u64(0); pad(); REFUSED("value type -1");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_ARRAY); u32(GGUF_TYPE_ARRAY); u64(1); u32(4); u64(0); pad(); REFUSED("an array of arrays");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_ARRAY); u32(99); u64(1); pad(); REFUSED("an array of type 99");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_ARRAY); u32(GGUF_TYPE_UINT64); u64(1ull << 61); pad(); REFUSED("an array of 2^64 bytes");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_ARRAY); u32(GGUF_TYPE_UINT8); u64(1ull << 40); pad(); REFUSED("an array of a terabyte");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_ARRAY); u32(GGUF_TYPE_STRING); u64(1ull << 59); pad(); REFUSED("an array of 2^59 texts");
+    head(3, 0, 1); str("k"); u32(GGUF_TYPE_STRING); u64(1ull << 50); pad(); REFUSED("a text of 2^50 bytes");
+    head(3, 0, 1); str("general.alignment"); u32(GGUF_TYPE_UINT32); u32(0); pad(); REFUSED("alignment 0");
+    head(3, 0, 1); str("general.alignment"); u32(GGUF_TYPE_UINT32); u32(48); pad(); REFUSED("alignment 48");
+    head(3, 0, 1); str("general.alignment"); u32(GGUF_TYPE_STRING); str("32"); pad(); REFUSED("an alignment that is a text");
+    const uint64_t one[] = { 4, 1, 1, 1, 1 };
+    head(3, 1, 0); tensor("t", 5, one, GGML_TYPE_F32, 0); pad(); pad(); REFUSED("five dimensions");
+    head(3, 1, 0); tensor("t", UINT32_MAX, one, GGML_TYPE_F32, 0); pad(); REFUSED("2^32 - 1 dimensions");
+    head(3, 1, 0); tensor("t", 1, one, 43, 0); pad(); REFUSED("tensor type 43");
+    head(3, 1, 0); tensor("t", 1, one, 4, 0); pad(); REFUSED("a removed tensor type");
+    head(3, 1, 0); tensor("t", 1, one, UINT32_MAX, 0); pad(); REFUSED("tensor type -1");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_Q4_0, 0); pad(); REFUSED("a row that is not whole blocks");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 8); pad(); u64(0); u64(0); REFUSED("an offset that is not aligned");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 1ull << 63); pad(); u64(0); u64(0); REFUSED("an offset of 2^63");
+    head(3, 1, 0); tensor("0123456789012345678901234567890123456789012345678901234567890123456789", 1, one, GGML_TYPE_F32, 0); pad(); u64(0); u64(0); REFUSED("a name of 70 characters");
+    head(3, 2, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); tensor("t", 1, one, GGML_TYPE_F32, 32); pad(); for (int i = 0; i < 8; i++) { u64(0); } REFUSED("a name twice");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); pad(); u64(0); REFUSED("half of the data");
+    const uint64_t negative[] = { UINT64_MAX, 1, 1, 1 }, wide[] = { 1ull << 40, 1ull << 40, 1, 1 }, wrap[] = { 4, (1ull << 30) - 1, (1ull << 30) + 1, 1 }, zero_wrap[] = { 0, 1ull << 62, 1ull << 62, 8 },
+                   most[] = { INT64_MAX, 1, 1, 1 }, product[] = { 1ull << 62, 4, 1, 1 };
+    head(3, 1, 0); tensor("t", 1, negative, GGML_TYPE_F32, 0); pad(); REFUSED("a negative dimension");
+    head(3, 1, 0); tensor("t", 2, wide, GGML_TYPE_F32, 0); pad(); REFUSED("2^80 elements");
+    head(3, 1, 0); tensor("t", 3, wrap, GGML_TYPE_F32, 0); pad(); REFUSED("a size that wraps when it is padded");
+    head(3, 1, 0); tensor("t", 4, zero_wrap, GGML_TYPE_F32, 0); pad(); sink += read_gguf(hand, n_hand);
+    head(3, 1, 0); tensor("t", 1, most, GGML_TYPE_I8, 0); pad(); REFUSED("2^63 - 1 bytes");
+    head(3, 1, 0); tensor("t", 2, product, GGML_TYPE_I8, 0); pad(); REFUSED("2^64 elements");
+    memcpy(hand, "GGML", 4); REFUSED("another magic word");
+}
+
+static size_t too_much(void * user, void * out, uint64_t offset, size_t len) {
+    (void) user; (void) out; (void) offset;
+    return len + 1000;
+}
+
+static size_t nothing(void * user, void * out, uint64_t offset, size_t len) {
+    (void) user; (void) out; (void) offset; (void) len;
+    return 0;
+}
+
+static void callbacks_that_lie(void) {
+    const struct gguf_init_params params = { .no_alloc = false, .ctx = NULL };
+    CHECK(gguf_init_from_callback(nothing, NULL, 0, 1000, params) == NULL);
+    CHECK(gguf_init_from_callback(too_much, NULL, 0, 1000, params) == NULL);
+    CHECK(gguf_init_from_buffer(NULL, 0, params) == NULL);
+    CHECK(gguf_init_from_file("/nonexistent/model.gguf", params) == NULL);
+    CHECK(gguf_init_from_file("/tmp", params) == NULL); /* a folder */
+    CHECK(gguf_init_from_file("/dev/null", params) == NULL);
+    FILE * f = fopen("/dev/zero", "rb");
+    if (f != NULL) {
+        CHECK(gguf_init_from_file_ptr(f, params) == NULL);
+        fclose(f);
+    }
+    struct gguf_context * g = gguf_init_empty();
+    CHECK(!gguf_write_to_file(g, "/nonexistent/folder/file.gguf", false));
+    gguf_free(g);
+    gguf_free(NULL);
+}
+
+/* ---- NULL where a query can still be answered ---- */
+
+static void null_queries(void) {
+    CHECK(ggml_nelements(NULL) == 0 && ggml_nrows(NULL) == 0 && ggml_nbytes(NULL) == 0 && ggml_nbytes_pad(NULL) == 0);
+    CHECK(ggml_element_size(NULL) == 0 && !ggml_is_view(NULL) && !ggml_is_empty(NULL) && !ggml_is_contiguous(NULL) && !ggml_is_scalar(NULL) && !ggml_is_permuted(NULL) && !ggml_is_transposed(NULL));
+    CHECK(ggml_get_data(NULL) == NULL && ggml_get_first_tensor(NULL) == NULL && ggml_get_tensor(NULL, "x") == NULL && ggml_used_mem(NULL) == 0 && ggml_get_mem_size(NULL) == 0 && ggml_get_mem_buffer(NULL) == NULL);
+    CHECK(!ggml_are_same_shape(NULL, NULL) && !ggml_can_repeat(NULL, NULL));
+    sink += (uintptr_t) ggml_get_name(NULL) + (uintptr_t) ggml_op_desc(NULL);
+    CHECK(ggml_graph_n_nodes(NULL) == 0 && ggml_graph_size(NULL) == 0 && ggml_graph_nodes(NULL) == NULL && ggml_graph_get_tensor(NULL, "x") == NULL && ggml_graph_get_grad(NULL, NULL) == NULL);
+    CHECK(gguf_get_n_kv(NULL) == 0 && gguf_get_n_tensors(NULL) == 0 && gguf_find_key(NULL, "x") == -1 && gguf_find_tensor(NULL, "x") == -1);
+    struct gguf_context * g = gguf_init_empty();
+    CHECK(gguf_find_key(g, NULL) == -1 && gguf_find_tensor(g, NULL) == -1);
+    gguf_free(g);
+    CHECK(ggml_backend_dev_by_name(NULL) == NULL && ggml_backend_reg_by_name(NULL) == NULL && ggml_backend_init_by_name(NULL, NULL) == NULL);
+    CHECK(ggml_backend_name(NULL) != (const char *) 1 && ggml_backend_guid(NULL) == NULL && ggml_backend_get_device(NULL) == NULL);
+    CHECK(ggml_backend_buffer_get_size(NULL) == 0 && ggml_backend_buffer_get_base(NULL) == NULL && !ggml_backend_buffer_is_host(NULL) && ggml_backend_buffer_get_type(NULL) == NULL);
+    sink += (uintptr_t) ggml_backend_buffer_name(NULL) + (uintptr_t) ggml_backend_buft_name(NULL) + (uintptr_t) ggml_backend_dev_name(NULL) + (uintptr_t) ggml_backend_reg_name(NULL);
+    CHECK(!ggml_backend_buft_is_host(NULL) && ggml_backend_buft_get_device(NULL) == NULL && ggml_backend_buft_alloc_buffer(NULL, 16) == NULL);
+    CHECK(ggml_backend_reg_dev_count(NULL) == 0 && ggml_backend_reg_get_proc_address(NULL, "x") == NULL && ggml_backend_reg_get_proc_address(ggml_backend_cpu_reg(), NULL) == NULL);
+    CHECK(ggml_backend_dev_init(NULL, NULL) == NULL && ggml_backend_dev_buffer_type(NULL) == NULL && ggml_backend_event_new(NULL) == NULL && !ggml_backend_dev_supports_op(NULL, NULL));
+    CHECK(ggml_backend_sched_get_n_splits(NULL) == 0 && ggml_backend_sched_get_n_backends(NULL) == 0 && ggml_backend_sched_get_n_copies(NULL) == 0);
+    CHECK(ggml_gallocr_get_buffer_size(NULL, 0) == 0);
+    CHECK(!ggml_guid_matches(NULL, NULL) || true);
+    ggml_backend_event_free(NULL);
+    ggml_graph_reset(NULL);
+    ggml_quantize_free();
+}
+
+static void numbers_out_of_range(void) {
+    CHECK(ggml_backend_load("/nonexistent/backend.so") == NULL);
+    CHECK(ggml_backend_load("") == NULL && ggml_backend_load(NULL) == NULL);
+    CHECK(ggml_backend_load("/etc/passwd") == NULL);
+    sink += (uintptr_t) ggml_type_name((enum ggml_type) 99) + (uintptr_t) ggml_type_name((enum ggml_type) -1);
+    sink += (uintptr_t) ggml_status_to_string((enum ggml_status) 77) + (uintptr_t) gguf_type_name((enum gguf_type) 99);
+    CHECK(!ggml_validate_row_data((enum ggml_type) 99, good, 64) && !ggml_validate_row_data(GGML_TYPE_COUNT, good, 64));
+    CHECK(ggml_init((struct ggml_init_params) { .mem_size = SIZE_MAX - 100, .mem_buffer = NULL, .no_alloc = true }) == NULL);
+    CHECK(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), SIZE_MAX) == NULL);
+    CHECK(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), SIZE_MAX - 8) == NULL);
+}
+
+/* An index that points outside must not be followed: the run ends in an error status or an abort that the callback hears, never in a crash. */
+static void wild_index(void * user) {
+    const int what = *(int *) user;
+    struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = false });
+    struct ggml_tensor *  a = ggml_new_tensor_2d(c, GGML_TYPE_F32, 32, 4), *ids = ggml_new_tensor_1d(c, GGML_TYPE_I32, 2), *out;
+    ggml_set_f32(a, 1.0f);
+    ggml_set_i32(ids, what % 2 == 0 ? 1 << 30 : -5);
+    switch (what / 2) {
+        case 0: out = ggml_get_rows(c, a, ids); break;
+        case 1: out = ggml_set_rows(c, a, ggml_new_tensor_2d(c, GGML_TYPE_F32, 32, 2), ids); break;
+        default: out = ggml_mul_mat_id(c, ggml_new_tensor_3d(c, GGML_TYPE_F32, 32, 4, 3), ggml_new_tensor_3d(c, GGML_TYPE_F32, 32, 1, 1), ggml_reshape_2d(c, ids, 2, 1)); break;
+    }
+    struct ggml_cgraph * g = ggml_new_graph(c);
+    ggml_build_forward_expand(g, out);
+    const enum ggml_status status = ggml_graph_compute_with_ctx(c, g, 1);
+    ggml_free(c);
+    _exit(status == GGML_STATUS_SUCCESS ? 0 : 3);
+}
+
+static void indices_out_of_range(void) {
+    for (int what = 0; what < 6; what++) {
+        const int status = child_run(wild_index, &what);
+        if (status < 0) { test_fails(__FILE__, __LINE__, "case %d %s", what, child_verdict(status)); }
+    }
+}
+
+int main(int argc, char ** argv) {
+    (void) argv;
+    quick = argc > 1;
+    ggml_log_set(quiet, NULL);
+    RUN(make_good);
+    RUN(a_good_file);
+    RUN(cut_off_anywhere);
+    RUN(one_bit_flipped);
+    RUN(one_byte_replaced);
+    RUN(many_bytes_replaced);
+    RUN(eight_bytes_replaced);
+    RUN(made_by_hand);
+    RUN(callbacks_that_lie);
+    RUN(null_queries);
+    RUN(numbers_out_of_range);
+    if (!quick) { RUN(indices_out_of_range); }
+    return test_summary();
+}
