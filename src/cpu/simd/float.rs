@@ -5,50 +5,41 @@
 
 use super::lanes::Lanes;
 
-/// Calls `full(i)` for every whole vector of `n` elements and `part(i, rest)` for what is left.
-#[inline(always)]
-fn sweep(step: usize, n: usize, mut full: impl FnMut(usize), part: impl FnOnce(usize, usize)) {
-    let whole = n - n % step;
-    let mut i = 0;
-    while i < whole {
-        full(i);
-        i += step;
-    }
-    if whole < n {
-        part(whole, n - whole);
-    }
+// Loops over vectors are macros, not functions that take a closure: a closure that is too large to be inlined would be
+// compiled without the instruction set, and every instruction in it become a call.
+
+/// `dst[i] = f(a[i])` for `n` floats.
+macro_rules! map {
+    ($n:expr, $dst:expr, $a:expr, |$x:ident| $f:expr) => {{
+        let whole = $n - $n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let $x = V::load($a.add(i));
+            $f.store($dst.add(i));
+            i += V::N;
+        }
+        if i < $n {
+            let $x = V::load_part($a.add(i), $n - i);
+            $f.store_part($dst.add(i), $n - i);
+        }
+    }};
 }
 
-/// `dst[i] = f(a[i])`.
-///
-/// # Safety
-/// As for [`Lanes`]; `a` is readable and `dst` writable for `n` floats, and they are the same memory or do not overlap.
-#[inline(always)]
-pub unsafe fn map<V: Lanes>(n: usize, dst: *mut f32, a: *const f32, f: impl Fn(V) -> V) {
-    sweep(
-        V::N,
-        n,
-        // SAFETY: i + N <= n.
-        |i| unsafe { f(V::load(a.add(i))).store(dst.add(i)) },
-        // SAFETY: i + r == n and r < N.
-        |i, r| unsafe { f(V::load_part(a.add(i), r)).store_part(dst.add(i), r) },
-    );
-}
-
-/// `dst[i] = f(a[i], b[i])`.
-///
-/// # Safety
-/// As for [`map`], for both sources.
-#[inline(always)]
-pub unsafe fn map2<V: Lanes>(n: usize, dst: *mut f32, a: *const f32, b: *const f32, f: impl Fn(V, V) -> V) {
-    sweep(
-        V::N,
-        n,
-        // SAFETY: i + N <= n.
-        |i| unsafe { f(V::load(a.add(i)), V::load(b.add(i))).store(dst.add(i)) },
-        // SAFETY: i + r == n and r < N.
-        |i, r| unsafe { f(V::load_part(a.add(i), r), V::load_part(b.add(i), r)).store_part(dst.add(i), r) },
-    );
+/// `dst[i] = f(a[i], b[i])` for `n` floats.
+macro_rules! map2 {
+    ($n:expr, $dst:expr, $a:expr, $b:expr, |$x:ident, $y:ident| $f:expr) => {{
+        let whole = $n - $n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let ($x, $y) = (V::load($a.add(i)), V::load($b.add(i)));
+            $f.store($dst.add(i));
+            i += V::N;
+        }
+        if i < $n {
+            let ($x, $y) = (V::load_part($a.add(i), $n - i), V::load_part($b.add(i), $n - i));
+            $f.store_part($dst.add(i), $n - i);
+        }
+    }};
 }
 
 /// Sum of `f(i)` over vectors, `part` for what is left; every 4096 elements the lanes go into a double.
@@ -158,28 +149,28 @@ macro_rules! kernels {
 
 // What each does stands at the field of the same name in `Kernels`.
 kernels! {
-    fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.add(b));
-    fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.sub(b));
-    fn mul(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.mul(b));
-    fn div(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2::<V>(n, dst, a, b, |a, b| a.div(b));
+    fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.add(b));
+    fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.sub(b));
+    fn mul(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.mul(b));
+    fn div(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.div(b));
     fn axpy(n: usize, dst: *mut f32, x: *const f32, v: f32) = {
         let v = V::splat(v);
-        map2::<V>(n, dst, x, dst, |x, d| x.mul_add(v, d))
+        map2!(n, dst, x, dst, |x, d| x.mul_add(v, d))
     };
     fn scale(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32) = {
         let (v, bias) = (V::splat(v), V::splat(bias));
-        map::<V>(n, dst, x, |x| x.mul_add(v, bias))
+        map!(n, dst, x, |x| x.mul_add(v, bias))
     };
-    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| exp(x));
-    fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| logistic(x));
-    fn silu(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| silu_lanes(x));
-    fn gelu(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| gelu_lanes(x));
-    fn gelu_quick(n: usize, dst: *mut f32, x: *const f32) = map::<V>(n, dst, x, |x| gelu_quick_lanes(x));
-    fn swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2::<V>(n, dst, x, g, |x, g| silu_lanes(x).mul(g));
-    fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2::<V>(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
+    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| exp(x));
+    fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
+    fn silu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| silu_lanes(x));
+    fn gelu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_lanes(x));
+    fn gelu_quick(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_quick_lanes(x));
+    fn swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| silu_lanes(x).mul(g));
+    fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
     fn exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64 = {
         let top = V::splat(top);
-        map::<V>(n, dst, x, |x| exp(x.sub(top)));
+        map!(n, dst, x, |x| exp(x.sub(top)));
         sum::<V>(n, dst)
     };
     fn sum(n: usize, x: *const f32) -> f64 = reduce::<V>(n, |i| V::load(x.add(i)), |i, r| V::load_part(x.add(i), r));
@@ -189,7 +180,7 @@ kernels! {
     };
     fn center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64 = {
         let m = V::splat(mean);
-        map::<V>(n, dst, x, |x| x.sub(m));
+        map!(n, dst, x, |x| x.sub(m));
         sum_sq::<V>(n, dst)
     };
     fn max(n: usize, x: *const f32) -> f32 = {
