@@ -13,6 +13,7 @@ static size_t log_len;
 // Debug output without the causes, which one library keeps and another does not.
 static void on_log(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
+    if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
     if (level != GGML_LOG_LEVEL_DEBUG && level != GGML_LOG_LEVEL_CONT) return;
     for (; *text; text++) {
         if (log_len + 2 < sizeof(log_line)) log_line[log_len++] = *text;
@@ -101,7 +102,7 @@ static void make_model(rng_t * r, model_t * m) {
         }
     }
     for (int d = 0; d <= n_fakes; d++) {
-        fake_t * f = d < n_fakes ? &fakes[d] : &fakes[rng_int(r, n_fakes)];
+        fake_t * f = d < n_fakes ? &fakes[d] : rng_odds(r, 10) ? &fakes[rng_int(r, n_fakes)] : &fakes[n_fakes - 1];
         m->wbuf[d] = ggml_backend_alloc_ctx_tensors(m->wctx[d], &f->backend);
         if (m->wbuf[d] && d < n_fakes) ggml_backend_buffer_set_usage(m->wbuf[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         for (struct ggml_tensor * t = ggml_get_first_tensor(m->wctx[d]); t; t = ggml_get_next_tensor(m->wctx[d], t)) {
@@ -124,7 +125,7 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
     for (int i = 0; i < n_in; i++) {
         struct ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, D, T);
         ggml_format_name(t, "in%d", i);
-        if (i == 0 || rng_odds(r, 80)) ggml_set_input(t);
+        if (i == 0 || rng_odds(r, 97)) ggml_set_input(t);
         pool[n++] = t;
     }
     struct ggml_tensor * ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, T);
@@ -169,7 +170,7 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
             case 17: t = ggml_rope(ctx, ggml_reshape_3d(ctx, a, D / 4, 4, T), pos, 16, 0); t = ggml_reshape_2d(ctx, t, D, T); break;
             case 18: t = ggml_soft_max(ctx, a); break;
             case 19: t = ggml_add(ctx, a, a); break;
-            case 20: t = ggml_mul(ctx, ggml_view_tensor(ctx, pool[rng_int(r, n_in)]), b); break;
+            case 20: t = ggml_mul(ctx, a, ggml_view_tensor(ctx, m->w1[rng_int(r, m->n_w1)])); break;
             case 21: t = ggml_dup(ctx, a); if (rng_odds(r, 30)) ggml_set_output(t); break;
             case 22: t = ggml_swiglu(ctx, ggml_concat(ctx, a, b, 0)); break;
             case 23: t = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, a)), ggml_cont(ctx, ggml_transpose(ctx, b)));
@@ -305,7 +306,7 @@ static void run_gallocr(rng_t * r, model_t * m, int max_ops) {
 
 // A library may find a graph impossible and end the process: each seed has a process of its own.
 static void on_abort(const char * text) {
-    (void) text;
+    fprintf(stderr, "%s\n", text);
     fflush(stdout);
     _exit(3);
 }
