@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host ops plugin bad examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched ops plugin bad examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host ops plugin bad examples}
+suites=${*:-abi dump host sched ops plugin bad examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -145,6 +145,18 @@ suite_host() {
         counted "$name of the original" on oracle "$out/oracle/$name"
         counted "$name built for the original" on ours "$out/oracle/$name"
     done
+}
+
+# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries.
+# SCHED_SEEDS: how many graphs.
+suite_sched() {
+    local which
+    if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
+    build ours sched/sched_diff.c sched_diff || return
+    for which in oracle ours; do
+        on "$which" "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+    done
+    counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
 }
 
 suite_ops() {

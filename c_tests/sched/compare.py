@@ -30,10 +30,13 @@ def main():
         else:
             at = next((i for i, (x, y) in enumerate(zip(want, got)) if x != y), min(len(want), len(got)))
             bad.append((name, f"line {at}:\n  want {''.join(want[at:at + 1]).strip()}\n  got  {''.join(got[at:at + 1]).strip()}"))
-    print(f"{same} equal, {impossible} impossible for the reference, {len(bad)} different")
+    text = f"{same} equal, {impossible} impossible for the reference, {len(bad)} different"
+    failed = bool(bad) or not same or set(a) != set(b)
+    print(f"{'FAIL' if failed else 'PASS'} random graphs over random devices: {text}")
     for name, why in bad[:10]:
         print(f"seed {name}: {why}")
-    return 1 if bad or set(a) != set(b) else 0
+    print(f"{int(not failed)} passed, {int(failed)} failed")
+    return int(failed)
 
 
 sys.exit(main())

@@ -10,6 +10,8 @@ pub mod linear;
 pub mod plan;
 pub mod planner;
 pub mod problem;
+#[cfg(test)]
+mod tests;
 
 pub use graph::GraphAllocator;
 pub use ids::{NONE, TensorIds};

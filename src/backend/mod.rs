@@ -25,6 +25,8 @@ pub mod registry;
 mod stream;
 pub mod tensor_io;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 pub mod view;
 

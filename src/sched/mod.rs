@@ -45,6 +45,8 @@ pub mod report;
 pub mod rules;
 pub mod scheduler;
 pub mod split;
+#[cfg(test)]
+mod tests;
 
 pub use cause::Cause;
 pub use scheduler::Scheduler;
