@@ -198,13 +198,15 @@ impl Context {
         if ne.iter().all(|&n| n > 0) {
             ne.iter().try_fold(1i64, |a, &n| a.checked_mul(n)).ok_or_else(too_large)?;
         }
-        let blocks = usize::try_from(ne[0] / dtype.blck_size()).map_err(|_| too_large())?;
+        let size = |n: i64| usize::try_from(n).map_err(|_| too_large());
         let mut nb = [dtype.type_size(); GGML_MAX_DIMS];
-        nb[1] = nb[0].checked_mul(blocks).ok_or_else(too_large)?;
+        nb[1] = nb[0].checked_mul(size(ne[0] / dtype.blck_size())?).ok_or_else(too_large)?;
         for i in 2..GGML_MAX_DIMS {
-            nb[i] = nb[i - 1].checked_mul(ne[i - 1] as usize).ok_or_else(too_large)?;
+            nb[i] = nb[i - 1].checked_mul(size(ne[i - 1])?).ok_or_else(too_large)?;
         }
-        let bytes = nb[3].checked_mul(ne[3] as usize).ok_or_else(too_large)?;
+        // A row that ends within a block counts with its part of it, though its stride does not.
+        let row = nb[0].checked_mul(size(ne[0])?).ok_or_else(too_large)? / dtype.blck_size() as usize;
+        let bytes = ne[1..].iter().try_fold(row, |b, &n| b.checked_mul(n as usize)).ok_or_else(too_large)?;
         Ok(Layout { ne, nb, bytes })
     }
 
@@ -327,5 +329,8 @@ mod tests {
         let t = ctx.new_tensor(GGML_TYPE_Q4_0, &[64, 5]).unwrap();
         assert_eq!((t.nb(), t.nbytes()), ([18, 36, 180, 180], 180));
         assert!(t.is_contiguous() && t.is_contiguous_rows() && !t.is_permuted());
+        // A view of parts of blocks still takes bytes, so that it cannot lie behind the end.
+        let part = Context::layout(GGML_TYPE_Q4_0, &[20, 2]).unwrap();
+        assert_eq!((part.nb, part.bytes), ([18, 0, 0, 0], 22));
     }
 }
