@@ -70,7 +70,9 @@ fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step>, usize)> {
             continue;
         }
         let wide = n_threads > 1 && row.is_wide(node);
-        scratch = scratch.max((row.scratch)(node, if wide { n_threads } else { 1 }));
+        if let Some(f) = row.scratch {
+            scratch = scratch.max(f(node, if wide { n_threads } else { 1 }));
+        }
         match steps.last_mut() {
             Some(step) if !wide && !step.wide => step.nodes.push((node, kernel)),
             _ => steps.push(Step { nodes: vec![(node, kernel)], wide }),

@@ -1,8 +1,8 @@
 //! What computing a graph needs: threads and scratch memory.
 
 use super::exec::is_live;
-use super::table;
 use super::worker::Scratch;
+use super::{check, table};
 use crate::tensor::TensorRef;
 
 /// Needs of a graph.
@@ -20,13 +20,15 @@ impl Plan {
         let mut plan = Self { n_threads: 1, scratch: 0 };
         for node in nodes.filter(|&n| is_live(n)) {
             let Some(row) = table::row(node).filter(|r| r.kernel.is_some()) else { continue };
-            if node.is_empty() || (row.check)(node).is_err() {
+            if node.is_empty() {
                 continue;
             }
             if row.is_wide(node) {
                 plan.n_threads = n_threads;
             }
-            plan.scratch = plan.scratch.max((row.scratch)(node, n_threads));
+            if let Some(f) = row.scratch.filter(|_| check::supported(node).is_ok()) {
+                plan.scratch = plan.scratch.max(f(node, n_threads));
+            }
         }
         plan
     }

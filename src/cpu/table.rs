@@ -34,8 +34,8 @@ pub struct Row {
     pub check: fn(TensorRef) -> Result<()>,
     /// How many threads a node takes.
     pub tasks: Tasks,
-    /// Bytes of scratch memory for a node and a number of threads.
-    pub scratch: fn(TensorRef, usize) -> usize,
+    /// Bytes of scratch memory for a node and a number of threads; `None`: never any.
+    pub scratch: Option<fn(TensorRef, usize) -> usize>,
 }
 
 impl Row {
@@ -45,7 +45,7 @@ impl Row {
     }
 
     const fn scratch(mut self, scratch: fn(TensorRef, usize) -> usize) -> Self {
-        self.scratch = scratch;
+        self.scratch = Some(scratch);
         self
     }
 
@@ -61,10 +61,6 @@ impl Row {
     }
 }
 
-fn no_scratch(_: TensorRef, _: usize) -> usize {
-    0
-}
-
 fn anything(_: TensorRef) -> Result<()> {
     Ok(())
 }
@@ -73,17 +69,17 @@ fn nothing(_: &Worker<'_>, _: TensorRef) {}
 
 /// An operation with a kernel.
 const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> Row {
-    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 12), scratch: no_scratch }
+    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 12), scratch: None }
 }
 
 /// An operation that only names data that is already there.
 const fn empty(op: ggml_op) -> Row {
-    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: no_scratch }
+    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None }
 }
 
 /// An operation without a kernel as yet.
 const fn not_yet(op: ggml_op) -> Row {
-    Row { op, kernel: None, check: anything, tasks: Tasks::One, scratch: no_scratch }
+    Row { op, kernel: None, check: anything, tasks: Tasks::One, scratch: None }
 }
 
 /// All operations, by their numbers.

@@ -2,17 +2,18 @@
 #![allow(clippy::excessive_precision)]
 
 use super::convert::{f16, to_f16};
-use super::simd::kernels;
+use super::simd::{Kernels, kernels, tile};
 use std::sync::OnceLock;
 
 type Map2 = crate::cpu::simd::Map2;
 
+/// y = f(y, x) with one of the kernels of two rows.
 #[inline]
-fn zip(f: Map2, y: &mut [f32], x: &[f32]) {
+pub fn zip(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], x: &[f32]) {
     let n = y.len().min(x.len());
     let p = y.as_mut_ptr();
     // SAFETY: n floats are there on both sides; the destination is the first source.
-    unsafe { f(n, p, p, x.as_ptr()) }
+    unsafe { f(kernels())(n, p, p, x.as_ptr()) }
 }
 
 #[inline]
@@ -22,28 +23,24 @@ fn map(f: crate::cpu::simd::Map, y: &mut [f32]) {
     unsafe { f(y.len(), p, p) }
 }
 
+/// y = f(a, b) with one of the kernels of two rows.
+#[inline]
+pub fn zip_into(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], a: &[f32], b: &[f32]) {
+    let n = y.len().min(a.len()).min(b.len());
+    // SAFETY: n floats are there everywhere, and a `&mut` overlaps nothing.
+    unsafe { f(kernels())(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
+}
+
 /// y += x
 #[inline]
 pub fn add(y: &mut [f32], x: &[f32]) {
-    zip(kernels().add, y, x);
-}
-
-/// y -= x
-#[inline]
-pub fn sub(y: &mut [f32], x: &[f32]) {
-    zip(kernels().sub, y, x);
+    zip(|k| k.add, y, x);
 }
 
 /// y *= x
 #[inline]
 pub fn mul(y: &mut [f32], x: &[f32]) {
-    zip(kernels().mul, y, x);
-}
-
-/// y /= x
-#[inline]
-pub fn div(y: &mut [f32], x: &[f32]) {
-    zip(kernels().div, y, x);
+    zip(|k| k.mul, y, x);
 }
 
 /// y = y * s + b
@@ -104,6 +101,93 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
+/// Scalar product of half and single precision.
+#[inline]
+pub fn dot_f16(x: &[u16], y: &[f32]) -> f32 {
+    // SAFETY: as many numbers as the shorter has are there on both sides.
+    unsafe { (kernels().dot_f16)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
+}
+
+/// y += s * x with half-precision x
+#[inline]
+pub fn axpy_f16(y: &mut [f32], s: f32, x: &[u16]) {
+    let n = y.len().min(x.len());
+    // SAFETY: n numbers are there on both sides, and a `&mut` overlaps nothing.
+    unsafe { (kernels().axpy_f16)(n, y.as_mut_ptr(), x.as_ptr(), s) }
+}
+
+/// Rows of a matrix.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a> {
+    /// The elements.
+    pub data: &'a [f32],
+    /// From row to row.
+    pub stride: usize,
+}
+
+/// Packs `n` rows of `k` elements into panels, as many rows as a panel is high at a time, turned. The last panel may hold
+/// what stands behind the rows, so `rows` must reach to its end.
+pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
+    let tiles = kernels().float_tiles;
+    let size = tiles.height * k;
+    let count = n.div_ceil(tiles.height);
+    assert!(rows.len() >= count * size);
+    panels.resize(count * size, 0.0);
+    for (panel, rows) in panels.chunks_exact_mut(size.max(1)).zip(rows.chunks_exact(size.max(1))) {
+        // SAFETY: a panel's rows of k elements are there, and room for as many.
+        unsafe { (tiles.turn)(k, rows.as_ptr(), k, panel.as_mut_ptr()) }
+    }
+}
+
+/// Packs the columns of `k` rows of `n` elements into panels, as many columns as a panel is high at a time.
+pub fn panels_of_columns(rows: &[f32], n: usize, k: usize, panels: &mut Vec<f32>) {
+    let height = kernels().float_tiles.height;
+    panels.resize(n.div_ceil(height) * height * k, 0.0);
+    for (p, panel) in panels.chunks_exact_mut((height * k).max(1)).enumerate() {
+        let columns = p * height..(p * height + height).min(n);
+        for (row, step) in rows.chunks_exact(n).zip(panel.chunks_exact_mut(height)) {
+            step[..columns.len()].copy_from_slice(&row[columns.clone()]);
+        }
+    }
+}
+
+/// For each row that `which` names: its first `k` elements times the `n` columns of the panels, into the row of the same number of
+/// `out` (with `add`: added to it). Each result is one chain of additions, whatever rows are computed with it.
+pub fn times_panels(
+    panels: &[f32],
+    n: usize,
+    k: usize,
+    rows: Matrix<'_>,
+    which: &[usize],
+    out: &mut [f32],
+    out_stride: usize,
+    add: bool,
+) {
+    let tiles = kernels().float_tiles;
+    let size = tiles.height * k;
+    assert!(panels.len() >= n.div_ceil(tiles.height) * size && k <= rows.stride && n <= out_stride);
+    assert!(which.iter().all(|&i| (i + 1) * rows.stride <= rows.data.len() && (i + 1) * out_stride <= out.len()));
+    assert!(which.windows(2).all(|w| w[0] < w[1]), "rows are named once");
+    let base = out.as_mut_ptr();
+    let mut acts = [std::ptr::null::<f32>(); tile::MAX_COLS];
+    let mut dst = [std::ptr::null_mut::<f32>(); tile::MAX_COLS];
+    for p in 0..n.div_ceil(tiles.height) {
+        let mut left = which;
+        while !left.is_empty() {
+            let Some(&(width, kernel)) = tiles.kernels.iter().find(|(width, _)| *width <= left.len()) else { return };
+            let (now, later) = left.split_at(width);
+            left = later;
+            for (c, &i) in now.iter().enumerate() {
+                acts[c] = rows.data[i * rows.stride..].as_ptr();
+                dst[c] = base.wrapping_add(i * out_stride + p * tiles.height);
+            }
+            let count = tiles.height.min(n - p * tiles.height);
+            // SAFETY: k steps of a panel, rows of k elements and room for `count` results in different rows, by the assertions.
+            unsafe { kernel(k, panels[p * size..].as_ptr(), acts.as_ptr(), dst.as_ptr(), count, add) }
+        }
+    }
+}
+
 /// y = exp(y - max); returns the sum.
 #[inline]
 pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
@@ -127,7 +211,7 @@ pub fn silu_row(y: &mut [f32]) {
 /// y = SiLU(y) * g
 #[inline]
 pub fn swiglu(y: &mut [f32], g: &[f32]) {
-    zip(kernels().swiglu, y, g);
+    zip(|k| k.swiglu, y, g);
 }
 
 unsafe extern "C" {
@@ -197,6 +281,26 @@ pub fn gelu(y: &mut [f32]) {
             found
         }
     });
+}
+
+/// y = GELU(y), computed.
+pub fn gelu_computed(y: &mut [f32]) {
+    map(kernels().gelu, y);
+}
+
+/// y = quick GELU(y), computed.
+pub fn gelu_quick_computed(y: &mut [f32]) {
+    map(kernels().gelu_quick, y);
+}
+
+/// y = exp(y)
+pub fn exp(y: &mut [f32]) {
+    map(kernels().vexp, y);
+}
+
+/// y = 1 / (1 + exp(-y))
+pub fn sigmoid(y: &mut [f32]) {
+    map(kernels().sigmoid, y);
 }
 
 /// y = quick GELU(y), in the precision of the table.

@@ -16,8 +16,10 @@ use crate::tensor::TensorRef;
 
 /// Queries in a tile.
 const QUERIES: usize = 32;
-/// Keys that a tile looks at together.
+/// Keys that a tile looks at together; a multiple of the height of every panel.
 const KEYS: usize = 64;
+/// Queries from which keys and values are packed into panels.
+const PANELS_FROM: usize = 4;
 
 /// One query of a tile.
 struct Query {
@@ -26,146 +28,255 @@ struct Query {
     slope: f32,
     max: f32,
     sum: f32,
-    live: bool,
 }
 
-/// `softmax(q k^T * scale + mask) v`, written with heads before positions. Parameters: scale, largest bias, soft cap.
-/// Sources: q, k, v, mask, sinks.
-pub fn flash_attn_ext(w: &Worker<'_>, dst: TensorRef) {
-    let (q, k, v) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(source(dst, 2)));
-    let (mask, sinks) = (dst.src(3).map(Place::of), dst.src(4).map(Place::of));
-    let (mut scale, max_bias, cap) = (dst.op_param_f32(0), dst.op_param_f32(1), dst.op_param_f32(2));
-    if cap != 0.0 {
-        scale /= cap;
+/// Sources and parameters of a node.
+struct Attention {
+    q: Place,
+    k: Place,
+    v: Place,
+    mask: Option<Place>,
+    sinks: Option<Place>,
+    scale: f32,
+    cap: f32,
+    slopes: Slopes,
+    /// Heads that share both their keys and their values.
+    group: usize,
+    /// Positions in a tile.
+    per_tile: usize,
+}
+
+impl Attention {
+    fn of(dst: TensorRef) -> Self {
+        let (q, k, v) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(source(dst, 2)));
+        let (scale, max_bias, cap) = (dst.op_param_f32(0), dst.op_param_f32(1), dst.op_param_f32(2));
+        let group = (q.ne[2] / k.ne[2]).min(q.ne[2] / v.ne[2]);
+        Self {
+            q,
+            k,
+            v,
+            mask: dst.src(3).map(Place::of),
+            sinks: dst.src(4).map(Place::of),
+            scale: if cap != 0.0 { scale / cap } else { scale },
+            cap,
+            slopes: Slopes::new(max_bias, q.ne[2]),
+            group,
+            per_tile: (QUERIES / group).max(1),
+        }
     }
-    let slopes = Slopes::new(max_bias, q.ne[2]);
-    let (dk, dv, n_keys) = (k.ne[0], v.ne[0], k.ne[1]);
-    let (positions, heads) = (q.ne[1], q.ne[2]);
-    // Heads that share both their keys and their values.
-    let group = (heads / k.ne[2]).min(heads / v.ne[2]);
-    let per_tile = (QUERIES / group).max(1);
-    let tiles_per_group = positions.div_ceil(per_tile);
-    let tiles = tiles_per_group * (heads / group) * q.ne[3];
 
-    let mut out = Writer::new(dst);
-    let mut queries: Vec<Query> = Vec::new();
-    let mut q_rows = vec![0f32; group * per_tile * dk];
-    let mut acc = vec![0f32; group * per_tile * dv];
-    let mut scores = vec![0f32; group * per_tile * KEYS];
-    let mut masks = [0f32; KEYS];
-    let (mut k_rows, mut v_rows) = (vec![0f32; KEYS * dk], vec![0f32; KEYS * dv]);
+    fn tiles(&self) -> usize {
+        self.q.ne[1].div_ceil(self.per_tile) * (self.q.ne[2] / self.group) * self.q.ne[3]
+    }
+}
 
-    // Tiles at the end of a causal mask have more keys than those at its start, so they are handed out one by one.
-    loop {
-        let tile = w.next_chunk();
-        if tile >= tiles {
-            break;
+/// What a thread keeps from tile to tile.
+struct Buffers {
+    queries: Vec<Query>,
+    /// Queries that look at some of the keys at hand.
+    live: Vec<usize>,
+    q: Vec<f32>,
+    acc: Vec<f32>,
+    masks: Vec<f32>,
+    scores: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+    k_panels: Vec<f32>,
+    v_panels: Vec<f32>,
+}
+
+impl Buffers {
+    fn new(a: &Attention) -> Self {
+        let (n, dk, dv) = (a.group * a.per_tile, a.k.ne[0], a.v.ne[0]);
+        let zeros = |n: usize| vec![0f32; n];
+        Self {
+            queries: Vec::new(),
+            live: Vec::new(),
+            q: zeros(n * dk),
+            acc: zeros(n * dv),
+            masks: zeros(n * KEYS),
+            scores: zeros(n * KEYS),
+            k: zeros(KEYS * dk),
+            v: zeros(KEYS * dv),
+            k_panels: Vec::new(),
+            v_panels: Vec::new(),
         }
-        let i3 = tile / (tiles_per_group * (heads / group));
-        let first_head = tile / tiles_per_group % (heads / group) * group;
-        let start = tile % tiles_per_group * per_tile;
-        queries.clear();
-        for position in start..(start + per_tile).min(positions) {
-            for head in first_head..first_head + group {
-                let at = queries.len() * dk;
-                q.load([position, head, i3], 0, &mut q_rows[at..at + dk]);
-                queries.push(Query {
-                    head,
-                    position,
-                    slope: slopes.of(head),
-                    max: f32::NEG_INFINITY,
-                    sum: 0.0,
-                    live: false,
-                });
+    }
+
+    /// Fills `masks` and `live` for the keys from `first` on.
+    fn look_at_masks(&mut self, a: &Attention, i3: usize, first: usize, n: usize) {
+        self.live.clear();
+        let Some(mask) = a.mask else {
+            self.live.extend(0..self.queries.len());
+            return;
+        };
+        for (i, query) in self.queries.iter().enumerate() {
+            let (done, rest) = self.masks.split_at_mut(i * KEYS);
+            let row = &mut rest[..n];
+            // Heads of one position stand side by side, and often share their mask.
+            if i > 0 && mask.ne[2] == 1 && self.queries[i - 1].position == query.position {
+                row.copy_from_slice(&done[(i - 1) * KEYS..][..n]);
+            } else {
+                mask.load([query.position, query.head % mask.ne[2], i3 % mask.ne[3]], first, row);
+            }
+            if row.iter().any(|&m| m != f32::NEG_INFINITY) {
+                self.live.push(i);
             }
         }
-        acc.fill(0.0);
-        let (k2, k3) = (first_head / (heads / k.ne[2]), i3 / (q.ne[3] / k.ne[3]));
-        let (v2, v3) = (first_head / (heads / v.ne[2]), i3 / (q.ne[3] / v.ne[3]));
+    }
 
-        for first_key in (0..n_keys).step_by(KEYS) {
-            let n = KEYS.min(n_keys - first_key);
-            // Masks first: where nobody looks, keys need not be read.
-            let mut any = false;
-            let mut last: Option<usize> = None;
-            for (i, query) in queries.iter_mut().enumerate() {
-                let Some(mask) = mask else {
-                    query.live = true;
-                    any = true;
-                    scores[i * KEYS..][..n].fill(0.0);
-                    continue;
-                };
-                let head = if mask.ne[2] == 1 { 0 } else { query.head };
-                if last != Some(query.position) || head != 0 {
-                    let row = [query.position, query.head % mask.ne[2], i3 % mask.ne[3]];
-                    mask.load(row, first_key, &mut masks[..n]);
-                    last = Some(query.position);
-                }
-                query.live = masks[..n].iter().any(|&m| m != f32::NEG_INFINITY);
-                any |= query.live;
-                let bias = &mut scores[i * KEYS..][..n];
-                bias.copy_from_slice(&masks[..n]);
-                if query.slope != 1.0 {
-                    vec::scale(bias, query.slope);
+    /// Scores of the live queries as plain products, and nothing of the keys that they do not see.
+    fn products(&mut self, a: &Attention, [k2, k3]: [usize; 2], first: usize, n: usize) {
+        let dk = a.k.ne[0];
+        if self.live.len() < PANELS_FROM && a.k.dtype == GGML_TYPE_F16 && a.k.sliceable::<u16>() {
+            for &i in &self.live {
+                for j in 0..n {
+                    let key = a.k.row::<u16>([first + j, k2, k3]);
+                    self.scores[i * KEYS + j] = vec::dot_f16(key, &self.q[i * dk..][..dk]);
                 }
             }
-            if !any {
-                continue;
+            return;
+        }
+        for (j, key) in self.k.chunks_exact_mut(dk).enumerate().take(n) {
+            a.k.load([first + j, k2, k3], 0, key);
+        }
+        if self.live.len() < PANELS_FROM {
+            for &i in &self.live {
+                for (s, key) in self.scores[i * KEYS..][..n].iter_mut().zip(self.k.chunks_exact(dk)) {
+                    *s = vec::dot(&self.q[i * dk..][..dk], key);
+                }
             }
-            for j in 0..n {
-                k.load([first_key + j, k2, k3], 0, &mut k_rows[j * dk..][..dk]);
-                v.load([first_key + j, v2, v3], 0, &mut v_rows[j * dv..][..dv]);
+            return;
+        }
+        vec::panels_of_rows(&self.k, dk, n, &mut self.k_panels);
+        let rows = vec::Matrix { data: &self.q, stride: dk };
+        vec::times_panels(&self.k_panels, n, dk, rows, &self.live, &mut self.scores, KEYS, false);
+    }
+
+    /// Adds the values, weighted with the scores, to the sums of the live queries.
+    fn gather(&mut self, a: &Attention, [v2, v3]: [usize; 2], first: usize, n: usize) {
+        let dv = a.v.ne[0];
+        if self.live.len() < PANELS_FROM && a.v.dtype == GGML_TYPE_F16 && a.v.sliceable::<u16>() {
+            for &i in &self.live {
+                let acc = &mut self.acc[i * dv..][..dv];
+                for (j, &p) in self.scores[i * KEYS..][..n].iter().enumerate().filter(|(_, p)| **p != 0.0) {
+                    vec::axpy_f16(acc, p, a.v.row::<u16>([first + j, v2, v3]));
+                }
             }
-            for (i, query) in queries.iter_mut().enumerate().filter(|(_, q)| q.live) {
-                let q_row = &q_rows[i * dk..][..dk];
-                let s = &mut scores[i * KEYS..][..n];
-                for (s, key) in s.iter_mut().zip(k_rows.chunks_exact(dk)) {
-                    if *s == f32::NEG_INFINITY {
-                        continue;
-                    }
-                    let mut x = vec::dot(q_row, key) * scale;
-                    if cap != 0.0 {
-                        x = cap * x.tanh();
-                    }
-                    *s += x;
-                }
-                let top = vec::max(s);
-                if top == f32::NEG_INFINITY {
-                    continue;
-                }
-                let acc = &mut acc[i * dv..][..dv];
-                if top > query.max {
-                    let shrink = (query.max - top).exp();
-                    vec::scale(acc, shrink);
-                    query.sum *= shrink;
-                    query.max = top;
-                }
-                query.sum += vec::exp_shifted(s, query.max) as f32;
-                for (&p, value) in s.iter().zip(v_rows.chunks_exact(dv)) {
+            return;
+        }
+        for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
+            a.v.load([first + j, v2, v3], 0, value);
+        }
+        if self.live.len() < PANELS_FROM {
+            for &i in &self.live {
+                let acc = &mut self.acc[i * dv..][..dv];
+                for (&p, value) in self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv)) {
                     if p != 0.0 {
                         vec::axpy(acc, p, value);
                     }
                 }
             }
+            return;
         }
-        for (i, query) in queries.iter_mut().enumerate() {
-            let acc = &mut acc[i * dv..][..dv];
-            if let Some(sinks) = sinks {
-                let sink = sinks.get::<f32>(query.head, [0; 3]);
-                if sink > query.max {
-                    let shrink = (query.max - sink).exp();
-                    vec::scale(acc, shrink);
-                    query.sum = query.sum * shrink + 1.0;
-                } else {
-                    query.sum += (sink - query.max).exp();
+        vec::panels_of_columns(&self.v, dv, n, &mut self.v_panels);
+        let rows = vec::Matrix { data: &self.scores, stride: KEYS };
+        vec::times_panels(&self.v_panels, dv, n, rows, &self.live, &mut self.acc, dv, true);
+    }
+
+    /// Turns the products of the live queries into weights, and makes room for new maxima. Queries that see nothing new
+    /// leave `live`.
+    fn weigh(&mut self, a: &Attention, n: usize) {
+        let dv = a.v.ne[0];
+        let (queries, scores, masks, sums) = (&mut self.queries, &mut self.scores, &self.masks, &mut self.acc);
+        self.live.retain(|&i| {
+            let query = &mut queries[i];
+            let s = &mut scores[i * KEYS..][..n];
+            vec::scale(s, a.scale);
+            if a.cap != 0.0 {
+                s.iter_mut().for_each(|s| *s = a.cap * s.tanh());
+            }
+            if a.mask.is_some() {
+                for (s, &m) in s.iter_mut().zip(&masks[i * KEYS..][..n]) {
+                    // What is masked counts for nothing, whatever stands there.
+                    *s = if m == f32::NEG_INFINITY { m } else { *s + query.slope * m };
                 }
             }
-            let factor = if query.sum == 0.0 { 0.0 } else { 1.0 / query.sum };
-            out.row([query.head, query.position, i3], |y| {
-                y.copy_from_slice(acc);
-                vec::scale(y, factor);
-            });
+            let top = vec::max(s);
+            if top == f32::NEG_INFINITY {
+                return false;
+            }
+            if top > query.max {
+                let shrink = (query.max - top).exp();
+                vec::scale(&mut sums[i * dv..][..dv], shrink);
+                query.sum *= shrink;
+                query.max = top;
+            }
+            query.sum += vec::exp_shifted(s, query.max) as f32;
+            true
+        });
+    }
+}
+
+/// `softmax(q k^T * scale + mask) v`, written with heads before positions. Parameters: scale, largest bias, soft cap.
+/// Sources: q, k, v, mask, sinks.
+pub fn flash_attn_ext(w: &Worker<'_>, dst: TensorRef) {
+    let a = Attention::of(dst);
+    let mut out = Writer::new(dst);
+    let mut b = Buffers::new(&a);
+    // Tiles at the end of a causal mask have more keys than those at its start, so they are handed out one by one.
+    loop {
+        let tile = w.next_chunk();
+        if tile >= a.tiles() {
+            break;
         }
+        compute_tile(&a, &mut b, tile, &mut out);
+    }
+}
+
+fn compute_tile(a: &Attention, b: &mut Buffers, tile: usize, out: &mut Writer) {
+    let (positions, heads, batches) = (a.q.ne[1], a.q.ne[2], a.q.ne[3]);
+    let (n_keys, dk, dv) = (a.k.ne[1], a.k.ne[0], a.v.ne[0]);
+    let along = positions.div_ceil(a.per_tile);
+    let start = tile % along * a.per_tile;
+    let first_head = tile / along % (heads / a.group) * a.group;
+    let i3 = tile / along / (heads / a.group);
+    b.queries.clear();
+    for position in start..(start + a.per_tile).min(positions) {
+        for head in first_head..first_head + a.group {
+            a.q.load([position, head, i3], 0, &mut b.q[b.queries.len() * dk..][..dk]);
+            let slope = a.slopes.of(head);
+            b.queries.push(Query { head, position, slope, max: f32::NEG_INFINITY, sum: 0.0 });
+        }
+    }
+    b.acc.fill(0.0);
+    let plane = |t: &Place| [first_head / (heads / t.ne[2]), i3 / (batches / t.ne[3])];
+    for first in (0..n_keys).step_by(KEYS) {
+        let n = KEYS.min(n_keys - first);
+        b.look_at_masks(a, i3, first, n);
+        if b.live.is_empty() {
+            continue;
+        }
+        b.products(a, plane(&a.k), first, n);
+        b.weigh(a, n);
+        b.gather(a, plane(&a.v), first, n);
+    }
+    for (query, acc) in b.queries.iter_mut().zip(b.acc.chunks_exact_mut(dv)) {
+        if let Some(sinks) = a.sinks {
+            let sink = sinks.get::<f32>(query.head, [0; 3]);
+            if sink > query.max {
+                let shrink = (query.max - sink).exp();
+                vec::scale(acc, shrink);
+                query.sum = query.sum * shrink + 1.0;
+            } else {
+                query.sum += (sink - query.max).exp();
+            }
+        }
+        let factor = if query.sum == 0.0 { 0.0 } else { 1.0 / query.sum };
+        out.row([query.head, query.position, i3], |y| {
+            y.copy_from_slice(acc);
+            vec::scale(y, factor);
+        });
     }
 }
 

@@ -5,20 +5,22 @@ use super::super::convert;
 use super::super::rows::{Place, Reader, Writer, parts, rows};
 use super::{check_map_f32, check_type, is_float, source};
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::simd::{Kernels, Map2};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
 
-type RowOp = fn(&mut [f32], &[f32]);
+type Pick = fn(&Kernels) -> Map2;
 
-fn binary(w: &Worker<'_>, dst: TensorRef, f: RowOp) {
+fn binary(w: &Worker<'_>, dst: TensorRef, f: Pick) {
     let (a, b) = (source(dst, 0), source(dst, 1));
     let (mut a, mut b, mut d) = (Place::of(a), Place::of(b), Place::of(dst));
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
     }
     let period = b.ne[0];
+    let aside = a.dtype == GGML_TYPE_F32 && a.sliceable::<f32>() && !a.overlaps(&d);
     let mut b = Reader::over(b, &d);
     let mut out = Writer::over(d);
     let mut one = Vec::new();
@@ -37,30 +39,33 @@ fn binary(w: &Worker<'_>, dst: TensorRef, f: RowOp) {
             &one
         };
         out.part(row, part.clone(), |y| {
+            if aside {
+                return vec::zip_into(f, y, &a.row::<f32>(row)[part], x);
+            }
             a.load(row, part.start, y);
-            f(y, x);
+            vec::zip(f, y, x);
         });
     }
 }
 
 /// Sum.
 pub fn add(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, vec::add);
+    binary(w, dst, |k| k.add);
 }
 
 /// Difference.
 pub fn sub(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, vec::sub);
+    binary(w, dst, |k| k.sub);
 }
 
 /// Product.
 pub fn mul(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, vec::mul);
+    binary(w, dst, |k| k.mul);
 }
 
 /// Quotient.
 pub fn div(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, vec::div);
+    binary(w, dst, |k| k.div);
 }
 
 /// Floats; the second repeats to the first; the node has the first one's shape.

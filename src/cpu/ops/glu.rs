@@ -4,6 +4,7 @@ use super::super::check::{ensure, src};
 use super::super::rows::{Place, Reader, Writer, rows};
 use super::{is_float, source};
 use crate::abi::ggml::ggml_glu_op::*;
+use crate::abi::ggml::ggml_type::GGML_TYPE_BF16;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -18,6 +19,8 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
         (None, true) => (n, 0),
     };
     let (alpha, limit) = (dst.op_param_f32(2), dst.op_param_f32(3));
+    // The original's tables are for half and single precision.
+    let computed = dst.dtype() == GGML_TYPE_BF16;
     let gate = Place::of(source(dst, 0));
     let mut up = Reader::new(dst.src(1).unwrap_or(source(dst, 0)), dst);
     let mut out = Writer::new(dst);
@@ -28,7 +31,11 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
             match op {
                 GGML_GLU_OP_REGLU => y.iter_mut().zip(g).for_each(|(y, g)| *y = if *y > 0.0 { *y * g } else { 0.0 }),
                 GGML_GLU_OP_GEGLU => {
-                    vec::gelu(y);
+                    if computed {
+                        vec::gelu_computed(y)
+                    } else {
+                        vec::gelu(y)
+                    }
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU => {
@@ -36,7 +43,11 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
                 }
                 GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
                 GGML_GLU_OP_GEGLU_QUICK => {
-                    vec::gelu_quick(y);
+                    if computed {
+                        vec::gelu_quick_computed(y)
+                    } else {
+                        vec::gelu_quick(y)
+                    }
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU_OAI => y.iter_mut().zip(g).for_each(|(y, g)| {

@@ -42,7 +42,12 @@ pub fn unary(w: &Worker<'_>, dst: TensorRef) {
     let Some(op) = dst.unary_op() else { return };
     let p = |i| dst.op_param_f32(i);
     let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
-    map(w, dst, |y| apply(op, xielu, y));
+    match (op, dst.dtype()) {
+        // The original's tables are for half and single precision.
+        (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, dst, vec::gelu_computed),
+        (GGML_UNARY_OP_GELU_QUICK, GGML_TYPE_BF16) => map(w, dst, vec::gelu_quick_computed),
+        _ => map(w, dst, |y| apply(op, xielu, y)),
+    }
 }
 
 fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
@@ -54,14 +59,14 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_TANH => each(y, f32::tanh),
         GGML_UNARY_OP_ELU => each(y, |x| if x > 0.0 { x } else { x.exp_m1() }),
         GGML_UNARY_OP_RELU => each(y, |x| if x > 0.0 { x } else { 0.0 }),
-        GGML_UNARY_OP_SIGMOID => each(y, |x| 1.0 / (1.0 + (-x).exp())),
+        GGML_UNARY_OP_SIGMOID => vec::sigmoid(y),
         GGML_UNARY_OP_GELU => vec::gelu(y),
         GGML_UNARY_OP_GELU_QUICK => vec::gelu_quick(y),
         GGML_UNARY_OP_GELU_ERF => each(y, vec::gelu_erf),
         GGML_UNARY_OP_SILU => vec::silu_row(y),
         GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
         GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
-        GGML_UNARY_OP_EXP => each(y, f32::exp),
+        GGML_UNARY_OP_EXP => vec::exp(y),
         GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
         GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { (1.0 + x.exp()).ln() }),
         GGML_UNARY_OP_XIELU => each(y, |x| xielu.at(x)),
