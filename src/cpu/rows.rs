@@ -180,6 +180,23 @@ impl Place {
         unsafe { std::slice::from_raw_parts_mut(self.row_ptr(row).cast(), self.ne[0]) }
     }
 
+    /// `n` numbers of a dense source from number `start` on. The source does not lie on the destination's memory.
+    #[inline]
+    pub fn span<T: Plain>(&self, start: usize, n: usize) -> &[T] {
+        assert!(self.is_dense() && size_of::<T>() == self.dtype.type_size() && start + n <= self.len());
+        // SAFETY: inside the tensor, whose memory was checked; the row contract.
+        unsafe { std::slice::from_raw_parts(self.data.cast::<T>().wrapping_add(start), n) }
+    }
+
+    /// `n` numbers of a dense destination from number `start` on.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub fn span_mut<T: Plain>(&self, start: usize, n: usize) -> &mut [T] {
+        assert!(self.is_dense() && size_of::<T>() == self.dtype.type_size() && start + n <= self.len());
+        // SAFETY: inside the tensor, whose memory was checked, and by the row contract ours alone.
+        unsafe { std::slice::from_raw_parts_mut(self.data.cast::<T>().wrapping_add(start), n) }
+    }
+
     /// Bytes of a row of dense blocks or numbers.
     pub fn row_bytes(&self) -> usize {
         self.ne[0] / self.dtype.blck_size() as usize * self.dtype.type_size()

@@ -18,6 +18,8 @@ pub enum Tasks {
     All,
     /// One, when there are fewer elements than this; else all.
     From(i64),
+    /// The same for a kernel that cannot share a row.
+    Rows(i64),
     /// One.
     One,
     /// All of them where the function says so, else one.
@@ -53,12 +55,18 @@ impl Row {
     pub fn is_wide(&self, node: TensorRef) -> bool {
         match self.tasks {
             Tasks::All => true,
-            // A sum reads much and writes little.
-            Tasks::From(n) => node.nelements().max(node.src(0).map_or(0, TensorRef::nelements)) >= n,
+            // Tests are about small tensors and many threads.
+            Tasks::From(n) => cfg!(test) || work(node) >= n,
+            Tasks::Rows(n) => (cfg!(test) || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
             Tasks::If(f) => f(node),
             Tasks::One => false,
         }
     }
+}
+
+/// Elements that a node touches: a sum reads much and writes little.
+fn work(node: TensorRef) -> i64 {
+    node.nelements().max(node.src(0).map_or(0, TensorRef::nelements))
 }
 
 fn anything(_: TensorRef) -> Result<()> {
@@ -69,7 +77,7 @@ fn nothing(_: &Worker<'_>, _: TensorRef) {}
 
 /// An operation with a kernel.
 const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> Row {
-    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 12), scratch: None }
+    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None }
 }
 
 /// An operation that only names data that is already there.
@@ -99,27 +107,27 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_SIN, unary::sin, check_map),
     op(GGML_OP_COS, unary::cos, check_map),
     op(GGML_OP_SUM, reduce::sum, reduce::check_sum).tasks(Tasks::One),
-    op(GGML_OP_SUM_ROWS, reduce::sum_rows, reduce::check_row_sums),
-    op(GGML_OP_CUMSUM, reduce::cumsum, reduce::check_cumsum),
-    op(GGML_OP_MEAN, reduce::mean, reduce::check_row_sums),
-    op(GGML_OP_ARGMAX, reduce::argmax, reduce::check_argmax),
+    op(GGML_OP_SUM_ROWS, reduce::sum_rows, reduce::check_row_sums).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_CUMSUM, reduce::cumsum, reduce::check_cumsum).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_MEAN, reduce::mean, reduce::check_row_sums).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_ARGMAX, reduce::argmax, reduce::check_argmax).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_COUNT_EQUAL, reduce::count_equal, reduce::check_count_equal).tasks(Tasks::One),
     op(GGML_OP_REPEAT, copy::repeat, copy::check_repeat),
     op(GGML_OP_REPEAT_BACK, copy::repeat_back, copy::check_repeat_back),
     op(GGML_OP_CONCAT, copy::concat, copy::check_concat),
     op(GGML_OP_SILU_BACK, unary::silu_back, unary::check_silu_back),
-    op(GGML_OP_NORM, norm::norm, norm::check_norm),
-    op(GGML_OP_RMS_NORM, norm::rms_norm, norm::check_norm),
-    op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back),
+    op(GGML_OP_NORM, norm::norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_RMS_NORM, norm::rms_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm),
-    op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm),
+    op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_MUL_MAT, matmul::mul_mat, product::check_mul_mat)
         .tasks(Tasks::If(product::is_large))
         .scratch(matmul::scratch_mul_mat),
     op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, product::check_mul_mat_id)
         .tasks(Tasks::If(product::is_large))
         .scratch(matmul::scratch_mul_mat_id),
-    not_yet(GGML_OP_OUT_PROD),
+    op(GGML_OP_OUT_PROD, product::out_prod, product::check_out_prod).tasks(Tasks::All),
     op(GGML_OP_SCALE, unary::scale, unary::check_scale),
     op(GGML_OP_SET, binary::set, binary::check_set),
     op(GGML_OP_CPY, copy::dup, copy::check_dup),
@@ -128,16 +136,16 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     empty(GGML_OP_VIEW),
     empty(GGML_OP_PERMUTE),
     empty(GGML_OP_TRANSPOSE),
-    op(GGML_OP_GET_ROWS, gather::get_rows, gather::check_get_rows),
+    op(GGML_OP_GET_ROWS, gather::get_rows, gather::check_get_rows).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_GET_ROWS_BACK, gather::get_rows_back, gather::check_get_rows_back),
-    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows),
+    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_DIAG, make::diag, make::check_diag),
     op(GGML_OP_DIAG_MASK_INF, softmax::diag_mask_inf, softmax::check_diag_mask),
     op(GGML_OP_DIAG_MASK_ZERO, softmax::diag_mask_zero, softmax::check_diag_mask),
-    op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max),
-    op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back),
-    op(GGML_OP_ROPE, rope::rope, rope::check_rope),
-    op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope),
+    op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_ROPE, rope::rope, rope::check_rope).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_CLAMP, unary::clamp, check_map),
     not_yet(GGML_OP_CONV_TRANSPOSE_1D),
     op(GGML_OP_IM2COL, image::im2col, image::check_im2col),
@@ -157,24 +165,24 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_ROLL, pad::roll, pad::check_roll),
     op(GGML_OP_ARANGE, make::arange, make::check_arange),
     op(GGML_OP_TIMESTEP_EMBEDDING, make::timestep_embedding, make::check_timestep_embedding),
-    op(GGML_OP_ARGSORT, sort::argsort, sort::check_argsort),
-    op(GGML_OP_TOP_K, sort::top_k, sort::check_top_k),
+    op(GGML_OP_ARGSORT, sort::argsort, sort::check_argsort).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_TOP_K, sort::top_k, sort::check_top_k).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu),
     op(GGML_OP_TRI, make::tri, make::check_tri),
     op(GGML_OP_FILL, make::fill, make::check_fill),
     op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
     not_yet(GGML_OP_FLASH_ATTN_BACK),
-    not_yet(GGML_OP_SSM_CONV),
-    not_yet(GGML_OP_SSM_SCAN),
+    op(GGML_OP_SSM_CONV, recurrent::ssm_conv, recurrent::check_ssm_conv),
+    op(GGML_OP_SSM_SCAN, recurrent::ssm_scan, recurrent::check_ssm_scan),
     not_yet(GGML_OP_WIN_PART),
     not_yet(GGML_OP_WIN_UNPART),
     not_yet(GGML_OP_GET_REL_POS),
     not_yet(GGML_OP_ADD_REL_POS),
-    not_yet(GGML_OP_RWKV_WKV6),
-    not_yet(GGML_OP_GATED_LINEAR_ATTN),
-    not_yet(GGML_OP_RWKV_WKV7),
-    not_yet(GGML_OP_SOLVE_TRI),
-    not_yet(GGML_OP_GATED_DELTA_NET),
+    op(GGML_OP_RWKV_WKV6, recurrent::rwkv_wkv6, recurrent::check_rwkv_wkv6),
+    op(GGML_OP_GATED_LINEAR_ATTN, recurrent::gated_linear_attn, recurrent::check_gated_linear_attn),
+    op(GGML_OP_RWKV_WKV7, recurrent::rwkv_wkv7, recurrent::check_rwkv_wkv7),
+    op(GGML_OP_SOLVE_TRI, train::solve_tri, train::check_solve_tri),
+    op(GGML_OP_GATED_DELTA_NET, recurrent::gated_delta_net, recurrent::check_gated_delta_net),
     not_yet(GGML_OP_LIGHTNING_INDEXER),
     not_yet(GGML_OP_DSV4_HC_COMB),
     not_yet(GGML_OP_DSV4_HC_PRE),
@@ -184,10 +192,10 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
-    not_yet(GGML_OP_CROSS_ENTROPY_LOSS),
-    not_yet(GGML_OP_CROSS_ENTROPY_LOSS_BACK),
-    not_yet(GGML_OP_OPT_STEP_ADAMW),
-    not_yet(GGML_OP_OPT_STEP_SGD),
+    op(GGML_OP_CROSS_ENTROPY_LOSS, train::cross_entropy_loss, train::check_cross_entropy_loss).tasks(Tasks::One),
+    op(GGML_OP_CROSS_ENTROPY_LOSS_BACK, train::cross_entropy_loss_back, train::check_cross_entropy_loss_back),
+    op(GGML_OP_OPT_STEP_ADAMW, train::opt_step_adamw, train::check_opt_step_adamw),
+    op(GGML_OP_OPT_STEP_SGD, train::opt_step_sgd, train::check_opt_step_sgd),
     op(GGML_OP_GLU, glu::glu, glu::check_glu),
 ];
 

@@ -1,7 +1,7 @@
 //! Kernels, one file per family. Each offers, for each operation, a kernel and a check (types and shapes it takes).
 //!
 //! `unary` · `binary` · `glu` · `norm` · `softmax` · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
-//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `custom` (the host's own functions).
+//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
 
 pub mod attention;
 pub mod binary;
@@ -14,10 +14,12 @@ pub mod make;
 pub mod norm;
 pub mod pad;
 pub mod product;
+pub mod recurrent;
 pub mod reduce;
 pub mod rope;
 pub mod softmax;
 pub mod sort;
+pub mod train;
 pub mod unary;
 
 use super::check::{ensure, src};

@@ -1,9 +1,12 @@
-//! What matrix products take; their kernels are in `matmul`.
+//! What matrix products take (their kernels are in `matmul`); sums of outer products.
 
 use super::super::check::{ensure, src};
-use super::check_type;
+use super::super::convert;
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_type, source};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::dot_type;
+use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
@@ -47,4 +50,34 @@ pub fn check_mul_mat_id(node: TensorRef) -> Result<()> {
 /// Whether a product is worth more than one thread.
 pub fn is_large(node: TensorRef) -> bool {
     node.src(0).is_some_and(|a| node.nelements().saturating_mul(a.ne()[0]) >= 1 << 15)
+}
+
+/// Sum over rows of outer products: `dst[i, j] = sum over k of src0[i, k] * src1[j, k]`.
+pub fn out_prod(w: &Worker<'_>, dst: TensorRef) {
+    let mut a = Reader::new(source(dst, 0), dst);
+    let b = Place::of(source(dst, 1));
+    let mut out = Writer::new(dst);
+    let d = out.at;
+    let (per2, per3) = (d.ne[2] / a.at.ne[2], d.ne[3] / a.at.ne[3]);
+    for row @ [i1, i2, i3] in rows(w, &d) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for k in 0..a.at.ne[1] {
+                let factor = b.get::<f32>(i1, [k, i2, i3]);
+                vec::axpy(y, factor, a.row([k, i2 / per2, i3 / per3]));
+            }
+        });
+    }
+}
+
+/// Floats or blocks, by single precision.
+pub fn check_out_prod(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_type(b, GGML_TYPE_F32)?;
+    ensure!(convert::readable(a.dtype()) && a.dtype() != GGML_TYPE_I32, "products of {:?}", a.dtype());
+    let (x, y, n) = (a.ne(), b.ne(), node.ne());
+    ensure!(n == [x[0], y[0], y[2], y[3]] && x[1] == y[1], "{x:?} by {y:?} into {n:?}");
+    ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} by {y:?}");
+    Ok(())
 }

@@ -1,0 +1,324 @@
+//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
+//! Results of these nodes hold the outputs, then the states behind the last token. Heads are independent: threads share them.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, RowIndex};
+use super::{check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::invalid;
+use crate::tensor::TensorRef;
+
+/// Single precision, with rows that can be had as slices and lie apart from the node.
+fn check_inputs(node: TensorRef, n: usize) -> Result<()> {
+    check_type(node, GGML_TYPE_F32)?;
+    ensure!(node.is_contiguous(), "a result with gaps");
+    for i in 0..n {
+        let s = src(node, i)?;
+        check_type(s, GGML_TYPE_F32)?;
+        ensure!(s.nb()[0] == 4 || s.ne()[0] == 1, "source {i} has rows with gaps");
+    }
+    Ok(())
+}
+
+fn check_dense(node: TensorRef, which: impl IntoIterator<Item = usize>) -> Result<()> {
+    for i in which {
+        ensure!(src(node, i)?.is_contiguous(), "source {i} is not dense");
+    }
+    Ok(())
+}
+
+/// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`, weights `[width, channels]`.
+pub fn ssm_conv(w: &Worker<'_>, dst: TensorRef) {
+    let (x, c, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+    let width = c.ne[0];
+    for channel in w.share(d.ne[0]) {
+        let weights = c.row::<f32>([channel, 0, 0]);
+        for sequence in 0..d.ne[2] {
+            let x = x.row::<f32>([channel, sequence, 0]);
+            for token in 0..d.ne[1] {
+                let sum: f32 = x[token..token + width].iter().zip(weights).map(|(x, w)| x * w).sum();
+                d.set(channel, [token, sequence, 0], sum);
+            }
+        }
+    }
+}
+
+/// Shapes fit.
+pub fn check_ssm_conv(node: TensorRef) -> Result<()> {
+    check_inputs(node, 2)?;
+    let (x, c, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
+    ensure!(c[0] > 0 && x[0] >= c[0] - 1 + n[1] && x[1] == n[0] && c[1] == n[0] && x[2] == n[2], "{x:?} by {c:?}");
+    ensure!(n[3] == 1, "{n:?}");
+    Ok(())
+}
+
+fn softplus(x: f32) -> f32 {
+    if x <= 20.0 { x.exp().ln_1p() } else { x }
+}
+
+/// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, ids of the states; parameter 0: states to keep.
+pub fn ssm_scan(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (s0, x, dt, a, b, c, ids) = (p(0), p(1), p(2), p(3), p(4), p(5), p(6));
+    let d = Place::of(dst);
+    let (n_state, dim, heads, groups) = (s0.ne[0], s0.ne[1], x.ne[1], b.ne[1]);
+    let (tokens, sequences) = (x.ne[2], x.ne[3]);
+    let kept = dst.op_param_i32(0) as usize;
+    let per_state = n_state * dim * heads;
+    let mut state = vec![0f32; n_state * dim];
+    for sequence in 0..sequences {
+        let id = ids.get::<i32>(sequence, [0; 3]);
+        let Some(id) = usize::try_from(id).ok().filter(|&id| id < s0.ne[3]) else {
+            return w.fail(invalid!("'{}': state {id} of {}", dst.name(), s0.ne[3]));
+        };
+        for head in w.share(heads) {
+            for (i1, row) in state.chunks_exact_mut(n_state).enumerate() {
+                row.copy_from_slice(s0.row::<f32>([i1, head, id]));
+            }
+            let group = head / (heads / groups);
+            for token in 0..tokens {
+                let step = softplus(dt.get::<f32>(head, [token, sequence, 0]));
+                let (b, c) = (b.row::<f32>([group, token, sequence]), c.row::<f32>([group, token, sequence]));
+                let x = x.row::<f32>([head, token, sequence]);
+                let y = d.span_mut::<f32>(((sequence * tokens + token) * heads + head) * dim, dim);
+                let a = a.row::<f32>([head, 0, 0]);
+                let decays: Vec<f32> = a.iter().map(|a| (step * a).exp()).collect();
+                for ((y, x), state) in y.iter_mut().zip(x).zip(state.chunks_exact_mut(n_state)) {
+                    let fresh = x * step;
+                    let mut sum = 0.0;
+                    for (i, s) in state.iter_mut().enumerate() {
+                        let decay = if decays.len() == 1 { decays[0] } else { decays[i] };
+                        *s = *s * decay + b[i] * fresh;
+                        sum += *s * c[i];
+                    }
+                    *y = sum;
+                }
+                // The last states, the newest first.
+                let back = tokens - 1 - token;
+                if back < kept {
+                    let at = x_len(&d, per_state, kept, sequences) + (back * sequences + sequence) * per_state;
+                    d.span_mut::<f32>(at + head * n_state * dim, n_state * dim).copy_from_slice(&state);
+                }
+            }
+        }
+    }
+}
+
+/// Where the states begin in a result.
+fn x_len(d: &Place, per_state: usize, kept: usize, sequences: usize) -> usize {
+    d.len() - per_state * kept * sequences
+}
+
+/// Shapes fit.
+pub fn check_ssm_scan(node: TensorRef) -> Result<()> {
+    check_inputs(node, 6)?;
+    let s = |i| src(node, i).map(TensorRef::ne);
+    let (s0, x, dt, a, b, c) = (s(0)?, s(1)?, s(2)?, s(3)?, s(4)?, s(5)?);
+    let ids = src(node, 6)?;
+    check_type(ids, GGML_TYPE_I32)?;
+    let kept = i64::from(node.op_param_i32(0));
+    ensure!(kept >= 1 && (kept == 1 || a[0] == 1), "{kept} states kept");
+    ensure!(s0[1] == x[0] && s0[2] == x[1] && ids.ne()[0] >= x[3], "states {s0:?} for {x:?}");
+    ensure!(dt[0] == x[1] && dt[1] == x[2] && dt[2] == x[3], "steps {dt:?} for {x:?}");
+    ensure!((a[0] == 1 || a[0] == s0[0]) && a[1] == x[1], "decays {a:?} for {x:?}");
+    ensure!(b == c && b[0] == s0[0] && b[1] > 0 && x[1] % b[1] == 0 && b[2..] == x[2..], "{b:?} and {c:?} for {x:?}");
+    let states = s0[0] * s0[1] * s0[2] * x[3] * kept;
+    ensure!(node.nelements() == x.iter().product::<i64>() + states, "a result of {} elements", node.nelements());
+    Ok(())
+}
+
+/// A recurrence over a matrix for each head: sizes, and where the states are.
+struct Matrices {
+    tokens: usize,
+    heads: usize,
+    size: usize,
+    sequences: usize,
+    states: Place,
+    out: Place,
+}
+
+impl Matrices {
+    /// Source 1 has heads and tokens, `states` the sequences.
+    fn of(dst: TensorRef, states: usize) -> Self {
+        let (shape, states, out) = (Place::of(source(dst, 1)), Place::of(source(dst, states)), Place::of(dst));
+        let heads = shape.ne[1];
+        Self { tokens: shape.ne[2], heads, size: out.ne[0] / heads, sequences: states.ne[1], states, out }
+    }
+
+    /// For this thread's heads, runs `f` with the state, the place of the token's inputs, and the output of each token.
+    fn run(&self, w: &Worker<'_>, f: impl Fn(&mut [f32], usize, usize, &mut [f32])) {
+        let (n, width) = (self.size, self.heads * self.size);
+        let per_sequence = self.tokens / self.sequences;
+        for head in w.share(self.heads) {
+            for sequence in 0..self.sequences {
+                let at = (sequence * self.heads + head) * n * n;
+                let state = self.out.span_mut::<f32>(width * self.tokens + at, n * n);
+                state.copy_from_slice(self.states.span(at, n * n));
+                for token in sequence * per_sequence..(sequence + 1) * per_sequence {
+                    let at = token * width + head * n;
+                    f(state, head, at, self.out.span_mut(at, n));
+                }
+            }
+        }
+    }
+}
+
+fn check_matrices(node: TensorRef, inputs: &[usize], states: usize) -> Result<()> {
+    check_inputs(node, states + 1)?;
+    check_dense(node, 0..=states)?;
+    let (shape, states, n) = (src(node, 1)?.ne(), src(node, states)?, node.ne());
+    let (heads, tokens, sequences) = (shape[1], shape[2], states.ne()[1]);
+    ensure!(heads > 0 && n[0] % heads == 0 && sequences > 0 && tokens % sequences == 0, "{shape:?} into {n:?}");
+    let size = n[0] / heads;
+    ensure!(states.nelements() == size * size * heads * sequences, "{} numbers of state", states.nelements());
+    ensure!(node.nelements() == n[0] * tokens + states.nelements(), "a result of {}", node.nelements());
+    for &i in inputs {
+        ensure!(src(node, i)?.nelements() == n[0] * tokens, "source {i} has {:?}", src(node, i)?.ne());
+    }
+    Ok(())
+}
+
+/// RWKV-6 (arXiv:2404.05892). Sources: k, v, r, bonus, decay, state.
+pub fn rwkv_wkv6(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (k, v, r, bonus, decay) = (p(0), p(1), p(2), p(3), p(4));
+    let m = Matrices::of(dst, 5);
+    let n = m.size;
+    m.run(w, |state, head, at, y| {
+        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
+        let (k, v, r, decay) = (of(&k), of(&v), of(&r), of(&decay));
+        let bonus = bonus.span::<f32>(head * n, n);
+        y.fill(0.0);
+        for (i, row) in state.chunks_exact_mut(n).enumerate() {
+            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(&v) {
+                let kv = v * k[i];
+                *y += (kv * bonus[i] + *s) * r[i];
+                *s = *s * decay[i] + kv;
+            }
+        }
+    });
+}
+
+/// Shapes fit.
+pub fn check_rwkv_wkv6(node: TensorRef) -> Result<()> {
+    check_matrices(node, &[0, 1, 2, 4], 5)?;
+    ensure!(src(node, 3)?.nelements() == node.ne()[0], "a bonus of {:?}", src(node, 3)?.ne());
+    Ok(())
+}
+
+/// Gated linear attention (arXiv:2312.06635). Sources: k, v, q, gate, state; parameter 0: scale.
+pub fn gated_linear_attn(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (k, v, q, gate) = (p(0), p(1), p(2), p(3));
+    let scale = dst.op_param_f32(0);
+    let m = Matrices::of(dst, 4);
+    let n = m.size;
+    m.run(w, |state, _, at, y| {
+        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
+        let (k, v, q, gate) = (of(&k), of(&v), of(&q), of(&gate));
+        y.fill(0.0);
+        for (i, row) in state.chunks_exact_mut(n).enumerate() {
+            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(&v) {
+                *s = *s * gate[i] + v * k[i];
+                *y += *s * q[i] * scale;
+            }
+        }
+    });
+}
+
+/// Shapes fit.
+pub fn check_gated_linear_attn(node: TensorRef) -> Result<()> {
+    check_matrices(node, &[0, 1, 2, 3], 4)
+}
+
+/// RWKV-7 (arXiv:2503.14456). Sources: r, decay, k, v, a, b, state.
+pub fn rwkv_wkv7(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (r, decay, k, v, a, b) = (p(0), p(1), p(2), p(3), p(4), p(5));
+    let m = Matrices::of(dst, 6);
+    let n = m.size;
+    m.run(w, |state, _, at, y| {
+        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
+        let (r, decay, k, v, a, b) = (of(&r), of(&decay), of(&k), of(&v), of(&a), of(&b));
+        for ((row, y), v) in state.chunks_exact_mut(n).zip(y).zip(v) {
+            let along = vec::dot(&a, row);
+            let mut sum = 0.0;
+            for (j, s) in row.iter_mut().enumerate() {
+                *s = *s * decay[j] + v * k[j] + along * b[j];
+                sum += *s * r[j];
+            }
+            *y = sum;
+        }
+    });
+}
+
+/// Shapes fit.
+pub fn check_rwkv_wkv7(node: TensorRef) -> Result<()> {
+    check_matrices(node, &[0, 1, 2, 3, 4, 5], 6)
+}
+
+/// Gated delta rule (arXiv:2412.06464). Sources: q, k, v, gate, beta, state; parameter 0: states to keep.
+pub fn gated_delta_net(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (q, k, v, gate, beta, s0) = (p(0), p(1), p(2), p(3), p(4), p(5));
+    let d = Place::of(dst);
+    let [n, heads, tokens, sequences] = v.ne;
+    let kept = dst.op_param_i32(0) as usize;
+    let scale = 1.0 / (n as f32).sqrt();
+    let outputs = n * heads * tokens * sequences;
+    let mut state = vec![0f32; n * n];
+    let mut delta = vec![0f32; n];
+    for i in w.share(heads * sequences) {
+        let (head, sequence) = (i % heads, i / heads);
+        let first = sequence * (s0.nb[3] / 4) + head * n * n;
+        state.copy_from_slice(s0.span(first, n * n));
+        for token in 0..tokens {
+            let near = |t: &Place| -> RowIndex { [head % t.ne[1], token, sequence / (sequences / t.ne[3])] };
+            let (q, k) = (q.row::<f32>(near(&q)), k.row::<f32>(near(&k)));
+            let v = v.row::<f32>([head, token, sequence]);
+            let gate = gate.row::<f32>([head, token, sequence]);
+            let beta = beta.get::<f32>(0, [head, token, sequence]);
+            if gate.len() == 1 {
+                vec::scale(&mut state, gate[0].exp());
+            } else {
+                delta.iter_mut().zip(gate).for_each(|(d, g)| *d = g.exp());
+                state.chunks_exact_mut(n).for_each(|row| vec::mul(row, &delta));
+            }
+            for ((row, delta), v) in state.chunks_exact_mut(n).zip(&mut delta).zip(v) {
+                *delta = (v - vec::dot(row, k)) * beta;
+                vec::axpy(row, *delta, k);
+            }
+            let y = d.span_mut::<f32>(((sequence * tokens + token) * heads + head) * n, n);
+            for (y, row) in y.iter_mut().zip(state.chunks_exact(n)) {
+                *y = vec::dot(row, q) * scale;
+            }
+            let back = tokens - 1 - token;
+            if back < kept {
+                let at = outputs + ((back * sequences + sequence) * heads + head) * n * n;
+                d.span_mut::<f32>(at, n * n).copy_from_slice(&state);
+            }
+        }
+    }
+}
+
+/// Shapes fit.
+pub fn check_gated_delta_net(node: TensorRef) -> Result<()> {
+    check_inputs(node, 6)?;
+    check_dense(node, 3..6)?;
+    let s = |i| src(node, i).map(TensorRef::ne);
+    let (q, k, v, gate, beta, s0) = (s(0)?, s(1)?, s(2)?, s(3)?, s(4)?, s(5)?);
+    let kept = i64::from(node.op_param_i32(0));
+    ensure!(kept >= 1, "{kept} states kept");
+    for t in [q, k] {
+        ensure!(t[0] == v[0] && t[1] > 0 && t[2] >= v[2] && t[3] > 0 && v[3] % t[3] == 0, "{t:?} for {v:?}");
+    }
+    ensure!((gate[0] == 1 || gate[0] == v[0]) && gate[1..] == v[1..], "gate {gate:?} for {v:?}");
+    ensure!(beta[0] == 1 && beta[1..] == v[1..], "beta {beta:?} for {v:?}");
+    let states = v[0] * v[0] * v[1] * v[3];
+    ensure!(s0.iter().product::<i64>() >= states && s0[3] == v[3], "states {s0:?} for {v:?}");
+    ensure!(s0[0] * s0[1] * s0[2] >= v[0] * v[0] * v[1], "states {s0:?} for {v:?}");
+    ensure!(node.nelements() >= v.iter().product::<i64>() + states * kept, "a result of {}", node.nelements());
+    Ok(())
+}

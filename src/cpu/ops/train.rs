@@ -1,0 +1,150 @@
+//! Losses and steps of training.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_map_f32, check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// Mean over rows of `-sum(target * log(softmax(logits)))`. Sources: logits, targets.
+pub fn cross_entropy_loss(w: &Worker<'_>, dst: TensorRef) {
+    if w.ith != 0 {
+        return;
+    }
+    let logits = Place::of(source(dst, 0));
+    let mut targets = Reader::new(source(dst, 1), dst);
+    let mut x = vec![0f32; logits.ne[0]];
+    let mut total = 0f64;
+    for r in 0..logits.nrows() {
+        let row = logits.row_index(r);
+        logits.load(row, 0, &mut x);
+        let max = vec::max(&x);
+        let sum: f64 = x.iter().map(|x| f64::from((x - max).exp())).sum();
+        let log = sum.ln() as f32;
+        total += x.iter().zip(targets.row(row)).map(|(x, t)| f64::from((x - max - log) * t)).sum::<f64>();
+    }
+    Place::of(dst).set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
+}
+
+/// Two tensors of one shape, one number.
+pub fn check_cross_entropy_loss(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, b, node] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    ensure!(a.same_shape(b) && node.is_scalar(), "{:?} and {:?} into {:?}", a.ne(), b.ne(), node.ne());
+    Ok(())
+}
+
+/// Gradient of the loss by the logits. Sources: gradient of the loss, logits, targets.
+pub fn cross_entropy_loss_back(w: &Worker<'_>, dst: TensorRef) {
+    let grad = Place::of(source(dst, 0)).get::<f32>(0, [0; 3]);
+    let logits = Place::of(source(dst, 1));
+    let mut targets = Reader::new(source(dst, 2), dst);
+    let mut out = Writer::new(dst);
+    let factor = grad / out.at.nrows() as f32;
+    for row in rows(w, &out.at) {
+        let target = targets.row(row);
+        out.row(row, |y| {
+            logits.load(row, 0, y);
+            let max = vec::max(y);
+            let sum = vec::exp_shifted(y, max);
+            vec::scale(y, (1.0 / sum) as f32);
+            vec::zip(|k| k.sub, y, target);
+            vec::scale(y, factor);
+        });
+    }
+}
+
+/// Tensors of the node's shape, one number.
+pub fn check_cross_entropy_loss_back(node: TensorRef) -> Result<()> {
+    let (grad, a, b) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    for t in [grad, a, b, node] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    ensure!(grad.is_scalar() && a.same_shape(b) && a.same_shape(node), "{:?} and {:?}", a.ne(), b.ne());
+    Ok(())
+}
+
+fn check_step(node: TensorRef, tensors: usize, parameters: i64) -> Result<()> {
+    check_map_f32(node)?;
+    for i in 0..tensors {
+        let t = src(node, i)?;
+        check_type(t, GGML_TYPE_F32)?;
+        ensure!(t.same_shape(node) && Place::of(t).sliceable::<f32>(), "source {i} has {:?}", t.ne());
+    }
+    let p = src(node, tensors)?;
+    check_type(p, GGML_TYPE_F32)?;
+    ensure!(p.nelements() == parameters && p.is_contiguous(), "{} parameters", p.nelements());
+    Ok(())
+}
+
+/// A step of AdamW (arXiv:1711.05101) on source 0, in place. Sources: weights, gradients, both moments, seven parameters:
+/// rate, decays of the moments, epsilon, weight decay, corrections of the moments.
+pub fn opt_step_adamw(worker: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (weights, grads, first, second, params) = (p(0), p(1), p(2), p(3), p(4));
+    let params = params.span::<f32>(0, 7);
+    let &[rate, beta1, beta2, eps, decay, correct1, correct2] = params else { return };
+    let keep = 1.0 - rate * decay;
+    for row in rows(worker, &weights) {
+        let (w, g) = (weights.row_mut::<f32>(row), grads.row::<f32>(row));
+        let (m, v) = (first.row_mut::<f32>(row), second.row_mut::<f32>(row));
+        for (((w, g), m), v) in w.iter_mut().zip(g).zip(m).zip(v) {
+            *m = *m * beta1 + g * (1.0 - beta1);
+            *v = *v * beta2 + g * g * (1.0 - beta2);
+            *w = *w * keep - rate * (*m * correct1) / ((*v * correct2).sqrt() + eps);
+        }
+    }
+}
+
+/// Shapes and parameters.
+pub fn check_opt_step_adamw(node: TensorRef) -> Result<()> {
+    check_step(node, 4, 7)
+}
+
+/// A step of gradient descent on source 0, in place. Sources: weights, gradients, two parameters: rate, weight decay.
+pub fn opt_step_sgd(worker: &Worker<'_>, dst: TensorRef) {
+    let p = |i| Place::of(source(dst, i));
+    let (weights, grads, params) = (p(0), p(1), p(2));
+    let &[rate, decay] = params.span::<f32>(0, 2) else { return };
+    let keep = 1.0 - rate * decay;
+    for row in rows(worker, &weights) {
+        for (w, g) in weights.row_mut::<f32>(row).iter_mut().zip(grads.row::<f32>(row)) {
+            *w = *w * keep - rate * g;
+        }
+    }
+}
+
+/// Shapes and parameters.
+pub fn check_opt_step_sgd(node: TensorRef) -> Result<()> {
+    check_step(node, 2, 2)
+}
+
+/// Solves lower triangular systems: source 0 `[n, n, ..]`, source 1 and the node `[columns, n, ..]`.
+pub fn solve_tri(w: &Worker<'_>, dst: TensorRef) {
+    let (a, b, x) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+    let columns = x.ne[0];
+    for i in w.share(columns * x.ne[2] * x.ne[3]) {
+        let (column, i2, i3) = (i % columns, i / columns % x.ne[2], i / columns / x.ne[2]);
+        for row in 0..x.ne[1] {
+            let a = a.row::<f32>([row, i2, i3]);
+            let known: f32 = (0..row).map(|t| a[t] * x.get::<f32>(column, [t, i2, i3])).sum();
+            x.set(column, [row, i2, i3], (b.get::<f32>(column, [row, i2, i3]) - known) / a[row]);
+        }
+    }
+}
+
+/// Square matrices, and right sides of the node's shape.
+pub fn check_solve_tri(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, b, node] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    let (x, y) = (a.ne(), b.ne());
+    ensure!(b.same_shape(node) && x[0] == x[1] && x[1] == y[1] && x[2..] == y[2..], "{x:?} and {y:?}");
+    ensure!(Place::of(a).sliceable::<f32>(), "rows with gaps");
+    Ok(())
+}
