@@ -69,6 +69,8 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
 /// Ends the process because a caller broke the contract: the abort callback hears of it (or standard error), then `abort`.
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
+    // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
     let callback = *ABORT.read().unwrap_or_else(PoisonError::into_inner);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {

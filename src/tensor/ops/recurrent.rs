@@ -39,7 +39,7 @@ pub struct SsmScan {
     pub b: TensorRef,
     /// Output weights, like `b`.
     pub c: TensorRef,
-    /// Which state each sequence starts from: I32 [sequences].
+    /// Which state each sequence starts from: one I32 for each.
     pub ids: TensorRef,
 }
 
