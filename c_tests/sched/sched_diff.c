@@ -189,6 +189,86 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
     return g;
 }
 
+// A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the layers
+// lie on the devices in turn, or half of the layers on one and half on another.
+static struct ggml_cgraph * make_transformer(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_layers, int T, bool causal) {
+    rng_t rr = { seed }, * r = &rr;
+    struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 2048, false);
+    enum { H = 4, HD = D / H };
+    bool in_turn = rng_odds(r, 50), flash = rng_odds(r, 30), experts = causal && m->n_exps && rng_odds(r, 30);
+    struct ggml_tensor * tokens = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, T), * pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, T);
+    int n_kv = causal ? 64 : T;
+    struct ggml_tensor * mask = ggml_new_tensor_2d(ctx, flash ? GGML_TYPE_F16 : GGML_TYPE_F32, n_kv, flash ? GGML_PAD(T, 64) : T);
+    struct ggml_tensor * out_ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1);
+    ggml_set_name(tokens, "tokens"); ggml_set_name(pos, "pos"); ggml_set_name(mask, "mask"); ggml_set_name(out_ids, "out_ids");
+    ggml_set_input(tokens); ggml_set_input(pos); ggml_set_input(mask); ggml_set_input(out_ids);
+    struct ggml_tensor * x = ggml_get_rows(ctx, m->w2[m->n_w2 - 1], tokens);
+    if (!causal) x = ggml_norm(ctx, ggml_add(ctx, x, ggml_get_rows(ctx, m->w2[m->n_w2 - 1], pos)), 1e-5f);
+    for (int l = 0; l < n_layers; l++) {
+        int at = in_turn ? l : l * m->n_w2 / n_layers;
+        struct ggml_tensor * w = m->w2[at % m->n_w2], * b = m->w1[(in_turn ? l : l * m->n_w1 / n_layers) % m->n_w1];
+        struct ggml_tensor * h = causal ? ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), b) : x;
+        struct ggml_tensor * q = ggml_mul_mat(ctx, w, h), * k = ggml_mul_mat(ctx, w, h), * v = ggml_mul_mat(ctx, w, h);
+        if (!causal) { q = ggml_add(ctx, q, b); k = ggml_add(ctx, k, b); v = ggml_add(ctx, v, b); }
+        ggml_format_name(q, "q-%d", l); ggml_format_name(k, "k-%d", l); ggml_format_name(v, "v-%d", l);
+        q = ggml_reshape_3d(ctx, q, HD, H, T); k = ggml_reshape_3d(ctx, k, HD, H, T);
+        struct ggml_tensor * kk, * vv;
+        if (causal) {
+            q = ggml_rope(ctx, q, pos, HD, 0); k = ggml_rope(ctx, k, pos, HD, 0);
+            ggml_build_forward_expand(g, q); ggml_build_forward_expand(g, k); ggml_build_forward_expand(g, v);
+            struct ggml_tensor * c = m->cache[l % m->n_cache];
+            ggml_build_forward_expand(g, ggml_cpy(ctx, ggml_reshape_2d(ctx, k, D, T), ggml_view_2d(ctx, c, D, T, c->nb[1], 0)));
+            ggml_build_forward_expand(g, ggml_cpy(ctx, v, ggml_view_2d(ctx, c, D, T, c->nb[1], 64 * c->nb[1])));
+            kk = ggml_view_3d(ctx, c, HD, n_kv, H, c->nb[1], HD * 4, 0);
+            vv = ggml_view_3d(ctx, c, HD, n_kv, H, c->nb[1], HD * 4, 64 * c->nb[1]);
+        } else {
+            kk = ggml_permute(ctx, k, 0, 2, 1, 3);
+            vv = ggml_permute(ctx, ggml_reshape_3d(ctx, v, HD, H, T), 0, 2, 1, 3);
+        }
+        q = ggml_permute(ctx, q, 0, 2, 1, 3);
+        struct ggml_tensor * a;
+        if (flash) {
+            a = ggml_flash_attn_ext(ctx, q, kk, vv, mask, 0.25f, 0, 0);
+            a = ggml_reshape_2d(ctx, a, D, T);
+        } else {
+            struct ggml_tensor * kq = ggml_soft_max_ext(ctx, ggml_mul_mat(ctx, kk, q), mask, 0.25f, 0);
+            a = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_transpose(ctx, vv)), kq);
+            a = ggml_cont_2d(ctx, ggml_permute(ctx, a, 0, 2, 1, 3), D, T);
+        }
+        a = ggml_mul_mat(ctx, w, a);
+        if (l == n_layers - 1) { a = ggml_get_rows(ctx, a, out_ids); x = ggml_get_rows(ctx, x, out_ids); }
+        x = ggml_add(ctx, a, x);
+        ggml_format_name(x, "attn-%d", l);
+        h = causal ? ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), b) : ggml_add(ctx, ggml_mul(ctx, ggml_norm(ctx, x, 1e-5f), b), b);
+        if (experts) {
+            int64_t n = h->ne[1];
+            struct ggml_tensor * e = m->exps[l % m->n_exps];
+            struct ggml_tensor * routing = ggml_soft_max(ctx, ggml_mul_mat(ctx, ggml_view_2d(ctx, m->w2[0], D, 8, m->w2[0]->nb[1], 0), h));
+            struct ggml_tensor * ids = ggml_view_2d(ctx, ggml_argsort(ctx, routing, GGML_SORT_ORDER_DESC), 2, n, 8 * 4, 0);
+            struct ggml_tensor * up = ggml_mul_mat_id(ctx, e, ggml_reshape_3d(ctx, h, D, 1, n), ids);
+            struct ggml_tensor * gate = ggml_mul_mat_id(ctx, e, ggml_reshape_3d(ctx, h, D, 1, n), ids);
+            struct ggml_tensor * down = ggml_mul_mat_id(ctx, e, ggml_swiglu_split(ctx, gate, up), ids);
+            h = ggml_add(ctx, ggml_view_2d(ctx, down, D, n, down->nb[2], 0), ggml_view_2d(ctx, down, D, n, down->nb[2], down->nb[1]));
+        } else {
+            struct ggml_tensor * up = ggml_mul_mat(ctx, w, h);
+            h = ggml_mul_mat(ctx, w, causal ? ggml_swiglu_split(ctx, ggml_mul_mat(ctx, w, h), up) : ggml_gelu(ctx, ggml_add(ctx, up, b)));
+        }
+        x = ggml_add(ctx, h, x);
+        ggml_format_name(x, "out-%d", l);
+    }
+    ggml_set_output(x);
+    ggml_build_forward_expand(g, x);
+    return g;
+}
+
+static struct ggml_cgraph * make(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_ops, int T) {
+    switch (seed % 5) {
+        case 0: return make_transformer(ctx, m, seed, 1 + n_ops / 10, T, true);
+        case 1: return make_transformer(ctx, m, seed, 1 + n_ops / 10, T, false);
+        default: return make_graph(ctx, m, seed, n_ops, T);
+    }
+}
+
 static const char * where(ggml_backend_sched_t s, struct ggml_tensor * t) {
     ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, t);
     return b ? ggml_backend_name(b) : "NULL";
@@ -228,13 +308,13 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
     int n_ops = 3 + rng_int(r, max_ops), T = 8 + rng_int(r, 24);
     struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
     if (rng_odds(r, 60)) {
-        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, T);
+        struct ggml_cgraph * g = make(ctx, m, shape, n_ops, T);
         if (rng_odds(r, 30)) {
             size_t n[MAX_FAKES];
             say("reserve_size\n");
             ggml_backend_sched_reserve_size(s, g, n);
             for (int i = 0; i < n_fakes; i++) say("measured %zu\n", n[i]);
-            ggml_reset(ctx); g = make_graph(ctx, m, shape, n_ops, T);
+            ggml_reset(ctx); g = make(ctx, m, shape, n_ops, T);
             ggml_backend_sched_reset(s);
         }
         if (rng_odds(r, 30)) ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, GRAPH_N(g) / 2), bs[n_fakes / 2]);
@@ -248,7 +328,7 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
         say("step %d\n", i);
         ggml_backend_sched_reset(s);
         ggml_reset(ctx);
-        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, rng_odds(r, 50) ? T : 1 + rng_int(r, T));
+        struct ggml_cgraph * g = make(ctx, m, shape, n_ops, rng_odds(r, 50) ? T : 1 + rng_int(r, T));
         if (rng_odds(r, 25)) for (int k = 0; k < 3; k++) {
             ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, rng_int(r, GRAPH_N(g))), bs[rng_int(r, n_fakes)]);
         }
@@ -281,7 +361,7 @@ static void run_gallocr(rng_t * r, model_t * m, int max_ops) {
     for (int i = 0; i < 3; i++) {
         say("gallocr %d\n", i);
         ggml_reset(ctx);
-        struct ggml_cgraph * g = make_graph(ctx, m, shape, n_ops, i == 1 ? 1 + rng_int(r, T) : T);
+        struct ggml_cgraph * g = make(ctx, m, shape, n_ops, i == 1 ? 1 + rng_int(r, T) : T);
         int nodes[4096], leafs[4096];
         for (int k = 0; k < 4096; k++) { nodes[k] = rng_int(r, n); leafs[k] = rng_int(r, n); }
         size_t z[MAX_FAKES];
