@@ -110,7 +110,7 @@ pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
 }
 
 /// Plans `graph` and makes the buffers it needs, so that graphs that are no larger are allocated without a new buffer.
-/// Only for an allocator with one buffer type; tensors are not bound. false when memory cannot be had (see the log):
+/// All tensors go to the first buffer type; none is bound yet. false when memory cannot be had (see the log):
 /// the allocator stays usable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {

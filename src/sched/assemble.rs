@@ -71,6 +71,8 @@ struct Assembler<'a> {
     nodes: Vec<Node>,
     /// Keys of tensors that backends want to keep.
     wishes: Vec<u32>,
+    /// By number: the place in the host's order. Filled when a backend has moved a node.
+    place_of: Vec<u32>,
 }
 
 impl Assembler<'_> {
@@ -150,10 +152,18 @@ impl Assembler<'_> {
     }
 
     /// Number, and place in the host's order, of a node that a backend has moved.
-    fn moved(&self, t: TensorRef) -> Result<(u32, usize)> {
-        let id = self.sched.ids.get(t);
-        let place = id.and_then(|id| self.sched.flat.nodes.iter().position(|&n| n == id));
+    fn moved(&mut self, t: TensorRef) -> Result<(u32, usize)> {
+        let s = self.sched;
+        if self.place_of.is_empty() {
+            self.place_of.resize(s.ids.len(), NONE);
+            for (place, &id) in s.flat.nodes.iter().enumerate() {
+                self.place_of[id as usize] = place as u32;
+            }
+        }
+        let id = s.ids.get(t);
+        let place = id.map(|id| self.place_of[id as usize]).filter(|&place| place != NONE);
         id.zip(place)
+            .map(|(id, place)| (id, place as usize))
             .ok_or_else(|| invalid!("a backend put '{}', which is not of the graph, among its nodes", t.name()))
     }
 
@@ -214,6 +224,7 @@ impl Scheduler {
             known: vec![NONE; self.copies.n_keys()],
             nodes: Vec::new(),
             wishes: Vec::new(),
+            place_of: Vec::new(),
         };
         let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
         if result.is_ok() {

@@ -74,9 +74,11 @@ pub struct Scheduler {
 
 fn number_from_env(name: &str) -> i32 {
     let text = std::env::var(name).unwrap_or_default();
+    // As C's `atoi`: what follows the digits does not matter.
     let text = text.trim_start();
+    let (sign, text) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..digits].parse().unwrap_or(0)
+    sign * text[..digits].parse().unwrap_or(0)
 }
 
 impl Scheduler {
@@ -257,7 +259,7 @@ impl Scheduler {
         if self.n_copies > 1 {
             self.graph_inputs = splitter.graph_inputs()?;
         }
-        if self.debug > 0 {
+        if self.debug != 0 {
             self.print_assignments(graph);
         }
         self.assemble(graph)?;
@@ -278,8 +280,8 @@ impl Scheduler {
     /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
     /// forgotten afterwards.
     pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
-        self.is_alloc = false;
         self.synchronize();
+        self.is_alloc = false;
         self.split_graph(graph)?;
         self.galloc.reserve(&mut self.problem, &self.buffers)?;
         self.reset();
