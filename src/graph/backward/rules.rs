@@ -279,7 +279,11 @@ impl Backward<'_> {
             if !part.same_shape(a) {
                 // `a` was repeated for heads side by side: add up the repetitions, which lie next to each other.
                 let (na, np) = (a.ne(), part.ne());
-                ggml_assert!(na[..2] == np[..2] && np[3] == 1, "backward: no gradient for {na:?} times {:?}", b.ne());
+                ggml_assert!(
+                    na[..2] == np[..2] && np[3] == 1 && na[2] > 0,
+                    "backward: no gradient for {na:?} times {:?}",
+                    b.ne()
+                );
                 let repeats = np[2] / na[2];
                 let nb = part.nb();
                 let strides = [nb[1], nb[2] * repeats as usize, nb[2]];
