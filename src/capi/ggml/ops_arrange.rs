@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ggml_upscale(
 ) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
     let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
-    let mode = known(ggml_scale_mode::from_raw(mode), "mode", mode);
+    known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(arrange::upscale(ctx, a, scale_factor, mode as u32))
 }
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ggml_upscale_ext(
 ) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
     let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
-    let mode = known(ggml_scale_mode::from_raw(mode), "mode", mode);
+    known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(arrange::interpolate(ctx, a, [ne0, ne1, ne2, ne3].map(i64::from), mode as u32))
 }
 

@@ -73,7 +73,7 @@ pub fn check_glu(node: TensorRef) -> Result<()> {
         Some(b) => {
             ensure!(a.same_shape(node) && a.same_shape(b) && a.dtype() == b.dtype(), "the halves differ");
         }
-        None => ensure!(a.ne()[0] == 2 * node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
+        None => ensure!(a.ne()[0] / 2 == node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
     }
     Ok(())
 }

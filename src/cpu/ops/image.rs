@@ -243,3 +243,56 @@ pub fn check_upscale(node: TensorRef) -> Result<()> {
     ensure!(!s.is_empty() || node.is_empty(), "an empty image");
     Ok(())
 }
+
+/// Gradient of `pool_2d`. Sources: gradient of the result, the pooled tensor.
+pub fn pool_2d_back(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i| dst.op_param_i32(i);
+    let largest = largest(dst);
+    let (kernel, stride, pad) = ([p(1), p(2)], [p(3), p(4)], [p(5), p(6)]);
+    let (grad, x) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
+    let d = Place::of(dst);
+    let [width, height, ..] = d.ne;
+    let mut plane = vec![0f32; width * height];
+    let mut value = [0f32];
+    for i in w.share(d.ne[2] * d.ne[3]) {
+        let (i2, i3) = (i % d.ne[2], i / d.ne[2]);
+        plane.fill(0.0);
+        for (oy, ox) in (0..grad.ne[1]).flat_map(|oy| (0..grad.ne[0]).map(move |ox| (oy, ox))) {
+            let share = grad.get::<f32>(ox, [oy, i2, i3]);
+            let mut best: Option<(f32, usize)> = None;
+            for ky in 0..kernel[1] as usize {
+                let Some(iy) = inside(oy, stride[1], ky, 1, pad[1], height) else { continue };
+                for kx in 0..kernel[0] as usize {
+                    let Some(ix) = inside(ox, stride[0], kx, 1, pad[0], width) else { continue };
+                    let at = iy * width + ix;
+                    if !largest {
+                        plane[at] += share / (kernel[0] * kernel[1]) as f32;
+                        continue;
+                    }
+                    x.load([iy, i2, i3], ix, &mut value);
+                    if best.is_none_or(|(top, _)| value[0] > top) {
+                        best = Some((value[0], at));
+                    }
+                }
+            }
+            if let Some((_, at)) = best {
+                plane[at] += share;
+            }
+        }
+        for (iy, row) in plane.chunks_exact(width).enumerate() {
+            d.store([iy, i2, i3], 0, row);
+        }
+    }
+}
+
+/// Single or half precision; shapes fit.
+pub fn check_pool_2d_back(node: TensorRef) -> Result<()> {
+    let (grad, x) = (src(node, 0)?, src(node, 1)?);
+    check_type(grad, GGML_TYPE_F32)?;
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "gradient of {:?}", node.dtype());
+    check_type(x, node.dtype())?;
+    ensure!(ggml_op_pool::from_raw(node.op_param_i32(0)).is_some(), "kind {}", node.op_param_i32(0));
+    ensure!((1..5).all(|i| (1..1 << 15).contains(&node.op_param_i32(i))), "sizes or strides");
+    ensure!(x.same_shape(node) && grad.ne()[2..] == node.ne()[2..], "{:?} into {:?}", grad.ne(), node.ne());
+    Ok(())
+}

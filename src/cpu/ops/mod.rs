@@ -1,10 +1,11 @@
 //! Kernels, one file per family. Each offers, for each operation, a kernel and a check (types and shapes it takes).
 //!
 //! `unary` · `binary` · `glu` · `norm` · `softmax` · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
-//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
+//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `conv` · `window` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
 
 pub mod attention;
 pub mod binary;
+pub mod conv;
 pub mod copy;
 pub mod custom;
 pub mod gather;
@@ -21,6 +22,7 @@ pub mod softmax;
 pub mod sort;
 pub mod train;
 pub mod unary;
+pub mod window;
 
 use super::check::{ensure, src};
 use super::rows::{Place, Writer, parts};

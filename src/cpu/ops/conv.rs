@@ -1,0 +1,360 @@
+//! Convolutions computed directly, their transposes, and the sums behind them. A row of the result is a sum of rows of the
+//! image, each moved by its place in the kernel and multiplied by the weight there.
+
+use super::super::check::{ensure, src};
+use super::super::convert;
+use super::super::rows::{Place, Reader, RowIndex, Writer, rows};
+use super::{check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// How a kernel moves along one dimension.
+#[derive(Clone, Copy)]
+pub(super) struct Axis {
+    pub stride: i64,
+    pub pad: i64,
+    pub dilation: i64,
+}
+
+impl Axis {
+    /// Index of the image under element `k` of the kernel for element `out` of the result; `None`: outside.
+    pub(super) fn image(&self, out: usize, k: usize, n: usize) -> Option<usize> {
+        let at = out as i64 * self.stride + k as i64 * self.dilation - self.pad;
+        usize::try_from(at).ok().filter(|&at| at < n)
+    }
+
+    /// Index of the result whose kernel element `k` lies over element `image`; `None`: there is none.
+    fn result(&self, image: usize, k: usize, n: usize) -> Option<usize> {
+        let at = image as i64 + self.pad - k as i64 * self.dilation;
+        (at >= 0 && at % self.stride == 0).then(|| (at / self.stride) as usize).filter(|&out| out < n)
+    }
+
+    /// y += weight * x, with the kernel's element `k` over x.
+    fn add(&self, y: &mut [f32], x: &[f32], k: usize, weight: f32) {
+        let shift = k as i64 * self.dilation - self.pad;
+        if self.stride == 1 {
+            let first = (-shift).max(0) as usize;
+            let end = (x.len() as i64 - shift).clamp(0, y.len() as i64) as usize;
+            if first < end {
+                let from = (first as i64 + shift) as usize;
+                vec::axpy(&mut y[first..end], weight, &x[from..from + end - first]);
+            }
+            return;
+        }
+        for (i, y) in y.iter_mut().enumerate() {
+            if let Some(x) = self.image(i, k, x.len()).map(|at| x[at]) {
+                *y += weight * x;
+            }
+        }
+    }
+}
+
+fn sensible(axes: &[Axis]) -> Result<()> {
+    let all = |f: &dyn Fn(&Axis) -> bool| axes.iter().all(f);
+    ensure!(all(&|a| a.stride > 0 && a.dilation > 0), "a stride or dilation that is not positive");
+    Ok(())
+}
+
+fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
+    let p = |i: usize| i64::from(node.op_param_i32(i));
+    std::array::from_fn(|i| Axis { stride: p(i), pad: p(N + i), dilation: p(2 * N + i) })
+}
+
+/// A weight of a kernel of single or half precision.
+fn weight(k: &Place, i0: usize, row: RowIndex) -> f32 {
+    if k.dtype == GGML_TYPE_F16 { convert::f16(k.get(i0, row)) } else { k.get(i0, row) }
+}
+
+fn check_kernel(node: TensorRef) -> Result<()> {
+    let (k, x) = (src(node, 0)?, src(node, 1)?);
+    ensure!(matches!(k.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "a kernel of {:?}", k.dtype());
+    check_type(x, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)
+}
+
+/// Convolution in the plane. Sources: kernel `[w, h, channels, results]`, image `[w, h, channels, batch]`.
+pub fn conv_2d(w: &Worker<'_>, dst: TensorRef) {
+    let k = Place::of(source(dst, 0));
+    let mut x = Reader::new(source(dst, 1), dst);
+    let [ax, ay] = axes(dst);
+    let mut out = Writer::new(dst);
+    for row @ [oy, result, batch] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for channel in 0..k.ne[2] {
+                for ky in 0..k.ne[1] {
+                    let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                    let x = x.row([iy, channel, batch]);
+                    (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, channel, result])));
+                }
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_conv_2d(node: TensorRef) -> Result<()> {
+    check_kernel(node)?;
+    sensible(&axes::<2>(node))?;
+    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
+    ensure!(k[2] == x[2] && n[2] == k[3] && n[3] == x[3], "{k:?} over {x:?} into {n:?}");
+    Ok(())
+}
+
+/// Convolution in space. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`; parameters 9 to 11:
+/// channels, batch, results.
+pub fn conv_3d(w: &Worker<'_>, dst: TensorRef) {
+    let k = Place::of(source(dst, 0));
+    let mut x = Reader::new(source(dst, 1), dst);
+    let [ax, ay, az] = axes(dst);
+    let (channels, results) = (dst.op_param_i32(9) as usize, dst.op_param_i32(11) as usize);
+    let mut out = Writer::new(dst);
+    for row @ [oy, oz, at] in rows(w, &out.at) {
+        let (batch, result) = (at / results, at % results);
+        out.row(row, |y| {
+            y.fill(0.0);
+            for channel in 0..channels {
+                for kz in 0..k.ne[2] {
+                    let Some(iz) = az.image(oz, kz, x.at.ne[2]) else { continue };
+                    for ky in 0..k.ne[1] {
+                        let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                        let x = x.row([iy, iz, batch * channels + channel]);
+                        let at = [ky, kz, result * channels + channel];
+                        (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, at)));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_conv_3d(node: TensorRef) -> Result<()> {
+    check_kernel(node)?;
+    sensible(&axes::<3>(node))?;
+    let p = |i| i64::from(node.op_param_i32(i));
+    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
+    ensure!(p(9) > 0 && p(10) > 0 && p(11) > 0, "channels {}, batch {}, results {}", p(9), p(10), p(11));
+    ensure!(k[3] == p(9) * p(11) && x[3] == p(9) * p(10) && n[3] == p(10) * p(11), "{k:?} over {x:?} into {n:?}");
+    Ok(())
+}
+
+/// Each channel with a kernel of its own. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. An image with the
+/// channels innermost has a kernel that lies so too, told by its strides.
+pub fn conv_2d_dw(w: &Worker<'_>, dst: TensorRef) {
+    let k = Place::of(source(dst, 0));
+    let mut x = Reader::new(source(dst, 1), dst);
+    let [ax, ay] = axes(dst);
+    let mut out = Writer::new(dst);
+    for row @ [oy, channel, batch] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for ky in 0..k.ne[1] {
+                let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                let x = x.row([iy, channel, batch]);
+                (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, 0, channel])));
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_conv_2d_dw(node: TensorRef) -> Result<()> {
+    check_kernel(node)?;
+    sensible(&axes::<2>(node))?;
+    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
+    ensure!(k[2] == 1 && k[3] == x[2] && n[2..] == x[2..], "{k:?} over {x:?} into {n:?}");
+    Ok(())
+}
+
+/// y += weight * x, with element i of x at i * stride + k of y.
+fn scatter(y: &mut [f32], x: &[f32], k: usize, stride: usize, weight: f32) {
+    for (i, x) in x.iter().enumerate() {
+        if let Some(y) = y.get_mut(i * stride + k) {
+            *y += weight * x;
+        }
+    }
+}
+
+/// Transposed convolution of lines. Sources: kernel `[w, results, channels]`, lines `[n, channels]`; parameter 0: stride.
+pub fn conv_transpose_1d(w: &Worker<'_>, dst: TensorRef) {
+    let mut k = Reader::new(source(dst, 0), dst);
+    let mut x = Reader::new(source(dst, 1), dst);
+    let stride = dst.op_param_i32(0) as usize;
+    let mut out = Writer::new(dst);
+    for row @ [result, ..] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for channel in 0..x.at.ne[1] {
+                let (k, x) = (k.row([result, channel, 0]), x.row([channel, 0, 0]));
+                k.iter().enumerate().for_each(|(kx, &weight)| scatter(y, x, kx, stride, weight));
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
+    let (k, x) = (src(node, 0)?, src(node, 1)?);
+    ensure!(super::is_float(k.dtype()), "a kernel of {:?}", k.dtype());
+    check_type(x, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let (k, x, n) = (k.ne(), x.ne(), node.ne());
+    ensure!(node.op_param_i32(0) > 0, "stride {}", node.op_param_i32(0));
+    ensure!(k[3] == 1 && x[2] == 1 && x[3] == 1 && k[2] == x[1] && n[1] == k[1], "{k:?} over {x:?} into {n:?}");
+    ensure!(n[2] == 1 && n[3] == 1, "{n:?}");
+    Ok(())
+}
+
+/// Transposed convolution of planes. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`; parameter 0: stride.
+pub fn conv_transpose_2d(w: &Worker<'_>, dst: TensorRef) {
+    let k = Place::of(source(dst, 0));
+    let mut x = Reader::new(source(dst, 1), dst);
+    let stride = dst.op_param_i32(0) as usize;
+    let mut out = Writer::new(dst);
+    for row @ [oy, result, batch] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for ky in (0..k.ne[1]).filter(|&ky| ky <= oy && (oy - ky) % stride == 0) {
+                let iy = (oy - ky) / stride;
+                if iy >= x.at.ne[1] {
+                    continue;
+                }
+                for channel in 0..x.at.ne[2] {
+                    let x = x.row([iy, channel, batch]);
+                    for kx in 0..k.ne[0] {
+                        scatter(y, x, kx, stride, weight(&k, kx, [ky, result, channel]));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_conv_transpose_2d(node: TensorRef) -> Result<()> {
+    check_kernel(node)?;
+    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
+    ensure!(node.op_param_i32(0) > 0, "stride {}", node.op_param_i32(0));
+    ensure!(k[3] == x[2] && n[2] == k[2] && n[3] == x[3], "{k:?} over {x:?} into {n:?}");
+    Ok(())
+}
+
+/// Columns of a transposed convolution added up. Source `[width * channels, n]`; parameters: stride, channels, elements cut off in front.
+pub fn col2im_1d(w: &Worker<'_>, dst: TensorRef) {
+    let columns = Place::of(source(dst, 0));
+    let (stride, cut) = (dst.op_param_i32(0) as usize, dst.op_param_i32(2) as usize);
+    let width = columns.ne[0] / dst.op_param_i32(1) as usize;
+    let mut out = Writer::new(dst);
+    let at = out.at;
+    let mut value = [0f32];
+    for channel in w.share(at.ne[1]) {
+        out.row([channel, 0, 0], |y| {
+            for (t, y) in y.iter_mut().enumerate() {
+                let t = t + cut;
+                let first = (t + 1).saturating_sub(width).div_ceil(stride);
+                *y = 0.0;
+                for i in first..(t / stride + 1).min(columns.ne[1]) {
+                    columns.load([i, 0, 0], channel * width + t - i * stride, &mut value);
+                    *y += value[0];
+                }
+            }
+        });
+    }
+}
+
+/// Floats of one format; shapes fit.
+pub fn check_col2im_1d(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, node.dtype())?;
+    ensure!(super::is_float(node.dtype()), "columns of {:?}", node.dtype());
+    let p = |i| i64::from(node.op_param_i32(i));
+    ensure!(p(0) > 0 && p(1) > 0 && p(2) >= 0 && s.ne()[0] % p(1) == 0, "stride {}, channels {}", p(0), p(1));
+    ensure!(node.ne()[1] == p(1) && node.is_matrix() && s.is_matrix(), "{:?} into {:?}", s.ne(), node.ne());
+    Ok(())
+}
+
+/// Gradient of `im2col` by the image. Sources: gradient of the columns, kernel.
+pub fn im2col_back(w: &Worker<'_>, dst: TensorRef) {
+    let p = |i: usize| i64::from(dst.op_param_i32(i));
+    let flat = p(6) != 1;
+    let axis = |i| Axis { stride: p(i), pad: p(2 + i), dilation: p(4 + i) };
+    let (ax, ay) = (axis(0), if flat { Axis { stride: 1, pad: 0, dilation: 1 } } else { axis(1) });
+    let (grad, k, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+    let (kw, kh) = (k.ne[0], if flat { 1 } else { k.ne[1] });
+    let (ow, oh) = (grad.ne[1], if flat { 1 } else { grad.ne[2] });
+    for row in rows(w, &d) {
+        let (iy, channel, batch) = if flat { (0, row[0], row[1]) } else { (row[0], row[1], row[2]) };
+        for ix in 0..d.ne[0] {
+            let mut sum = 0.0;
+            for ky in 0..kh {
+                let Some(oy) = ay.result(iy, ky, oh) else { continue };
+                for kx in 0..kw {
+                    let Some(ox) = ax.result(ix, kx, ow) else { continue };
+                    let at = if flat { [ox, batch, 0] } else { [ox, oy, batch] };
+                    sum += grad.get::<f32>((channel * kh + ky) * kw + kx, at);
+                }
+            }
+            d.set(ix, row, sum);
+        }
+    }
+}
+
+/// Shapes fit.
+pub fn check_im2col_back(node: TensorRef) -> Result<()> {
+    let (grad, k) = (src(node, 0)?, src(node, 1)?);
+    check_type(grad, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let (g, k, n) = (grad.ne(), k.ne(), node.ne());
+    let p = |i| node.op_param_i32(i);
+    ensure!(p(0) > 0 && p(4) > 0 && (p(6) != 1 || (p(1) > 0 && p(5) > 0)), "strides or dilations");
+    let fits = if p(6) == 1 { g[0] == n[2] * k[0] * k[1] && g[3] == n[3] } else { g[0] == n[1] * k[0] && g[2] == n[2] };
+    ensure!(fits && (p(6) == 1 || n[3] == 1), "{g:?} by {k:?} into {n:?}");
+    Ok(())
+}
+
+/// The part of a body under the kernel, as a row for each place of the kernel. Parameter 9: channels.
+pub fn im2col_3d(w: &Worker<'_>, dst: TensorRef) {
+    let k = Place::of(source(dst, 0)).ne;
+    let mut x = Reader::new(source(dst, 1), dst);
+    let [ax, ay, az] = axes(dst);
+    let channels = dst.op_param_i32(9) as usize;
+    let batches = x.at.ne[3] / channels;
+    let mut out = Writer::new(dst);
+    let depth = out.at.ne[3] / batches;
+    let [kw, kh, kd, _] = k;
+    for row @ [ox, oy, at] in rows(w, &out.at) {
+        let (batch, oz) = (at / depth, at % depth);
+        out.row(row, |y| {
+            for channel in 0..channels {
+                for (kz, ky) in (0..kd).flat_map(|kz| (0..kh).map(move |ky| (kz, ky))) {
+                    let y = &mut y[((channel * kd + kz) * kh + ky) * kw..][..kw];
+                    let (iz, iy) = (az.image(oz, kz, x.at.ne[2]), ay.image(oy, ky, x.at.ne[1]));
+                    let (Some(iz), Some(iy)) = (iz, iy) else {
+                        y.fill(0.0);
+                        continue;
+                    };
+                    let x = x.row([iy, iz, batch * channels + channel]);
+                    for (kx, y) in y.iter_mut().enumerate() {
+                        *y = ax.image(ox, kx, x.len()).map_or(0.0, |ix| x[ix]);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_im2col_3d(node: TensorRef) -> Result<()> {
+    let x = src(node, 1)?;
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "columns of {:?}", node.dtype());
+    check_type(x, GGML_TYPE_F32)?;
+    sensible(&axes::<3>(node))?;
+    let (k, x, n) = (src(node, 0)?.ne(), x.ne(), node.ne());
+    let channels = i64::from(node.op_param_i32(9));
+    ensure!(channels > 0 && x[3] > 0 && x[3] % channels == 0, "{channels} channels in {x:?}");
+    ensure!(n[0] == channels * k[0] * k[1] * k[2] && n[3] % (x[3] / channels) == 0, "{k:?} over {x:?} into {n:?}");
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! Windows of images, relative positions (arXiv:2304.02643), and the mixing of residual streams.
+
+use super::super::check::{ensure, src};
+use super::super::convert;
+use super::super::rows::{Place, Reader, Writer, rows};
+use super::{check_map_f32, check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// An image cut into windows, with zeros at the edges. Parameters: windows across, windows down, their size.
+pub fn win_part(w: &Worker<'_>, dst: TensorRef) {
+    let across = dst.op_param_i32(0) as usize;
+    let size = dst.op_param_i32(2) as usize;
+    let mut x = Reader::new(source(dst, 0), dst);
+    let mut out = Writer::new(dst);
+    for row @ [i1, i2, i3] in rows(w, &out.at) {
+        let (x1, x2) = (i3 % across * size + i1, i3 / across * size + i2);
+        if x1 >= x.at.ne[1] || x2 >= x.at.ne[2] {
+            out.row(row, |y| y.fill(0.0));
+        } else {
+            let x = x.row([x1, x2, 0]);
+            out.row(row, |y| y.copy_from_slice(x));
+        }
+    }
+}
+
+/// Shapes fit.
+pub fn check_win_part(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let p = |i| i64::from(node.op_param_i32(i));
+    ensure!(p(0) > 0 && p(1) > 0 && p(2) > 0, "windows {} x {} of {}", p(0), p(1), p(2));
+    ensure!(s.ne()[0] == node.ne()[0] && s.ne()[3] == 1 && node.ne()[3] == p(0) * p(1), "{:?}", node.ne());
+    Ok(())
+}
+
+/// Windows put together to an image. Parameter 0: their size.
+pub fn win_unpart(w: &Worker<'_>, dst: TensorRef) {
+    let size = dst.op_param_i32(0) as usize;
+    let mut x = Reader::new(source(dst, 0), dst);
+    let mut out = Writer::new(dst);
+    let across = out.at.ne[1].div_ceil(size);
+    for row @ [i1, i2, _] in rows(w, &out.at) {
+        let x = x.row([i1 % size, i2 % size, i2 / size * across + i1 / size]);
+        out.row(row, |y| y.copy_from_slice(x));
+    }
+}
+
+/// Shapes fit.
+pub fn check_win_unpart(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let size = i64::from(node.op_param_i32(0));
+    ensure!(size > 0 && s.ne()[1] >= size && s.ne()[2] >= size, "windows of {size} in {:?}", s.ne());
+    let (n, s) = (node.ne(), s.ne());
+    let windows = (n[1] + size - 1) / size * ((n[2] + size - 1) / size);
+    ensure!(s[0] == n[0] && s[3] >= windows && n[3] == 1, "{s:?} into {n:?}");
+    Ok(())
+}
+
+/// Rows of a table by the distance of two positions.
+pub fn get_rel_pos(w: &Worker<'_>, dst: TensorRef) {
+    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
+    for row @ [i1, i2, _] in rows(w, &d) {
+        let from = [d.ne[1] - i1 - 1 + i2, 0, 0];
+        (0..d.ne[0]).for_each(|i| d.set::<u16>(i, row, s.get(i, from)));
+    }
+}
+
+/// Half precision; a row for each distance.
+pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, node.dtype())?;
+    ensure!(matches!(node.dtype(), GGML_TYPE_F16 | GGML_TYPE_BF16), "a table of {:?}", node.dtype());
+    let (n, s) = (node.ne(), s.ne());
+    ensure!(n[0] == s[0] && s[1] >= n[1] + n[2] - 1 && n[3] == 1, "{s:?} into {n:?}");
+    Ok(())
+}
+
+/// Scores of positions in a window, plus one part for the row and one for the column that they differ by.
+pub fn add_rel_pos(w: &Worker<'_>, dst: TensorRef) {
+    let s = Place::of(source(dst, 0));
+    let (mut across, mut down) = (Reader::new(source(dst, 1), dst), Reader::new(source(dst, 2), dst));
+    let width = across.at.ne[0];
+    let per_window = across.at.ne[1] * across.at.ne[2];
+    let mut out = Writer::new(dst);
+    for r in w.share(out.at.nrows()) {
+        let (window, query) = (r / per_window, r % per_window);
+        let at = [query % across.at.ne[1], query / across.at.ne[1], window];
+        let (x, y) = (across.row(at), down.row(at));
+        let row = out.at.row_index(r);
+        out.row(row, |out| {
+            s.load(row, 0, out);
+            for (out, y) in out.chunks_exact_mut(width).zip(y) {
+                out.iter_mut().zip(x).for_each(|(out, x)| *out += x + y);
+            }
+        });
+    }
+}
+
+/// Scores `[width * width, positions, windows]`, parts `[width, w, h, windows]`.
+pub fn check_add_rel_pos(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    let (a, b) = (src(node, 1)?, src(node, 2)?);
+    check_type(a, GGML_TYPE_F32)?;
+    check_type(b, GGML_TYPE_F32)?;
+    let (x, n) = (a.ne(), node.ne());
+    ensure!(a.same_shape(b) && n[0] == x[0] * x[0] && node.nrows() == x[1] * x[2] * x[3], "{n:?} with {x:?}");
+    ensure!(node.is_contiguous(), "not dense");
+    Ok(())
+}
+
+/// Which keys a query should look at: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q `[d, heads,
+/// tokens, streams]`, k `[d, 1, keys, streams]`, weights `[heads, tokens, 1, streams]`, mask.
+pub fn lightning_indexer(w: &Worker<'_>, dst: TensorRef) {
+    let mut q = Reader::new(source(dst, 0), dst);
+    let mut k = Reader::new(source(dst, 1), dst);
+    let (weights, mask, d) = (Place::of(source(dst, 2)), Place::of(source(dst, 3)), Place::of(dst));
+    let [_, heads, tokens, streams] = q.at.ne;
+    for key in w.share(k.at.ne[2]) {
+        for stream in 0..streams {
+            let k = k.row([0, key, stream]);
+            for token in 0..tokens {
+                let score: f32 = (0..heads)
+                    .map(|h| {
+                        vec::dot(q.row([h, token, stream]), k).max(0.0) * weights.get::<f32>(h, [token, 0, stream])
+                    })
+                    .sum();
+                let mask = convert::f16(mask.get(key, [token, 0, stream % mask.ne[3]]));
+                d.set(key, [token, 0, stream], score + mask);
+            }
+        }
+    }
+}
+
+/// Shapes fit.
+pub fn check_lightning_indexer(node: TensorRef) -> Result<()> {
+    let (q, k, weights, mask) = (src(node, 0)?, src(node, 1)?, src(node, 2)?, src(node, 3)?);
+    for t in [node, q, weights] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    check_type(mask, GGML_TYPE_F16)?;
+    ensure!(convert::readable(k.dtype()) && Place::of(k).has_dense_rows(), "keys of {:?}", k.dtype());
+    let (q, k, w, m, n) = (q.ne(), k.ne(), weights.ne(), mask.ne(), node.ne());
+    ensure!(k[0] == q[0] && k[3] >= q[3] && k[1] >= 1, "keys {k:?} for {q:?}");
+    ensure!(w[0] >= q[1] && w[1] >= q[2] && w[3] >= q[3], "weights {w:?} for {q:?}");
+    ensure!(m[0] >= k[2] && m[1] >= q[2] && m[3] > 0, "mask {m:?} for {k:?}");
+    ensure!(n[0] == k[2] && n[1] == q[2] && n[3] == q[3], "{n:?}");
+    Ok(())
+}
+
+/// Residual streams.
+const STREAMS: usize = 4;
+
+/// Rows, or columns, of a matrix of streams to sum 1.
+fn balance(m: &mut [f32; STREAMS * STREAMS], eps: f32, rows: bool) {
+    for i in 0..STREAMS {
+        let at = |j: usize| if rows { i * STREAMS + j } else { j * STREAMS + i };
+        let factor = 1.0 / (eps + (0..STREAMS).map(|j| m[at(j)]).sum::<f32>());
+        (0..STREAMS).for_each(|j| m[at(j)] *= factor);
+    }
+}
+
+/// A doubly stochastic matrix for each token, by Sinkhorn's iteration. Sources: mixes, scales, bases; parameters: epsilon, iterations.
+pub fn dsv4_hc_comb(w: &Worker<'_>, dst: TensorRef) {
+    let (mixes, scale, base, d) =
+        (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(source(dst, 2)), Place::of(dst));
+    let (eps, iterations) = (dst.op_param_f32(0), dst.op_param_i32(1));
+    let scale = scale.get::<f32>(2, [0; 3]);
+    for token in w.share(d.ne[2]) {
+        let mut m = [0f32; STREAMS * STREAMS];
+        for (i, row) in m.chunks_exact_mut(STREAMS).enumerate() {
+            for (j, v) in row.iter_mut().enumerate() {
+                let at = 2 * STREAMS + i * STREAMS + j;
+                *v = mixes.get::<f32>(at, [token, 0, 0]) * scale + base.get::<f32>(at, [0; 3]);
+            }
+            let max = vec::max(row);
+            row.iter_mut().for_each(|v| *v = (*v - max).exp());
+            let factor = 1.0 / row.iter().sum::<f32>();
+            row.iter_mut().for_each(|v| *v = *v * factor + eps);
+        }
+        balance(&mut m, eps, false);
+        for _ in 1..iterations {
+            balance(&mut m, eps, true);
+            balance(&mut m, eps, false);
+        }
+        m.iter().enumerate().for_each(|(i, &v)| d.set(i % STREAMS, [i / STREAMS, token, 0], v));
+    }
+}
+
+/// Shapes fit.
+pub fn check_dsv4_hc_comb(node: TensorRef) -> Result<()> {
+    let (mixes, scale, base) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    for t in [node, mixes, scale, base] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    let (m, n) = (mixes.ne(), node.ne());
+    ensure!(m[0] == 24 && n[0] == 4 && n[1] == 4 && n[2] == m[1], "{m:?} into {n:?}");
+    ensure!(scale.ne()[0] >= 3 && base.ne()[0] == 24 && node.op_param_i32(1) > 0, "scales, bases or iterations");
+    Ok(())
+}
+
+/// Streams weighted and added up. Sources: streams `[n, streams, tokens]`, weights; parameters: scale, whether weights are gates of
+/// each element.
+pub fn dsv4_hc_pre(w: &Worker<'_>, dst: TensorRef) {
+    let (mut x, weights) = (Reader::new(source(dst, 0), dst), Place::of(source(dst, 1)));
+    let (scale, gated) = (dst.op_param_f32(0), dst.op_param_i32(1) != 0);
+    let mut out = Writer::new(dst);
+    let streams = x.at.ne[1];
+    let mut gates = vec![0f32; out.at.ne[0]];
+    for row @ [token, ..] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for stream in 0..streams {
+                let x = x.row([stream, token, 0]);
+                if gated {
+                    weights.load([stream, token, 0], 0, &mut gates);
+                    vec::sigmoid(&mut gates);
+                    vec::mul(&mut gates, x);
+                    vec::add(y, &gates);
+                } else {
+                    vec::axpy(y, weights.get::<f32>(stream, [token, 0, 0]), x);
+                }
+            }
+            vec::scale(y, scale);
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_dsv4_hc_pre(node: TensorRef) -> Result<()> {
+    let (x, weights) = (src(node, 0)?, src(node, 1)?);
+    for t in [node, x, weights] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    let (x, w, n) = (x.ne(), weights.ne(), node.ne());
+    let gated = node.op_param_i32(1) != 0;
+    let fits = if gated { w[..3] == x[..3] } else { w[0] == x[1] && w[1] == x[2] };
+    ensure!(fits && n[0] == x[0] && n[1] == x[2] && n[2] == 1 && n[3] == 1, "{x:?} by {w:?} into {n:?}");
+    Ok(())
+}
+
+/// Streams mixed, and a layer's result added to each. Sources: result `[n, tokens]`, streams, weights of the result, matrices (or none:
+/// streams stay themselves).
+pub fn dsv4_hc_post(w: &Worker<'_>, dst: TensorRef) {
+    let (mut x, mut streams) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
+    let (weights, mix) = (Place::of(source(dst, 2)), dst.src(3).map(Place::of));
+    let mut out = Writer::new(dst);
+    for row @ [stream, token, _] in rows(w, &out.at) {
+        out.row(row, |y| {
+            y.copy_from_slice(x.row([token, 0, 0]));
+            vec::scale(y, weights.get::<f32>(stream, [token, 0, 0]));
+            match mix {
+                None => vec::add(y, streams.row([stream, token, 0])),
+                Some(mix) => (0..streams.at.ne[1]).for_each(|from| {
+                    vec::axpy(y, mix.get::<f32>(stream, [from, token, 0]), streams.row([from, token, 0]));
+                }),
+            }
+        });
+    }
+}
+
+/// Shapes fit.
+pub fn check_dsv4_hc_post(node: TensorRef) -> Result<()> {
+    let (x, streams, weights) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    for t in [node, x, streams, weights] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    let (x, s, w, n) = (x.ne(), streams.ne(), weights.ne(), node.ne());
+    ensure!(s[0] == x[0] && s[2] == x[1] && n[..3] == s[..3] && n[3] == 1, "{x:?} and {s:?} into {n:?}");
+    ensure!(w[0] == s[1] && w[1] == x[1], "weights {w:?}");
+    if let Some(mix) = node.src(3) {
+        check_type(mix, GGML_TYPE_F32)?;
+        let m = mix.ne();
+        ensure!(m[0] == s[1] && m[1] == s[1] && m[2] == x[1], "matrices {m:?}");
+    }
+    Ok(())
+}
