@@ -36,3 +36,37 @@ pub fn alloc(allocator: &mut ggml_tallocr, buffer: BufferRef, tensor: TensorRef)
     allocator.offset = end;
     Ok(view::bind(buffer, tensor, at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+    use crate::backend::testing::buffer_type;
+    use crate::tensor::Context;
+
+    #[test]
+    fn tensors_lie_behind_each_other_until_the_buffer_is_full() {
+        let (buft, _) = buffer_type(64, usize::MAX, 0);
+        let buffer = buft.alloc_buffer(256).unwrap();
+        let mut linear = start(buffer.handle());
+        assert_eq!((linear.offset, linear.alignment), (0, 64));
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let mut tensor = |n: i64| ctx.new_tensor(GGML_TYPE_F32, &[n]).unwrap();
+        let (a, b, large, last) = (tensor(1), tensor(20), tensor(33), tensor(16));
+        for (t, offset) in [(a, 0), (b, 64)] {
+            assert_eq!(alloc(&mut linear, buffer.handle(), t).unwrap(), ggml_status::GGML_STATUS_SUCCESS);
+            assert_eq!(t.data() as usize - buffer.base() as usize, offset);
+        }
+        for t in [large, tensor(1 << 61)] {
+            assert!(matches!(alloc(&mut linear, buffer.handle(), t), Err(Error::OutOfMemory { .. })));
+            assert!(t.data().is_null() && t.buffer().is_none() && linear.offset == 192);
+        }
+        alloc(&mut linear, buffer.handle(), last).unwrap();
+        assert_eq!(linear.offset, 256);
+    }
+
+    #[test]
+    fn gaps_reach_the_next_multiple() {
+        assert_eq!([0, 1, 31, 32, 33].map(|a| gap(a, 32)), [0, 31, 1, 0, 31]);
+    }
+}

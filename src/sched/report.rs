@@ -86,3 +86,30 @@ impl Scheduler {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_glu_op;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+    use crate::tensor::Context;
+
+    #[test]
+    fn cells_are_cut_and_aligned_and_sizes_are_whole() {
+        assert_eq!((cell("ab", 4), cell("abcdef", 4)), ("  ab".to_owned(), "abcd".to_owned()));
+        let mut ctx = Context::with_size(1 << 12, true).unwrap();
+        let small = ctx.new_tensor(GGML_TYPE_F32, &[300]).unwrap();
+        let large = ctx.new_tensor(GGML_TYPE_F32, &[1 << 20]).unwrap();
+        assert_eq!((size(small), size(large)), ("1K".to_owned(), "4M".to_owned()));
+    }
+
+    #[test]
+    fn functions_of_one_operation_have_their_own_names() {
+        let mut ctx = Context::with_size(1 << 12, true).unwrap();
+        let t = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+        assert_eq!(describe(t), "NONE");
+        t.set_op(ggml_op::GGML_OP_GLU);
+        t.set_op_param_i32(0, ggml_glu_op::GGML_GLU_OP_SWIGLU as i32);
+        assert_eq!(describe(t), "SWIGLU");
+    }
+}
