@@ -24,8 +24,12 @@ EXACT = set("CONT DUP CONCAT REPEAT ARGSORT ARGMAX COUNT_EQUAL DIAG_MASK_INF DIA
 
 def bound(op, kind, details):
     """The largest normalised mean square error that is still two ways of computing the same thing."""
+    if op == "ARGSORT":
+        return 5e-3  # equal elements may stand in either order; a wrong order is off by far more
     if op in EXACT:
         return 0.0
+    if op in ("CONV_1D", "CONV_2D", "CONV_3D") and kind == "f32":
+        return 1e-6  # columns are halves, and the original rounds the kernel to halves too
     if op in ("MUL_MAT", "MUL_MAT_ID", "OUT_PROD", "CONV_1D", "CONV_2D"):
         # the right side is rounded to the left side's partner format: half, bfloat16, or blocks of 8-bit integers
         return {"f32": 1e-11, "f16": 1e-6, "bf16": 3e-5}.get(kind, 5e-4)

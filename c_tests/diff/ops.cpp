@@ -368,6 +368,56 @@ void rearrangements() {
     add("SSM_CONV", "f32", "9x6", [=](Graph & g) { T a = g.f({ 9, 6, 2 }); return ggml_ssm_conv(g.c, a, g.f({ 4, 6 })); });
 }
 
+// convolutions, windows, recurrences, training: what few models use
+void rarities() {
+    for (auto type : { GGML_TYPE_F32, GGML_TYPE_F16 }) {
+        const char * n = type_name(type);
+        add("CONV_2D", n, "direct", [=](Graph & g) { T a = g.in(type, { 3, 2, 4, 5 }); return ggml_conv_2d_direct(g.c, a, g.f({ 12, 10, 4, 2 }), 1, 2, 1, 0, 2, 1); });
+        add("CONV_3D", n, "direct", [=](Graph & g) { T a = g.in(type, { 3, 2, 2, 3 * 4 }); return ggml_conv_3d_direct(g.c, a, g.f({ 8, 7, 5, 3 * 2 }), 1, 2, 1, 1, 0, 1, 1, 2, 1, 3, 2, 4); });
+        add("CONV_2D_DW", n, "direct", [=](Graph & g) { T a = g.in(type, { 3, 3, 1, 6 }); return ggml_conv_2d_dw_direct(g.c, a, g.f({ 12, 10, 6, 2 }), 2, 1, 1, 1, 1, 2); });
+        add("CONV_TRANSPOSE_1D", n, "stride 2", [=](Graph & g) { T a = g.in(type, { 5, 3, 4 }); return ggml_conv_transpose_1d(g.c, a, g.f({ 9, 4 }), 2, 0, 1); });
+        add("CONV_TRANSPOSE_2D", n, "stride 2", [=](Graph & g) { T a = g.in(type, { 3, 2, 4, 5 }); return ggml_conv_transpose_2d_p0(g.c, a, g.f({ 6, 5, 5, 2 }), 2); });
+        add("IM2COL_3D", n, "3x2x2", [=](Graph & g) { T a = g.in(GGML_TYPE_F16, { 3, 2, 2, 3 * 4 }); return ggml_im2col_3d(g.c, a, g.f({ 8, 7, 5, 3 * 2 }), 3, 1, 2, 1, 1, 0, 1, 1, 2, 1, type); });
+        add("COL2IM_1D", n, "stride 3", [=](Graph & g) { return ggml_col2im_1d(g.c, g.in(type, { 5 * 4, 7 }), 3, 4, 1); });
+    }
+    static int64_t image[4] = { 12, 10, 2, 2 }, line[4] = { 20, 4, 2, 1 };
+    add("IM2COL_BACK", "f32", "2d", [=](Graph & g) { T a = g.f({ 18, 12, 4, 2 }); return ggml_im2col_back(g.c, a, g.f({ 3, 3, 2, 4 }), image, 1, 2, 1, 0, 1, 2, true); });
+    add("IM2COL_BACK", "f32", "1d", [=](Graph & g) { T a = g.f({ 12, 10, 2 }); return ggml_im2col_back(g.c, a, g.f({ 3, 4, 5 }), line, 2, 0, 1, 0, 1, 0, false); });
+    for (auto op : { GGML_OP_POOL_MAX, GGML_OP_POOL_AVG }) {
+        add("POOL_2D_BACK", "f32", op == GGML_OP_POOL_MAX ? "max" : "avg", [=](Graph & g) { T a = g.f({ 6, 4, 3 }); return ggml_pool_2d_back(g.c, a, g.f({ 12, 10, 3 }), op, 3, 2, 2, 2, 1, 0); });
+    }
+    add("UPSCALE", "f32", "bicubic", [=](Graph & g) { return ggml_interpolate(g.c, g.f({ 6, 5, 2 }), 13, 9, 2, 1, GGML_SCALE_MODE_BICUBIC); });
+    add("UPSCALE", "f32", "corners", [=](Graph & g) { return ggml_interpolate(g.c, g.f({ 6, 5, 2 }), 13, 9, 2, 1, GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ALIGN_CORNERS); });
+    add("UPSCALE", "f32", "smaller", [=](Graph & g) { return ggml_interpolate(g.c, g.f({ 16, 15, 2 }), 7, 6, 2, 1, GGML_SCALE_MODE_BILINEAR | GGML_SCALE_FLAG_ANTIALIAS); });
+    add("WIN_PART", "f32", "4", [=](Graph & g) { return ggml_win_part(g.c, g.f({ 3, 10, 9 }), 4); });
+    add("WIN_UNPART", "f32", "4", [=](Graph & g) { return ggml_win_unpart(g.c, g.f({ 3, 4, 4, 9 }), 10, 9, 4); });
+    add("GET_REL_POS", "f16", "5", [=](Graph & g) { return ggml_get_rel_pos(g.c, g.in(GGML_TYPE_F16, { 8, 9 }), 5, 5); });
+    add("ADD_REL_POS", "f32", "4", [=](Graph & g) { T a = g.f({ 16, 16, 3 }); T b = g.f({ 4, 4, 4, 3 }); return ggml_add_rel_pos(g.c, a, b, g.f({ 4, 4, 4, 3 })); });
+    add("SSM_SCAN", "f32", "mamba", [=](Graph & g) { T s = g.f({ 16, 1, 12, 3 }); T x = g.f({ 1, 12, 5, 2 }); T dt = g.f({ 12, 5, 2 }); T a = g.f({ 16, 12 }, -1, 0); T b = g.f({ 16, 1, 5, 2 }); T c = g.f({ 16, 1, 5, 2 }); return ggml_ssm_scan(g.c, s, x, dt, a, b, c, g.index({ 2 }, 3, true), 1); });
+    for (int64_t kept : { 1, 3 }) {
+        add("SSM_SCAN", "f32", "mamba-2, " + std::to_string(kept), [=](Graph & g) { T s = g.f({ 32, 8, 4, 3 }); T x = g.f({ 8, 4, 5, 2 }); T dt = g.f({ 4, 5, 2 }); T a = g.f({ 1, 4 }, -1, 0); T b = g.f({ 32, 2, 5, 2 }); T c = g.f({ 32, 2, 5, 2 }); return ggml_ssm_scan(g.c, s, x, dt, a, b, c, g.index({ 2 }, 3, true), kept); });
+        for (int64_t gate : { 1, 16 }) {
+            add("GATED_DELTA_NET", "f32", std::to_string(kept) + ", gates " + std::to_string(gate), [=](Graph & g) { T q = g.f({ 16, 2, 5, 2 }); T k = g.f({ 16, 2, 5, 2 }); T v = g.f({ 16, 4, 5, 2 }); T gg = g.f({ gate, 4, 5, 2 }, -1, 0); T beta = g.f({ 1, 4, 5, 2 }, 0, 1); return ggml_gated_delta_net(g.c, q, k, v, gg, beta, g.f({ 16, 16, 4, 2 }), kept); });
+        }
+    }
+    const std::vector<int64_t> h = { 64, 2, 6 };
+    add("RWKV_WKV6", "f32", "64x2", [=](Graph & g) { T k = g.f(h); T v = g.f(h); T r = g.f(h); T tf = g.f({ 64, 2 }); T td = g.f(h, 0, 1); return ggml_rwkv_wkv6(g.c, k, v, r, tf, td, g.f({ 64 * 64 * 2, 2 })); });
+    add("RWKV_WKV7", "f32", "64x2", [=](Graph & g) { T r = g.f(h); T w = g.f(h, 0, 1); T k = g.f(h); T v = g.f(h); T a = g.f(h, -0.2f, 0.2f); T b = g.f(h, -0.2f, 0.2f); return ggml_rwkv_wkv7(g.c, r, w, k, v, a, b, g.f({ 64 * 64 * 2, 2 })); });
+    add("GATED_LINEAR_ATTN", "f32", "64x2", [=](Graph & g) { T k = g.f(h); T v = g.f(h); T q = g.f(h); T gg = g.f(h, 0, 1); return ggml_gated_linear_attn(g.c, k, v, q, gg, g.f({ 64 * 64 * 2, 2 }), 0.25f); });
+    add("LIGHTNING_INDEXER", "f16", "64x4", [=](Graph & g) { T q = g.f({ 64, 4, 3, 2 }); T k = g.in(GGML_TYPE_F16, { 64, 1, 20, 2 }); T w = g.f({ 4, 3, 1, 2 }); return ggml_lightning_indexer(g.c, q, k, w, g.mask(GGML_TYPE_F16, { 20, 3, 1, 1 })); });
+    add("DSV4_HC_COMB", "f32", "5", [=](Graph & g) { T m = g.f({ 24, 5 }); T s = g.f({ 3 }, 0.5f, 1); return ggml_dsv4_hc_comb(g.c, m, s, g.f({ 24 }), 1e-6f, 4); });
+    add("DSV4_HC_PRE", "f32", "5", [=](Graph & g) { T x = g.f({ 33, 4, 5 }); return ggml_dsv4_hc_pre(g.c, x, g.f({ 4, 5 })); });
+    add("DSV4_HC_PRE", "f32", "gated", [=](Graph & g) { T x = g.f({ 33, 4, 5 }); return ggml_dsv4_hc_pre_gated(g.c, x, g.f({ 33, 4, 5 }), 0.5f); });
+    add("DSV4_HC_POST", "f32", "5", [=](Graph & g) { T x = g.f({ 33, 5 }); T r = g.f({ 33, 4, 5 }); T p = g.f({ 4, 5 }); return ggml_dsv4_hc_post(g.c, x, r, p, g.f({ 4, 4, 5 })); });
+    add("SOLVE_TRI", "f32", "9x4", [=](Graph & g) { T a = g.f({ 9, 9, 2 }, 0.5f, 1); return ggml_solve_tri(g.c, a, g.f({ 4, 9, 2 }), true, true, false); });
+    for (auto type : { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0 }) {
+        add("OUT_PROD", type_name(type), "64x5", [=](Graph & g) { T a = g.in(type, { 64, 5, 2 }); return ggml_out_prod(g.c, a, g.f({ 7, 5, 2 })); });
+    }
+    add("SOFT_MAX_BACK", "f32", "33x5", [=](Graph & g) { T a = g.f({ 33, 5 }); return ggml_soft_max_ext_back(g.c, a, g.f({ 33, 5 }, 0, 0.06f), 0.5f, 0); });
+    add("CROSS_ENTROPY_LOSS_BACK", "f32", "33x5", [=](Graph & g) { T a = g.f({ 1 }); T b = g.f({ 33, 5 }, -3, 3); return ggml_cross_entropy_loss_back(g.c, a, b, g.f({ 33, 5 }, 0, 0.06f)); });
+}
+
+
 // ---- running ----
 
 void set_data(const Graph::Input & in, uint64_t seed) {
@@ -497,6 +547,7 @@ int main(int argc, char ** argv) {
     products();
     attention();
     rearrangements();
+    rarities();
     std::FILE * out = std::fopen(path, "wb");
     char * shared = (char *) mmap(nullptr, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == nullptr || shared == MAP_FAILED) {
