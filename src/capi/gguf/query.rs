@@ -55,6 +55,14 @@ pub unsafe extern "C" fn gguf_type_name(r#type: raw::gguf_type) -> *const c_char
     gguf_type::from_raw(r#type).map_or(std::ptr::null(), |t| value::type_name(t).as_ptr())
 }
 
+/// Bytes of a value; 0 for texts, arrays and numbers that are no type. The original's own test program for GGUF calls it
+/// under this C++ name, which no public header declares.
+/// cbindgen:ignore
+#[unsafe(export_name = "_Z14gguf_type_size9gguf_type")]
+pub unsafe extern "C" fn gguf_type_size(r#type: raw::gguf_type) -> usize {
+    gguf_type::from_raw(r#type).and_then(value::type_size).unwrap_or(0)
+}
+
 /// Version of the format. 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
