@@ -32,7 +32,7 @@ pub unsafe fn convert_row(kernels: &Kernels, plan: &Plan, s: &Shapes, x: *const 
         let floats = if s.plain_rows() {
             x.cast::<f32>()
         } else {
-            let to = if plan.act == ActForm::Floats { y.cast::<f32>() } else { own.cast() };
+            let to = if matches!(plan.act, ActForm::Floats) { y.cast::<f32>() } else { own.cast() };
             match s.type1 {
                 GGML_TYPE_F16 => (kernels.f16_to_f32)(k, to, x.cast()),
                 GGML_TYPE_BF16 => (kernels.bf16_to_f32)(k, to, x.cast()),
@@ -48,6 +48,7 @@ pub unsafe fn convert_row(kernels: &Kernels, plan: &Plan, s: &Shapes, x: *const 
                     from_float(floats, y, k);
                 }
             }
+            ActForm::Wide(gemv) => (gemv.act)(k, floats, y),
             ActForm::Bytes(form) => kernels.byte_tiles.act[form.index()](k, floats, y),
         }
     }

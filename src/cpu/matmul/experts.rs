@@ -61,7 +61,7 @@ impl Node {
 
     /// Whether tiles need their activations in a form of their own.
     fn two_forms(&self) -> bool {
-        self.tiles.act != self.dots.act
+        self.tiles.way == Way::Tiles && self.s.type0.blck_size() != 1
     }
 
     fn layout(&self) -> Layout {
@@ -119,7 +119,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     let own = scratch.wrapping_add(layout.own + w.ith * node.dots.own_bytes.max(node.tiles.own_bytes));
     let forms = [(&node.dots, 0), (&node.tiles, layout.tile_rows)];
     for (plan, at) in &forms[..if node.two_forms() { 2 } else { 1 }] {
-        if plan.act == ActForm::AsIs {
+        if !plan.converts() {
             continue;
         }
         for row in w.share(plan.act_rows) {

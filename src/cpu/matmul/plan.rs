@@ -1,7 +1,11 @@
 //! Which way a product is computed, how much scratch memory that needs, and how the work is cut.
 
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::cpu::simd::{Kernels, dot_type, tile::Form};
+use crate::cpu::simd::{
+    Kernels, dot_type,
+    gemv::{Gemv, WideAct},
+    tile::Form,
+};
 use crate::cpu::worker::{Scratch, Worker};
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
@@ -95,7 +99,7 @@ pub enum Way {
 }
 
 /// What a row of activations is turned into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum ActForm {
     /// Nothing: `src1` is as it is needed.
     AsIs,
@@ -105,6 +109,8 @@ pub enum ActForm {
     Blocks(ggml_type),
     /// Bytes for tiles.
     Bytes(Form),
+    /// Bytes for a matrix times a column.
+    Wide(Gemv),
 }
 
 /// Columns from which weights of floats go through tiles.
@@ -122,7 +128,7 @@ const BYTE_STEP: usize = 2048;
 pub const PANELS: usize = 2;
 
 /// The way of one product, or of the products of one size of `MUL_MAT_ID`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Plan {
     /// The way.
     pub way: Way,
@@ -178,7 +184,10 @@ impl Plan {
             _ if floats && s.plain_rows() => ActForm::AsIs,
             _ if floats => ActForm::Floats,
             (Way::Tiles, Some(u), _) => ActForm::Bytes(u.form),
-            (_, _, Some(d)) if d != s.type1 => ActForm::Blocks(d),
+            (_, _, Some(d)) if d != s.type1 => match kernels.gemv[s.type0 as usize] {
+                Some(gemv) => ActForm::Wide(gemv),
+                None => ActForm::Blocks(d),
+            },
             _ => ActForm::AsIs,
         };
         let act_bytes = line_up(match act {
@@ -186,6 +195,7 @@ impl Plan {
             ActForm::Floats => 4 * k,
             ActForm::Blocks(d) => d.row_size(k as i64).unwrap_or(0),
             ActForm::Bytes(form) => k / 32 * form.act_bytes(),
+            ActForm::Wide(_) => WideAct::new(k).bytes(),
         });
         let (height, step) = if floats {
             (kernels.float_tiles.height, k.min(FLOAT_STEP))
@@ -203,11 +213,11 @@ impl Plan {
                     + parts * line_up(4 * height * spaced(groups))
             }
         };
-        if !s.plain_rows() && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_)) {
+        if !s.plain_rows() && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_)) {
             // A row of floats on the way.
             own_bytes = own_bytes.max(line_up(4 * k));
         }
-        let act_rows = if act == ActForm::AsIs { 0 } else { s.ne1[1] * s.ne1[2] * s.ne1[3] };
+        let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.ne1[1] * s.ne1[2] * s.ne1[3] };
         let own_at = act_rows * act_bytes;
         Self { way, weights: s.type0, k, act, act_bytes, act_rows, height, step, own_bytes, own_at, threads }
     }
@@ -219,7 +229,7 @@ impl Plan {
 
     /// Whether activations are turned into something first.
     pub fn converts(&self) -> bool {
-        self.act != ActForm::AsIs
+        !matches!(self.act, ActForm::AsIs)
     }
 
     /// This thread's own memory.

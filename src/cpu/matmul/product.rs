@@ -1,9 +1,12 @@
 //! Computing a piece of a product: some rows of a matrix of weights by some columns of activations.
 
-use super::plan::{Plan, Way, line_up, spaced};
+use super::plan::{ActForm, Plan, Way, line_up, spaced};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::{Kernels, tile};
 use std::ops::Range;
+
+/// Rows that meet one column after the other.
+const COLUMN_ROWS: usize = 16;
 
 /// Where columns are.
 pub trait Columns {
@@ -52,6 +55,18 @@ impl Job<'_> {
 
     unsafe fn dots(&self, columns: &impl Columns) {
         let (k, n) = (self.k, self.plan.k);
+        if let ActForm::Wide(gemv) = self.plan.act {
+            // A few rows at a time: they are in the cache for the next column.
+            for first in self.rows.clone().step_by(COLUMN_ROWS) {
+                for j in self.cols.clone() {
+                    let (act, dst) = columns.get(j);
+                    let rows = COLUMN_ROWS.min(self.rows.end - first);
+                    // SAFETY: rows and the column hold `n` values, the results can take all rows: the caller's promise.
+                    unsafe { (gemv.rows)(n, self.row(first), self.stride, rows, act, dst.wrapping_add(first)) };
+                }
+            }
+            return;
+        }
         let vec_dot = k.vec_dot[self.plan.weights as usize];
         for i in self.rows.clone() {
             let row = self.row(i);

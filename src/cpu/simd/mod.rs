@@ -1,8 +1,8 @@
 //! Kernels: loops over rows of numbers, compiled for several instruction sets and chosen at run time.
 //!
 //! Who lives here: the table ([`Kernels`]); what is written once and compiled for each instruction set: `lanes` (what it is
-//! written in), `float` (rows of floats), `blocks` and `unpack` (weights in blocks), `act` (activations in bytes), `tile` (matrix
-//! products); and one folder for each instruction set: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI).
+//! written in), `float` (rows of floats), `blocks` and `unpack` (weights in blocks), `act` (activations in bytes), `gemv` and
+//! `tile` (matrix times column, matrix times matrix); and one folder for each instruction set: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI).
 //!
 //! The table is filled level by level, each level replacing what it does better. `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`,
 //! `avx512`, `avx512_vnni`) holds it at a lower level, so that one machine tests all that it has.
@@ -10,6 +10,7 @@
 mod act;
 mod blocks;
 mod float;
+pub mod gemv;
 pub mod lanes;
 mod scalar;
 pub mod tile;
@@ -128,6 +129,8 @@ pub struct Kernels {
     pub dot_f16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
     /// Sum of products of bfloat16s and floats.
     pub dot_bf16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
+    /// Matrix times column by weight format; `None`: `vec_dot` for each row.
+    pub gemv: [Option<gemv::Gemv>; TYPES],
     /// Matrix products of floats.
     pub float_tiles: tile::FloatTiles,
     /// Matrix products of weights in blocks.

@@ -1,5 +1,6 @@
-//! x86-64 with AVX-512 F, BW, DQ and VL. Who lives here: `lanes` (sixteen lanes for the float kernels).
+//! x86-64 with AVX-512 F, BW, DQ and VL. Who lives here: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI).
 
+pub mod gemv;
 pub mod lanes;
 
 use super::{Kernels, float, tile};
@@ -24,4 +25,6 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 /// As for [`fill`], and the processor has AVX-512 VNNI.
 pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
+    // SAFETY: the caller's promise.
+    unsafe { gemv::fill(k) };
 }

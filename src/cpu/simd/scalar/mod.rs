@@ -14,6 +14,7 @@ pub(super) fn table() -> Kernels {
         level: Level::Scalar,
         vec_dot: [None; TYPES],
         from_float: [None; TYPES],
+        gemv: [None; TYPES],
         add,
         sub,
         mul,
