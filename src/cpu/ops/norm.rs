@@ -25,7 +25,12 @@ pub fn norm(w: &Worker<'_>, dst: TensorRef) {
     each_row(w, dst, |y| {
         let n = y.len() as f32;
         let mean = vec::sum(y) as f32 / n;
-        let variance = vec::center(y, mean) as f32 / n;
+        let mut variance = vec::center(y, mean) as f32 / n;
+        // Far from zero a mean in single precision is not exact enough: centre what is left once more.
+        if mean * mean > 64.0 * variance {
+            let rest = vec::sum(y) as f32 / n;
+            variance = vec::center(y, rest) as f32 / n;
+        }
         vec::scale(y, 1.0 / (variance + eps).sqrt());
     });
 }
