@@ -10,6 +10,7 @@ use crate::tensor::TensorRef;
 /// Leaves a check with a reason when something does not hold.
 macro_rules! ensure {
     ($cond:expr, $($arg:tt)+) => {
+        #[allow(clippy::neg_cmp_op_on_partial_ord)] // a NaN does not hold
         if !$cond {
             return Err($crate::error::Error::Unsupported(format!($($arg)+)));
         }
@@ -65,12 +66,12 @@ fn has_memory(t: TensorRef) -> Result<()> {
                 return Err(outside("its buffer"));
             }
         }
-    } else if let Some(base) = t.view_src() {
-        if base.buffer_raw().is_null() {
-            let first = base.data().addr();
-            if start < first || end > first.saturating_add(base.nbytes()) {
-                return Err(outside("the tensor it is a view of"));
-            }
+    } else if let Some(base) = t.view_src()
+        && base.buffer_raw().is_null()
+    {
+        let first = base.data().addr();
+        if start < first || end > first.saturating_add(base.nbytes()) {
+            return Err(outside("the tensor it is a view of"));
         }
     }
     Ok(())

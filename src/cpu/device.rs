@@ -92,10 +92,10 @@ impl CpuStream {
     /// The pool lives until another is set and no computation of this stream, or of a plan made with it, uses it any more.
     pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
         let mut wishes = lock(&self.wishes);
-        if let Some(old) = wishes.pool() {
-            if wishes.pool != pool {
-                old.pause();
-            }
+        if let Some(old) = wishes.pool()
+            && wishes.pool != pool
+        {
+            old.pause();
         }
         wishes.pool = pool;
     }

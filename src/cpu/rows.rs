@@ -236,7 +236,7 @@ impl Place {
                 }
                 return;
             }
-            assert!(start % block == 0 && n % block == 0);
+            assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
             let bytes = n / block * self.dtype.type_size();
             // SAFETY: n elements of the row, whose memory was checked; `out` holds other memory (another format).
             convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, bytes) }, out);
@@ -256,7 +256,7 @@ impl Place {
             GGML_TYPE_I32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get::<i32>(start + i, row) as f32),
             _ => {
                 // Blocks with gaps between them.
-                assert!(start % block == 0 && n % block == 0);
+                assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
                 for (k, y) in out.chunks_exact_mut(block).enumerate() {
                     let p = self.row_ptr(row).wrapping_add((start / block + k) * self.nb[0]);
                     // SAFETY: one block of the row, whose memory was checked.
@@ -274,7 +274,7 @@ impl Place {
         }
         let block = self.dtype.blck_size() as usize;
         if self.has_dense_rows() {
-            assert!(start % block == 0 && x.len() % block == 0);
+            assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
             let p = self.row_ptr(row).wrapping_add(start / block * self.dtype.type_size());
             // SAFETY: elements of the row, whose memory was checked; by the row contract ours alone.
             let out = unsafe { std::slice::from_raw_parts_mut(p, x.len() / block * self.dtype.type_size()) };
@@ -287,7 +287,7 @@ impl Place {
             GGML_TYPE_BF16 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, convert::to_bf16(x))),
             GGML_TYPE_I32 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, x as i32)),
             _ => {
-                assert!(start % block == 0 && x.len() % block == 0);
+                assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
                 for (k, x) in x.chunks_exact(block).enumerate() {
                     let p = self.row_ptr(row).wrapping_add((start / block + k) * self.nb[0]);
                     // SAFETY: one block of the row, whose memory was checked; by the row contract ours alone.

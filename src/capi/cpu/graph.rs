@@ -95,10 +95,10 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
     ggml_assert!(plan.work_size == 0 || !plan.work_data.is_null(), "a plan without its work memory");
     // SAFETY: NULL or a valid pool, by the contract.
     let pool = unsafe { procs::pool(plan.threadpool) };
-    if let Some(pool) = pool {
-        if plan.n_threads as usize > pool.n_threads() {
-            log_warn!("a plan of {} threads for a pool of {}", plan.n_threads, pool.n_threads());
-        }
+    if let Some(pool) = pool
+        && plan.n_threads as usize > pool.n_threads()
+    {
+        log_warn!("a plan of {} threads for a pool of {}", plan.n_threads, pool.n_threads());
     }
     let nodes: Vec<TensorRef> = graph.nodes().collect();
     let settings = Settings {

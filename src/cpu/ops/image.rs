@@ -157,9 +157,9 @@ pub fn upscale(w: &Worker<'_>, dst: TensorRef) {
     let mut centre = 0.5;
     if flags & ggml_scale_flag::GGML_SCALE_FLAG_ALIGN_CORNERS as i32 != 0 {
         centre = 0.0;
-        for i in 0..2 {
-            if d.ne[i] > 1 && s.ne[i] > 1 {
-                ratio[i] = (d.ne[i] - 1) as f32 / (s.ne[i] - 1) as f32;
+        for ((ratio, &to), &from) in ratio.iter_mut().zip(&d.ne).zip(&s.ne).take(2) {
+            if to > 1 && from > 1 {
+                *ratio = (to - 1) as f32 / (from - 1) as f32;
             }
         }
     }
@@ -190,7 +190,7 @@ pub fn upscale(w: &Worker<'_>, dst: TensorRef) {
 fn linear(s: &Place, x: f32, y: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
     let split = |v: f32, n: usize| {
         let low = (v.floor() as i64).clamp(0, n as i64 - 1);
-        (low, v.floor() as i64 + 1, (v - low as f32).max(0.0).min(1.0))
+        (low, v.floor() as i64 + 1, (v - low as f32).clamp(0.0, 1.0))
     };
     let ((x0, x1, dx), (y0, y1, dy)) = (split(x, s.ne[0]), split(y, s.ne[1]));
     at(x0, y0) * (1.0 - dx) * (1.0 - dy)

@@ -68,7 +68,7 @@ impl Params {
         let (mut theta, mut magnitude) = (interpolated, self.attn_factor);
         if self.ext_factor != 0.0 {
             let y = (pair as f32 - corrections[0]) / (corrections[1] - corrections[0]).max(0.001);
-            let mix = (1.0 - y.max(0.0).min(1.0)) * self.ext_factor;
+            let mix = (1.0 - y.clamp(0.0, 1.0)) * self.ext_factor;
             theta = interpolated * (1.0 - mix) + angle * mix;
             magnitude *= 1.0 + 0.1 * (1.0 / self.freq_scale).ln();
         }
@@ -140,6 +140,13 @@ fn fill(
     }
 }
 
+/// Turns pairs whose elements stand in two halves.
+fn turn(a: &mut [f32], b: &mut [f32], cache: &[(f32, f32)]) {
+    for ((a, b), &(cos, sin)) in a.iter_mut().zip(b).zip(cache) {
+        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+    }
+}
+
 fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
     let Some(p) = Params::of(dst) else { return };
     let (s, pos) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
@@ -153,11 +160,6 @@ fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
             fill(&p, &mut cache, &pos, s.ne[2], row[1], factors, sign);
             cached = Some(row[1]);
         }
-        let turn = |y: &mut [f32], a: usize, b: usize, (cos, sin): (f32, f32)| {
-            let (x0, x1) = (y[a], y[b]);
-            y[a] = x0 * cos - x1 * sin;
-            y[b] = x0 * sin + x1 * cos;
-        };
         out.row(row, |y| {
             s.load(row, 0, y);
             match p.mode {
@@ -169,15 +171,12 @@ fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
                     }
                 }
                 GGML_ROPE_TYPE_VISION => {
-                    for pair in 0..p.n_dims {
-                        turn(y, pair, pair + p.n_dims, cache[pair]);
-                    }
+                    let (a, b) = y[..2 * p.n_dims].split_at_mut(p.n_dims);
+                    turn(a, b, &cache);
                 }
                 _ => {
                     let (a, b) = y[offset..offset + p.n_dims].split_at_mut(half);
-                    for ((a, b), &(cos, sin)) in a.iter_mut().zip(b).zip(&cache) {
-                        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
-                    }
+                    turn(a, b, &cache);
                 }
             }
         });

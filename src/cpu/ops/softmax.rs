@@ -49,7 +49,7 @@ pub fn soft_max(w: &Worker<'_>, dst: TensorRef) {
     for row @ [i1, i2, i3] in rows(w, &out.at) {
         let mask = mask.as_mut().map(|m| {
             let ne = m.at.ne;
-            &m.part([i1, i2 % ne[2], i3 % ne[3]], 0..s.ne[0])[..]
+            m.part([i1, i2 % ne[2], i3 % ne[3]], 0..s.ne[0])
         });
         let sink = sinks.map(|sinks| sinks.get::<f32>(i2, [0; 3]));
         out.row(row, |y| {

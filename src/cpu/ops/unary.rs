@@ -34,7 +34,7 @@ impl Xielu {
 }
 
 fn hard(x: f32) -> f32 {
-    ((x + 3.0) / 6.0).max(0.0).min(1.0)
+    ((x + 3.0) / 6.0).clamp(0.0, 1.0)
 }
 
 /// `GGML_OP_UNARY`.
