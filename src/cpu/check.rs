@@ -10,8 +10,9 @@ use crate::tensor::TensorRef;
 /// Leaves a check with a reason when something does not hold.
 macro_rules! ensure {
     ($cond:expr, $($arg:tt)+) => {
-        #[allow(clippy::neg_cmp_op_on_partial_ord)] // a NaN does not hold
-        if !$cond {
+        // By a name: a comparison with NaN does not hold.
+        let holds: bool = $cond;
+        if !holds {
             return Err($crate::error::Error::Unsupported(format!($($arg)+)));
         }
     };
