@@ -9,13 +9,13 @@ use crate::tensor::TensorRef;
 
 /// Leaves a check with a reason when something does not hold.
 macro_rules! ensure {
-    ($cond:expr, $($arg:tt)+) => {
+    ($cond:expr, $($arg:tt)+) => {{
         // By a name: a comparison with NaN does not hold.
         let holds: bool = $cond;
         if !holds {
             return Err($crate::error::Error::Unsupported(format!($($arg)+)));
         }
-    };
+    }};
 }
 pub(crate) use ensure;
 
