@@ -5,6 +5,7 @@
 use super::block::Block;
 use super::search::nearest;
 use super::tables::{iq1, iq2, iq3};
+use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A block that is made by searching its format's lattice.
@@ -55,8 +56,13 @@ static BUILT: Mutex<[Option<Arc<Lattice>>; 6]> = Mutex::new([const { None }; 6])
 
 /// The lattice for a grid, built when there is none yet.
 pub fn get(grid: Grid) -> Arc<Lattice> {
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    built[grid as usize].get_or_insert_with(|| Arc::new(Lattice::new(grid))).clone()
+    let built = || BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lattice) = &built()[grid as usize] {
+        return lattice.clone();
+    }
+    // Built without the lock: the search for neighbours runs on several threads.
+    let lattice = Arc::new(Lattice::new(grid));
+    built()[grid as usize].get_or_insert(lattice).clone()
 }
 
 /// Forgets the built lattices; those in use live on until their last user is done.
@@ -94,27 +100,35 @@ impl Lattice {
         lattice
     }
 
+    /// Lists for every code that is no grid point the points at the `shells` smallest distances.
     fn find_neighbours(&mut self, shells: usize) {
-        let mut distances = vec![0u32; self.points.len()];
-        for code in 0..self.map.len() {
-            let levels: [u8; 8] = std::array::from_fn(|i| (code >> (i * self.bits) & ((1 << self.bits) - 1)) as u8);
-            if self.map[code] >= 0 || levels[..self.width].iter().any(|l| i32::from(*l) > self.top) {
-                continue;
-            }
-            for (d, p) in distances.iter_mut().zip(&self.points) {
-                *d = p.iter().zip(&levels).take(self.width).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum();
-            }
-            let first = self.near.len();
-            self.map[code] = !(first as i32);
-            self.near.push(0);
-            let mut shell = None;
-            for _ in 0..shells {
-                shell = distances.iter().copied().filter(|d| shell.is_none_or(|s| *d > s)).min();
-                let Some(shell) = shell else { break };
-                self.near.extend(distances.iter().enumerate().filter(|(_, d)| **d == shell).map(|(i, _)| i as u16));
-            }
-            self.near[first] = (self.near.len() - first - 1) as u16;
+        let lists: Vec<Option<Vec<u16>>> =
+            (0..self.map.len()).into_par_iter().map(|code| self.neighbours_of(code, shells)).collect();
+        for (code, list) in lists.into_iter().enumerate() {
+            let Some(list) = list else { continue };
+            self.map[code] = !(self.near.len() as i32);
+            self.near.push(list.len() as u16);
+            self.near.extend(list);
         }
+    }
+
+    fn neighbours_of(&self, code: usize, shells: usize) -> Option<Vec<u16>> {
+        let levels: [u8; 8] = std::array::from_fn(|i| (code >> (i * self.bits) & ((1 << self.bits) - 1)) as u8);
+        if self.map[code] >= 0 || levels[..self.width].iter().any(|l| i32::from(*l) > self.top) {
+            return None;
+        }
+        let distance = |p: &[u8; 8]| -> u32 {
+            p.iter().zip(&levels).take(self.width).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
+        };
+        let distances: Vec<u32> = self.points.iter().map(distance).collect();
+        let mut list = Vec::new();
+        let mut shell = None;
+        for _ in 0..shells {
+            shell = distances.iter().copied().filter(|d| shell.is_none_or(|s| *d > s)).min();
+            let Some(shell) = shell else { break };
+            list.extend(distances.iter().enumerate().filter(|(_, d)| **d == shell).map(|(i, _)| i as u16));
+        }
+        Some(list)
     }
 
     fn code(&self, levels: &[u8]) -> usize {
