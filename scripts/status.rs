@@ -128,10 +128,12 @@ fn functions(root: &Path) -> (String, String) {
                 }
                 let header = header.split(']').next().unwrap_or_default();
                 section = Some((format!("`{header}`"), Vec::new()));
-            } else if !line.is_empty() && !line.starts_with('#') && !line.starts_with('-') {
-                if let Some((_, names)) = &mut section {
-                    names.push(line.split_whitespace().next().unwrap_or_default().to_string());
-                }
+            } else if !line.is_empty()
+                && !line.starts_with('#')
+                && !line.starts_with('-')
+                && let Some((_, names)) = &mut section
+            {
+                names.push(line.split_whitespace().next().unwrap_or_default().to_string());
             }
         }
     }
