@@ -71,7 +71,7 @@ GGML_API ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, in
 GGML_API void ggml_gallocr_free(ggml_gallocr_t galloc);
 
 /// Plans `graph` and makes the buffers it needs, so that graphs that are no larger are allocated without a new buffer.
-/// Only for an allocator with one buffer type; tensors are not bound. false when memory cannot be had (see the log):
+/// All tensors go to the first buffer type; none is bound yet. false when memory cannot be had (see the log):
 /// the allocator stays usable.
 GGML_API bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph);
 
