@@ -85,11 +85,6 @@ const fn empty(op: ggml_op) -> Row {
     Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None }
 }
 
-/// An operation without a kernel as yet.
-const fn not_yet(op: ggml_op) -> Row {
-    Row { op, kernel: None, check: anything, tasks: Tasks::One, scratch: None }
-}
-
 /// All operations, by their numbers.
 pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     empty(GGML_OP_NONE),
@@ -171,7 +166,8 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_TRI, make::tri, make::check_tri),
     op(GGML_OP_FILL, make::fill, make::check_fill),
     op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
-    not_yet(GGML_OP_FLASH_ATTN_BACK),
+    op(GGML_OP_FLASH_ATTN_BACK, attention_back::flash_attn_back, attention_back::check_flash_attn_back)
+        .tasks(Tasks::All),
     op(GGML_OP_SSM_CONV, recurrent::ssm_conv, recurrent::check_ssm_conv),
     op(GGML_OP_SSM_SCAN, recurrent::ssm_scan, recurrent::check_ssm_scan),
     op(GGML_OP_WIN_PART, window::win_part, window::check_win_part),

@@ -14,12 +14,12 @@ use crate::tensor::ops::{Place, *};
 use crate::tensor::{Context, TensorRef};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn ctx() -> Context {
+pub(super) fn ctx() -> Context {
     Context::with_size(64 << 20, false).unwrap()
 }
 
 /// Reproducible numbers between -1 and 1.
-fn noise(n: usize, seed: u64) -> Vec<f32> {
+pub(super) fn noise(n: usize, seed: u64) -> Vec<f32> {
     let mut s = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..n)
         .map(|_| {
@@ -31,7 +31,7 @@ fn noise(n: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-fn write(t: TensorRef, x: &[f32]) {
+pub(super) fn write(t: TensorRef, x: &[f32]) {
     let p = Rows::of(t);
     assert_eq!(x.len(), p.len());
     for r in 0..p.nrows() {
@@ -39,24 +39,24 @@ fn write(t: TensorRef, x: &[f32]) {
     }
 }
 
-fn tensor(c: &mut Context, dtype: ggml_type, ne: &[i64], seed: u64) -> TensorRef {
+pub(super) fn tensor(c: &mut Context, dtype: ggml_type, ne: &[i64], seed: u64) -> TensorRef {
     let t = c.new_tensor(dtype, ne).unwrap();
     write(t, &noise(t.nelements() as usize, seed));
     t
 }
 
-fn floats(c: &mut Context, ne: &[i64], seed: u64) -> TensorRef {
+pub(super) fn floats(c: &mut Context, ne: &[i64], seed: u64) -> TensorRef {
     tensor(c, GGML_TYPE_F32, ne, seed)
 }
 
-fn integers(c: &mut Context, ne: &[i64], values: &[i32]) -> TensorRef {
+pub(super) fn integers(c: &mut Context, ne: &[i64], values: &[i32]) -> TensorRef {
     let t = c.new_tensor(GGML_TYPE_I32, ne).unwrap();
     let p = Rows::of(t);
     (0..p.len()).for_each(|i| p.set(i % p.ne[0], p.row_index(i / p.ne[0]), values[i]));
     t
 }
 
-fn read(t: TensorRef) -> Vec<f32> {
+pub(super) fn read(t: TensorRef) -> Vec<f32> {
     let p = Rows::of(t);
     let mut out = vec![0f32; p.len()];
     for (r, out) in out.chunks_exact_mut(p.ne[0]).enumerate() {
@@ -66,7 +66,7 @@ fn read(t: TensorRef) -> Vec<f32> {
 }
 
 /// All tensors that `t` is computed from, and `t`, each after its sources.
-fn nodes_of(t: TensorRef) -> Vec<TensorRef> {
+pub(super) fn nodes_of(t: TensorRef) -> Vec<TensorRef> {
     fn visit(t: TensorRef, out: &mut Vec<TensorRef>) {
         if out.contains(&t) {
             return;
@@ -80,7 +80,7 @@ fn nodes_of(t: TensorRef) -> Vec<TensorRef> {
     out
 }
 
-fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) -> Result<()> {
+pub(super) fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) -> Result<()> {
     let plan = Plan::of(nodes.iter().copied(), n_threads);
     let mut work = vec![0u8; plan.work_size()];
     // SAFETY: `work` is used by the computation alone.
@@ -89,7 +89,7 @@ fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) -> Result<(
 }
 
 /// The result, which must not depend on the number of threads.
-fn compute(t: TensorRef) -> Vec<f32> {
+pub(super) fn compute(t: TensorRef) -> Vec<f32> {
     let nodes = nodes_of(t);
     let mut first: Option<Vec<u32>> = None;
     for n in [1, 2, 3, 8] {
@@ -103,7 +103,7 @@ fn compute(t: TensorRef) -> Vec<f32> {
     read(t)
 }
 
-fn near(got: &[f32], want: impl Iterator<Item = f64>, tolerance: f64) {
+pub(super) fn near(got: &[f32], want: impl Iterator<Item = f64>, tolerance: f64) {
     let mut n = 0;
     for (i, want) in want.enumerate() {
         let got = f64::from(got[i]);
@@ -111,6 +111,20 @@ fn near(got: &[f32], want: impl Iterator<Item = f64>, tolerance: f64) {
         n += 1;
     }
     assert_eq!(n, got.len());
+}
+
+/// Element `i` of a dense tensor of `ne`, zero outside.
+pub(super) fn at(x: &[f32], ne: [i64; 4], i: [i64; 4]) -> f64 {
+    if (0..4).any(|d| i[d] < 0 || i[d] >= ne[d]) {
+        return 0.0;
+    }
+    f64::from(x[(((i[3] * ne[2] + i[2]) * ne[1] + i[1]) * ne[0] + i[0]) as usize])
+}
+
+/// All indices of a tensor of `ne`, in the order of its elements.
+pub(super) fn indices(ne: [i64; 4]) -> impl Iterator<Item = [i64; 4]> {
+    let [n0, n1, n2, _] = ne;
+    (0..ne.iter().product()).map(move |i| [i % n0, i / n0 % n1, i / (n0 * n1) % n2, i / (n0 * n1 * n2)])
 }
 
 #[test]

@@ -358,3 +358,234 @@ pub fn check_im2col_3d(node: TensorRef) -> Result<()> {
     ensure!(n[0] == channels * k[0] * k[1] * k[2] && n[3] % (x[3] / channels) == 0, "{k:?} over {x:?} into {n:?}");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::conv::{self, Window};
+    use crate::tensor::ops::view;
+
+    const WINDOWS: [Window<2>; 3] = [
+        Window { stride: [1, 1], pad: [1, 1], dilation: [1, 1] },
+        Window { stride: [2, 3], pad: [0, 2], dilation: [1, 2] },
+        Window { stride: [1, 2], pad: [5, 1], dilation: [3, 1] },
+    ];
+
+    /// Index of the image along dimension `i`.
+    fn from<const N: usize>(window: &Window<N>, i: usize, out: i64, k: i64) -> i64 {
+        out * i64::from(window.stride[i]) + k * i64::from(window.dilation[i]) - i64::from(window.pad[i])
+    }
+
+    #[test]
+    fn planes_of_odd_sizes() {
+        for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 4e-3)] {
+            for window in &WINDOWS {
+                let mut c = ctx();
+                let (nk, nx) = ([3, 2, 5, 7], [13, 9, 5, 3]);
+                let (k, x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
+                let t = conv::conv_2d_direct(&mut c, k, x, window).unwrap();
+                let (kv, xv, got) = (read(k), read(x), compute(t));
+                let want = indices(t.ne()).map(|[ox, oy, oc, n]| {
+                    indices([nk[0], nk[1], nk[2], 1])
+                        .map(|[kx, ky, ic, _]| {
+                            let place = [from(window, 0, ox, kx), from(window, 1, oy, ky), ic, n];
+                            at(&kv, nk, [kx, ky, ic, oc]) * at(&xv, nx, place)
+                        })
+                        .sum()
+                });
+                near(&got, want, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn volumes_and_their_columns() {
+        let window = Window { stride: [2, 1, 1], pad: [1, 0, 1], dilation: [1, 2, 1] };
+        for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
+            let mut c = ctx();
+            let (channels, batches, outputs) = (2, 3, 5);
+            let (nk, nx) = ([3, 2, 2, channels * outputs], [7, 6, 5, channels * batches]);
+            let (k, x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
+            let t = conv::conv_3d_direct(&mut c, k, x, &window, [2, 3, 5]).unwrap();
+            let (kv, xv, got) = (read(k), read(x), compute(t));
+            let ne = t.ne();
+            let image = |o: [i64; 3], k: [i64; 3], i3: i64| {
+                let [x, y, z] = [0, 1, 2].map(|i| from(&window, i, o[i], k[i]));
+                at(&xv, nx, [x, y, z, i3])
+            };
+            let want = indices(ne).map(|[ox, oy, oz, i3]| {
+                let (n, oc) = (i3 / outputs, i3 % outputs);
+                indices([nk[0], nk[1], nk[2], channels])
+                    .map(|[kx, ky, kz, ic]| {
+                        at(&kv, nk, [kx, ky, kz, oc * channels + ic])
+                            * image([ox, oy, oz], [kx, ky, kz], n * channels + ic)
+                    })
+                    .sum()
+            });
+            near(&got, want, if dtype == GGML_TYPE_F32 { 1e-5 } else { 4e-3 });
+
+            let t = conv::im2col_3d(&mut c, k, x, channels, &window, dtype).unwrap();
+            let got = compute(t);
+            let want = indices(t.ne()).map(|[i, ox, oy, i3]| {
+                let place = [i % nk[0], i / nk[0] % nk[1], i / (nk[0] * nk[1]) % nk[2]];
+                image([ox, oy, i3 % ne[2]], place, i3 / ne[2] * channels + i / 12)
+            });
+            near(&got, want, if dtype == GGML_TYPE_F32 { 0.0 } else { 5e-4 });
+        }
+    }
+
+    fn depthwise(dtype: ggml_type, innermost: bool, window: &Window<2>) {
+        let mut c = ctx();
+        let (nk, nx) = ([3, 2, 1, 19], [13, 9, 19, 2]);
+        let (mut k, mut x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
+        let (kv, xv) = (read(k), read(x));
+        if innermost {
+            let mut moved = |t, to, back| {
+                let t = view::permute(&mut c, t, to).unwrap();
+                let t = view::cont(&mut c, t).unwrap();
+                view::permute(&mut c, t, back).unwrap()
+            };
+            x = moved(x, [1, 2, 0, 3], [2, 0, 1, 3]);
+            k = moved(k, [2, 3, 1, 0], [3, 2, 0, 1]);
+            assert_eq!((x.ne(), k.ne()), (nx, nk));
+        }
+        let t = conv::conv_2d_dw_direct(&mut c, k, x, window).unwrap();
+        assert_eq!(t.nb()[2] == 4, innermost);
+        let got = compute(t);
+        let want = indices(t.ne()).map(|[ox, oy, ch, n]| {
+            indices([nk[0], nk[1], 1, 1])
+                .map(|[kx, ky, _, _]| {
+                    let place = [from(window, 0, ox, kx), from(window, 1, oy, ky), ch, n];
+                    at(&kv, nk, [kx, ky, 0, ch]) * at(&xv, nx, place)
+                })
+                .sum()
+        });
+        near(&got, want, 1e-6);
+    }
+
+    #[test]
+    fn each_channel_by_its_own_kernel() {
+        for window in &WINDOWS {
+            for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
+                depthwise(dtype, false, window);
+                depthwise(dtype, true, window);
+            }
+        }
+    }
+
+    #[test]
+    fn transposed_convolutions_of_lines_and_planes() {
+        for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 4e-3)] {
+            for stride in [1, 2, 3, 5] {
+                let mut c = ctx();
+                let (nk, nx) = ([4, 3, 6, 1], [11, 6, 1, 1]);
+                let (k, x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
+                let t = conv::conv_transpose_1d(&mut c, k, x, stride, 0, 1).unwrap();
+                let (kv, xv, got) = (read(k), read(x), compute(t));
+                let want = indices(t.ne()).map(|[o, oc, ..]| {
+                    indices([nk[0], nx[0], nk[2], 1])
+                        .filter(|[k, i, ..]| i * i64::from(stride) + k == o)
+                        .map(|[k, i, ic, _]| at(&kv, nk, [k, oc, ic, 0]) * at(&xv, nx, [i, ic, 0, 0]))
+                        .sum()
+                });
+                near(&got, want, tolerance);
+
+                let (nk, nx) = ([3, 2, 4, 5], [7, 6, 5, 2]);
+                let (k, x) = (tensor(&mut c, dtype, &nk, 3), floats(&mut c, &nx, 4));
+                let t = conv::conv_transpose_2d_p0(&mut c, k, x, stride).unwrap();
+                let (kv, xv, got) = (read(k), read(x), compute(t));
+                let origin = |o: i64, k: i64| {
+                    let s = i64::from(stride);
+                    if o >= k && (o - k) % s == 0 { (o - k) / s } else { -1 }
+                };
+                let want = indices(t.ne()).map(|[ox, oy, oc, n]| {
+                    indices([nk[0], nk[1], nk[3], 1])
+                        .map(|[kx, ky, ic, _]| {
+                            at(&kv, nk, [kx, ky, oc, ic]) * at(&xv, nx, [origin(ox, kx), origin(oy, ky), ic, n])
+                        })
+                        .sum()
+                });
+                near(&got, want, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn columns_are_added_where_they_overlap() {
+        for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-6), (GGML_TYPE_F16, 2e-3), (GGML_TYPE_BF16, 2e-2)] {
+            for (stride, channels, pad, width) in [(1, 3, 0, 4), (3, 2, 1, 5), (4, 1, 2, 3), (2, 1, 0, 1)] {
+                let mut c = ctx();
+                let na = [width * i64::from(channels), 7, 1, 1];
+                let a = tensor(&mut c, dtype, &na, 5);
+                let t = conv::col2im_1d(&mut c, a, stride, channels, pad).unwrap();
+                let (av, got) = (read(a), compute(t));
+                let want = indices(t.ne()).map(|[o, channel, ..]| {
+                    (0..na[1])
+                        .map(|i| (i, o + i64::from(pad) - i * i64::from(stride)))
+                        .filter(|(_, k)| (0..width).contains(k))
+                        .map(|(i, k)| at(&av, na, [channel * width + k, i, 0, 0]))
+                        .sum()
+                });
+                near(&got, want, tolerance);
+            }
+        }
+    }
+
+    /// The gradient of the unfolding adds each column to where it was taken from.
+    #[test]
+    fn gradients_of_columns_go_back_to_the_image() {
+        for window in &WINDOWS {
+            let mut c = ctx();
+            let (nk, nx) = ([3, 2, 5, 1], [13, 9, 5, 3]);
+            let (k, x) = (floats(&mut c, &nk, 1), floats(&mut c, &nx, 2));
+            let columns = conv::im2col(&mut c, k, x, window, true, GGML_TYPE_F32).unwrap();
+            let ng = columns.ne();
+            let grad = floats(&mut c, &ng, 3);
+            let t = conv::im2col_back(&mut c, grad, k, nx, window, true).unwrap();
+            let gv = read(grad);
+            let mut want = vec![0f64; x.nelements() as usize];
+            for (i, [column, ox, oy, n]) in indices(ng).enumerate() {
+                let (kx, ky, ic) = (column % nk[0], column / nk[0] % nk[1], column / (nk[0] * nk[1]));
+                let (ix, iy) = (from(window, 0, ox, kx), from(window, 1, oy, ky));
+                if (0..nx[0]).contains(&ix) && (0..nx[1]).contains(&iy) {
+                    want[(((n * nx[2] + ic) * nx[1] + iy) * nx[0] + ix) as usize] += f64::from(gv[i]);
+                }
+            }
+            near(&compute(t), want.into_iter(), 1e-6);
+
+            let line = Window::line(window.stride[0], window.pad[0], window.dilation[0]);
+            let (nk, nx) = ([3, 5, 1, 1], [13, 5, 3, 1]);
+            let (k, x) = (floats(&mut c, &nk, 4), floats(&mut c, &nx, 5));
+            let columns = conv::im2col(&mut c, k, x, &line, false, GGML_TYPE_F32).unwrap();
+            let ng = columns.ne();
+            let grad = floats(&mut c, &ng, 6);
+            let t = conv::im2col_back(&mut c, grad, k, nx, &line, false).unwrap();
+            let gv = read(grad);
+            let mut want = vec![0f64; x.nelements() as usize];
+            for (i, [column, ox, n, _]) in indices(ng).enumerate() {
+                let ix = from(&line, 0, ox, column % nk[0]);
+                if (0..nx[0]).contains(&ix) {
+                    want[((n * nx[1] + column / nk[0]) * nx[0] + ix) as usize] += f64::from(gv[i]);
+                }
+            }
+            near(&compute(t), want.into_iter(), 1e-6);
+        }
+    }
+
+    #[test]
+    fn words_that_make_no_sense_are_refused() {
+        let mut c = ctx();
+        let (k, x) = (floats(&mut c, &[3, 3, 2, 4], 1), floats(&mut c, &[8, 8, 2, 1], 2));
+        let t = conv::conv_2d_direct(&mut c, k, x, &WINDOWS[0]).unwrap();
+        assert!(check_conv_2d(t).is_ok());
+        for (word, value) in [(0, 0), (1, -1), (4, 0), (5, -3)] {
+            let t = conv::conv_2d_direct(&mut c, k, x, &WINDOWS[0]).unwrap();
+            t.set_op_param_i32(word, value);
+            assert!(check_conv_2d(t).is_err(), "word {word} = {value}");
+        }
+        t.set_ne([8, 8, 5, 1]);
+        assert!(check_conv_2d(t).is_err());
+    }
+}

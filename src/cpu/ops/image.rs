@@ -296,3 +296,46 @@ pub fn check_pool_2d_back(node: TensorRef) -> Result<()> {
     ensure!(x.same_shape(node) && grad.ne()[2..] == node.ne()[2..], "{:?} into {:?}", grad.ne(), node.ne());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::pool::{self, Planes};
+
+    #[test]
+    fn gradients_of_pooling_go_to_where_the_result_came_from() {
+        for planes in [
+            Planes { kernel: [2, 2], stride: [2, 2], pad: [0.0, 0.0] },
+            Planes { kernel: [3, 2], stride: [1, 2], pad: [1.0, 1.0] },
+            Planes { kernel: [1, 4], stride: [3, 1], pad: [0.0, 2.0] },
+        ] {
+            for kind in [ggml_op_pool::GGML_OP_POOL_MAX, ggml_op_pool::GGML_OP_POOL_AVG] {
+                let mut c = ctx();
+                let nx = [11, 7, 3, 2];
+                let x = floats(&mut c, &nx, 1);
+                let y = pool::pool_2d(&mut c, x, kind, &planes).unwrap();
+                let grad = floats(&mut c, &y.ne(), 2);
+                let t = pool::pool_2d_back(&mut c, grad, x, kind, &planes).unwrap();
+                let (xv, gv) = (read(x), read(grad));
+                let mut want = vec![0f64; xv.len()];
+                for (i, [ox, oy, i2, i3]) in indices(grad.ne()).enumerate() {
+                    let corner = |o: i64, d: usize| o * i64::from(planes.stride[d]) - planes.pad[d] as i64;
+                    let under: Vec<usize> = indices([planes.kernel[0].into(), planes.kernel[1].into(), 1, 1])
+                        .map(|[kx, ky, ..]| (corner(ox, 0) + kx, corner(oy, 1) + ky))
+                        .filter(|(ix, iy)| (0..nx[0]).contains(ix) && (0..nx[1]).contains(iy))
+                        .map(|(ix, iy)| (((i3 * nx[2] + i2) * nx[1] + iy) * nx[0] + ix) as usize)
+                        .collect();
+                    let share = f64::from(gv[i]);
+                    if kind == ggml_op_pool::GGML_OP_POOL_AVG {
+                        let n = f64::from(planes.kernel[0] * planes.kernel[1]);
+                        under.into_iter().for_each(|i| want[i] += share / n);
+                    } else if let Some(i) = under.into_iter().max_by(|&a, &b| xv[a].total_cmp(&xv[b])) {
+                        want[i] += share;
+                    }
+                }
+                near(&compute(t), want.into_iter(), 1e-6);
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `conv` · `window` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
 
 pub mod attention;
+pub mod attention_back;
 pub mod binary;
 pub mod conv;
 pub mod copy;

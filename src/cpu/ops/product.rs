@@ -81,3 +81,49 @@ pub fn check_out_prod(node: TensorRef) -> Result<()> {
     ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} by {y:?}");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::{matmul, view};
+
+    #[test]
+    fn sums_of_outer_products() {
+        for (dtype, m, n, k, repeat) in [
+            (GGML_TYPE_F32, 7, 33, 5, [2, 3]),
+            (GGML_TYPE_F32, 1, 1, 1, [1, 1]),
+            (GGML_TYPE_F16, 19, 40, 9, [1, 1]),
+            (GGML_TYPE_Q8_0, 64, 5, 11, [1, 1]),
+            (GGML_TYPE_Q4_K, 256, 18, 3, [1, 1]),
+        ] {
+            let mut c = ctx();
+            let a = tensor(&mut c, dtype, &[m, k, 2, 2], 1);
+            let b = floats(&mut c, &[n, k, 2 * repeat[0], 2 * repeat[1]], 2);
+            let t = matmul::out_prod(&mut c, a, b).unwrap();
+            let (x, y, got) = (read(a), read(b), compute(t));
+            let want = indices(t.ne()).map(|[i, j, i2, i3]| {
+                (0..k)
+                    .map(|l| at(&x, a.ne(), [i, l, i2 / repeat[0], i3 / repeat[1]]) * at(&y, b.ne(), [j, l, i2, i3]))
+                    .sum()
+            });
+            near(&got, want, 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_transposed_factor_and_an_empty_sum() {
+        let mut c = ctx();
+        let (a, b) = (floats(&mut c, &[9, 4], 3), floats(&mut c, &[4, 6], 4));
+        let bt = view::transpose(&mut c, b).unwrap();
+        let t = matmul::out_prod(&mut c, a, bt).unwrap();
+        let (x, y, got) = (read(a), read(b), compute(t));
+        let want = indices(t.ne())
+            .map(|[i, j, ..]| (0..4).map(|k| at(&x, a.ne(), [i, k, 0, 0]) * at(&y, b.ne(), [k, j, 0, 0])).sum());
+        near(&got, want, 1e-6);
+
+        let (a, b) = (c.new_tensor(GGML_TYPE_F32, &[5, 0]).unwrap(), c.new_tensor(GGML_TYPE_F32, &[3, 0]).unwrap());
+        let t = matmul::out_prod(&mut c, a, b).unwrap();
+        near(&compute(t), [0.0; 15].into_iter(), 0.0);
+    }
+}

@@ -322,3 +322,275 @@ pub fn check_gated_delta_net(node: TensorRef) -> Result<()> {
     ensure!(node.nelements() >= v.iter().product::<i64>() + states * kept, "a result of {}", node.nelements());
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::exec::Abort;
+    use crate::cpu::tests::*;
+    use crate::tensor::Context;
+    use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
+
+    #[test]
+    fn short_convolutions_of_channels() {
+        for (width, channels, tokens, sequences) in [(4, 7, 5, 2), (1, 1, 1, 1), (3, 70, 9, 3), (9, 33, 1, 1)] {
+            let mut c = ctx();
+            let (x, k) =
+                (floats(&mut c, &[width - 1 + tokens, channels, sequences], 1), floats(&mut c, &[width, channels], 2));
+            let t = recurrent::ssm_conv(&mut c, x, k).unwrap();
+            let (xv, kv) = (read(x), read(k));
+            let want = indices(t.ne()).map(|[channel, token, s, _]| {
+                (0..width)
+                    .map(|i| at(&xv, x.ne(), [token + i, channel, s, 0]) * at(&kv, k.ne(), [i, channel, 0, 0]))
+                    .sum()
+            });
+            near(&compute(t), want, 1e-6);
+        }
+    }
+
+    struct Scan {
+        src: SsmScan,
+        /// Outputs, then snapshots of states.
+        want: Vec<f64>,
+    }
+
+    /// A scan of `[state, dim, heads, groups, tokens]` for two sequences that start from states 3 and 1.
+    fn scan(c: &mut Context, [n, dim, heads, groups, tokens]: [i64; 5], one_decay: bool, kept: usize) -> Scan {
+        let sequences = 2;
+        let src = SsmScan {
+            s: floats(c, &[n, dim, heads, 4], 1),
+            x: floats(c, &[dim, heads, tokens, sequences], 2),
+            dt: floats(c, &[heads, tokens, sequences], 3),
+            a: floats(c, &[if one_decay { 1 } else { n }, heads], 4),
+            b: floats(c, &[n, groups, tokens, sequences], 5),
+            c: floats(c, &[n, groups, tokens, sequences], 6),
+            ids: integers(c, &[sequences], &[3, 1]),
+        };
+        // Some time steps so large that the soft maximum with zero is the step itself.
+        write(src.dt, &read(src.dt).iter().map(|x| if *x > 0.8 { 25.0 } else { *x }).collect::<Vec<_>>());
+        write(src.a, &read(src.a).iter().map(|x| -x.abs()).collect::<Vec<_>>());
+        let [s, x, dt, a, b, cc] = [src.s, src.x, src.dt, src.a, src.b, src.c].map(read);
+        let mut want = vec![0f64; src.x.nelements() as usize];
+        let per_state = (n * dim * heads) as usize;
+        let mut states = vec![0f64; per_state * sequences as usize * kept];
+        for [i1, h, sequence, _] in indices([dim, heads, sequences, 1]) {
+            let id = [3, 1][sequence as usize];
+            let mut state: Vec<f64> = (0..n).map(|i| at(&s, src.s.ne(), [i, i1, h, id])).collect();
+            for token in 0..tokens {
+                let step = at(&dt, src.dt.ne(), [h, token, sequence, 0]).exp().ln_1p();
+                let mut sum = 0.0;
+                for (i, state) in state.iter_mut().enumerate() {
+                    let i = i as i64;
+                    let decay = at(&a, src.a.ne(), [if one_decay { 0 } else { i }, h, 0, 0]);
+                    let at_group = [i, h / (heads / groups), token, sequence];
+                    *state = *state * (step * decay).exp()
+                        + at(&b, src.b.ne(), at_group) * at(&x, src.x.ne(), [i1, h, token, sequence]) * step;
+                    sum += *state * at(&cc, src.c.ne(), at_group);
+                }
+                want[(((sequence * tokens + token) * heads + h) * dim + i1) as usize] = sum;
+                let back = (tokens - 1 - token) as usize;
+                if back < kept {
+                    let first = (back * 2 + sequence as usize) * per_state + ((h * dim + i1) * n) as usize;
+                    states[first..first + n as usize].copy_from_slice(&state);
+                }
+            }
+        }
+        want.extend(states);
+        Scan { src, want }
+    }
+
+    #[test]
+    fn scans_of_both_kinds_with_snapshots() {
+        for (sizes, one_decay, kept) in [
+            ([16, 5, 1, 1, 7], false, 1),
+            ([1, 1, 1, 1, 1], true, 1),
+            ([33, 4, 6, 2, 5], true, 3),
+            ([128, 3, 4, 4, 2], true, 2),
+            ([7, 3, 4, 2, 3], false, 1),
+        ] {
+            let mut c = ctx();
+            let scan = scan(&mut c, sizes, one_decay, kept);
+            let t = recurrent::ssm_scan(&mut c, &scan.src, kept as i64).unwrap();
+            near(&compute(t), scan.want.into_iter(), 1e-4);
+        }
+    }
+
+    #[test]
+    fn a_scan_from_a_state_that_is_not_there_fails() {
+        for id in [-1, 4, i32::MIN] {
+            let mut c = ctx();
+            let scan = scan(&mut c, [4, 2, 2, 1, 3], true, 1);
+            Place::of(scan.src.ids).set(1, [0; 3], id);
+            let t = recurrent::ssm_scan(&mut c, &scan.src, 1).unwrap();
+            for threads in [1, 3] {
+                assert!(compute_with(&nodes_of(t), threads, Abort::NEVER).is_err());
+            }
+        }
+    }
+
+    /// Inputs [size, heads, tokens] and a state, in double precision.
+    struct Linear {
+        size: i64,
+        heads: i64,
+        tokens: i64,
+        sequences: i64,
+    }
+
+    impl Linear {
+        /// Outputs and states, by a step (state[i][j], place of a token's numbers, head) -> output.
+        fn run(&self, state: &[f32], step: impl Fn(&mut [Vec<f64>], usize, usize) -> Vec<f64>) -> Vec<f64> {
+            let n = self.size as usize;
+            let width = n * self.heads as usize;
+            let mut want = vec![0f64; width * self.tokens as usize];
+            let mut states = Vec::new();
+            let per = (self.tokens / self.sequences) as usize;
+            for (s, head) in (0..self.sequences as usize).flat_map(|s| (0..self.heads as usize).map(move |h| (s, h))) {
+                let first = (s * self.heads as usize + head) * n * n;
+                let mut m: Vec<Vec<f64>> = state[first..first + n * n]
+                    .chunks_exact(n)
+                    .map(|r| r.iter().map(|&x| x.into()).collect())
+                    .collect();
+                for token in s * per..(s + 1) * per {
+                    let place = token * width + head * n;
+                    want[place..place + n].copy_from_slice(&step(&mut m, place, head));
+                }
+                states.extend(m.into_iter().flatten());
+            }
+            want.extend(states);
+            want
+        }
+    }
+
+    #[test]
+    fn linear_recurrences() {
+        for l in [
+            Linear { size: 5, heads: 3, tokens: 8, sequences: 2 },
+            Linear { size: 1, heads: 1, tokens: 1, sequences: 1 },
+            Linear { size: 64, heads: 2, tokens: 3, sequences: 3 },
+            Linear { size: 33, heads: 9, tokens: 4, sequences: 1 },
+        ] {
+            let mut c = ctx();
+            let n = l.size as usize;
+            let t: [TensorRef; 6] = [1, 2, 3, 4, 5, 6].map(|seed| floats(&mut c, &[l.size, l.heads, l.tokens], seed));
+            let (bonus, state) =
+                (floats(&mut c, &[l.size, l.heads], 7), floats(&mut c, &[l.size * l.size * l.heads, l.sequences], 8));
+            let x = t.map(|t| read(t).into_iter().map(f64::from).collect::<Vec<_>>());
+            let (bv, sv) = (read(bonus), read(state));
+
+            let node = recurrent::rwkv_wkv6(&mut c, [t[0], t[1], t[2]], bonus, t[3], state).unwrap();
+            let want = l.run(&sv, |m, place, head| {
+                let mut y = vec![0.0; n];
+                for i in 0..n {
+                    for j in 0..n {
+                        let kv = x[0][place + i] * x[1][place + j];
+                        y[j] += x[2][place + i] * (f64::from(bv[head * n + i]) * kv + m[i][j]);
+                        m[i][j] = m[i][j] * x[3][place + i] + kv;
+                    }
+                }
+                y
+            });
+            near(&compute(node), want.into_iter(), 1e-4);
+
+            let node = recurrent::gated_linear_attn(&mut c, [t[0], t[1], t[2]], t[3], state, 0.25).unwrap();
+            let want = l.run(&sv, |m, place, _| {
+                let mut y = vec![0.0; n];
+                for i in 0..n {
+                    for j in 0..n {
+                        m[i][j] = m[i][j] * x[3][place + i] + x[0][place + i] * x[1][place + j];
+                        y[j] += m[i][j] * x[2][place + i] * 0.25;
+                    }
+                }
+                y
+            });
+            near(&compute(node), want.into_iter(), 1e-4);
+
+            // Factors that keep the state small.
+            for t in [t[4], t[5]] {
+                write(t, &read(t).iter().map(|x| x / n as f32).collect::<Vec<_>>());
+            }
+            let x = t.map(|t| read(t).into_iter().map(f64::from).collect::<Vec<_>>());
+            let node = recurrent::rwkv_wkv7(&mut c, [t[0], t[1], t[2], t[3]], t[4], t[5], state).unwrap();
+            let want = l.run(&sv, |m, place, _| {
+                m.iter_mut()
+                    .enumerate()
+                    .map(|(i, row)| {
+                        let along: f64 = (0..n).map(|j| x[4][place + j] * row[j]).sum();
+                        for j in 0..n {
+                            row[j] =
+                                row[j] * x[1][place + j] + x[3][place + i] * x[2][place + j] + along * x[5][place + j];
+                        }
+                        (0..n).map(|j| row[j] * x[0][place + j]).sum()
+                    })
+                    .collect()
+            });
+            near(&compute(node), want.into_iter(), 1e-4);
+        }
+    }
+
+    #[test]
+    fn the_gated_delta_rule_with_snapshots() {
+        for (n, heads, key_heads, tokens, kept, each) in [
+            (5, 4, 2, 6, 1, false),
+            (5, 4, 2, 6, 3, true),
+            (1, 1, 1, 1, 1, true),
+            (64, 2, 2, 3, 2, false),
+            (33, 3, 1, 2, 5, true),
+        ] {
+            let mut c = ctx();
+            let sequences = 2;
+            let src = DeltaNet {
+                q: floats(&mut c, &[n, key_heads, tokens, sequences], 1),
+                k: floats(&mut c, &[n, key_heads, tokens, 1], 2),
+                v: floats(&mut c, &[n, heads, tokens, sequences], 3),
+                g: floats(&mut c, &[if each { n } else { 1 }, heads, tokens, sequences], 4),
+                beta: floats(&mut c, &[1, heads, tokens, sequences], 5),
+                state: floats(&mut c, &[n, n, heads, sequences], 6),
+            };
+            write(src.k, &read(src.k).iter().map(|x| x / (n as f32).sqrt()).collect::<Vec<_>>());
+            write(src.g, &read(src.g).iter().map(|x| -x.abs()).collect::<Vec<_>>());
+            let t = recurrent::gated_delta_net(&mut c, &src, kept).unwrap();
+            let [q, k, v, g, beta, state] = [src.q, src.k, src.v, src.g, src.beta, src.state].map(read);
+            let outputs = (n * heads * tokens * sequences) as usize;
+            // Snapshots from before the first token stay what they were.
+            write(t, &vec![0.0; t.nelements() as usize]);
+            let mut want = vec![0f64; t.nelements() as usize];
+            for [h, s, ..] in indices([heads, sequences, 1, 1]) {
+                // m[j][i]: row of output j.
+                let mut m: Vec<Vec<f64>> =
+                    (0..n).map(|j| (0..n).map(|i| at(&state, src.state.ne(), [i, j, h, s])).collect()).collect();
+                for token in 0..tokens {
+                    let key = |i: i64| at(&k, src.k.ne(), [i, h % key_heads, token, 0]);
+                    let query = |i: i64| at(&q, src.q.ne(), [i, h % key_heads, token, s]);
+                    for j in 0..n {
+                        let row = &mut m[j as usize];
+                        for i in 0..n {
+                            row[i as usize] *= at(&g, src.g.ne(), [if each { i } else { 0 }, h, token, s]).exp();
+                        }
+                        let known: f64 = (0..n).map(|i| row[i as usize] * key(i)).sum();
+                        let delta =
+                            (at(&v, src.v.ne(), [j, h, token, s]) - known) * at(&beta, src.beta.ne(), [0, h, token, s]);
+                        (0..n).for_each(|i| row[i as usize] += delta * key(i));
+                        let y: f64 = (0..n).map(|i| row[i as usize] * query(i)).sum();
+                        want[(((s * tokens + token) * heads + h) * n + j) as usize] = y / (n as f64).sqrt();
+                    }
+                    let back = tokens - 1 - token;
+                    if back < kept {
+                        let first = outputs + (((back * sequences + s) * heads + h) * n * n) as usize;
+                        let all: Vec<f64> = m.iter().flatten().copied().collect();
+                        want[first..first + all.len()].copy_from_slice(&all);
+                    }
+                }
+            }
+            near(&compute(t), want.into_iter(), 1e-5);
+        }
+    }
+
+    #[test]
+    fn sequences_that_do_not_share_the_tokens_are_refused() {
+        let mut c = ctx();
+        let k = floats(&mut c, &[4, 2, 5], 1);
+        let (bonus, state) = (floats(&mut c, &[4, 2], 2), floats(&mut c, &[32, 2], 3));
+        let t = recurrent::rwkv_wkv6(&mut c, [k; 3], bonus, k, state).unwrap();
+        assert!(check_rwkv_wkv6(t).is_err());
+    }
+}

@@ -148,3 +148,94 @@ pub fn check_solve_tri(node: TensorRef) -> Result<()> {
     ensure!(Place::of(a).sliceable::<f32>(), "rows with gaps");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM;
+    use crate::cpu::exec::Abort;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::{matmul, train};
+
+    #[test]
+    fn cross_entropy_and_its_gradient() {
+        for (n, rows) in [(1, 1), (7, 5), (1000, 3), (33, 40)] {
+            let mut c = ctx();
+            let (a, b) = (floats(&mut c, &[n, rows], 1), floats(&mut c, &[n, rows], 2));
+            write(a, &read(a).iter().map(|x| x * 20.0).collect::<Vec<_>>());
+            let (x, y) = (read(a), read(b));
+            let logarithms: Vec<f64> = x
+                .chunks_exact(n as usize)
+                .flat_map(|row| {
+                    let max = f64::from(vec::max(row));
+                    let sum: f64 = row.iter().map(|&x| (f64::from(x) - max).exp()).sum();
+                    row.iter().map(move |&x| f64::from(x) - max - sum.ln())
+                })
+                .collect();
+            let t = train::cross_entropy_loss(&mut c, a, b).unwrap();
+            let total: f64 = logarithms.iter().zip(&y).map(|(l, &y)| l * f64::from(y)).sum();
+            near(&compute(t), [-total / rows as f64].into_iter(), 1e-5);
+
+            let grad = floats(&mut c, &[1], 3);
+            let factor = f64::from(read(grad)[0]) / rows as f64;
+            let t = train::cross_entropy_loss_back(&mut c, grad, a, b).unwrap();
+            let want = logarithms.iter().zip(&y).map(|(l, &y)| (l.exp() - f64::from(y)) * factor);
+            near(&compute(t), want, 1e-6);
+        }
+    }
+
+    #[test]
+    fn steps_of_adamw_and_of_gradient_descent() {
+        for ne in [[1, 1, 1, 1], [37, 3, 2, 1], [5000, 1, 1, 1]] {
+            for threads in [1, 3, 8] {
+                let mut c = ctx();
+                let [w, g, m, v] = [1, 2, 3, 4].map(|seed| floats(&mut c, &ne, seed));
+                write(v, &read(v).iter().map(|x| x * x).collect::<Vec<_>>());
+                w.add_flag(GGML_TENSOR_FLAG_PARAM);
+                let params = floats(&mut c, &[7], 0);
+                let p = [0.01f32, 0.9, 0.99, 1e-8, 0.1, 1.5, 2.5];
+                write(params, &p);
+                let [wv, gv, mv, vv] = [w, g, m, v].map(|t| read(t).into_iter().map(f64::from).collect::<Vec<_>>());
+                let p = p.map(f64::from);
+                let n = wv.len();
+                let first: Vec<f64> = (0..n).map(|i| mv[i] * p[1] + gv[i] * (1.0 - p[1])).collect();
+                let second: Vec<f64> = (0..n).map(|i| vv[i] * p[2] + gv[i] * gv[i] * (1.0 - p[2])).collect();
+                let stepped = (0..n)
+                    .map(|i| wv[i] * (1.0 - p[0] * p[4]) - p[0] * first[i] * p[5] / ((second[i] * p[6]).sqrt() + p[3]));
+                let t = train::opt_step_adamw(&mut c, w, g, m, v, params).unwrap();
+                compute_with(&nodes_of(t), threads, Abort::NEVER).unwrap();
+                near(&read(w), stepped, 1e-6);
+                near(&read(m), first.iter().copied(), 1e-6);
+                near(&read(v), second.iter().copied(), 1e-6);
+
+                let old = read(w);
+                let params = floats(&mut c, &[2], 0);
+                write(params, &[0.05, 0.2]);
+                let t = train::opt_step_sgd(&mut c, w, g, params).unwrap();
+                compute_with(&nodes_of(t), threads, Abort::NEVER).unwrap();
+                let stepped = old.iter().zip(&gv).map(|(&w, g)| f64::from(w) * (1.0 - 0.05 * 0.2) - 0.05 * g);
+                near(&read(w), stepped, 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn solutions_of_triangular_systems() {
+        for (n, columns) in [(1, 1), (5, 3), (33, 70), (64, 1)] {
+            let mut c = ctx();
+            let (a, b) = (floats(&mut c, &[n, n, 2, 3], 1), floats(&mut c, &[columns, n, 2, 3], 2));
+            // Far from singular; what lies above the diagonal is not looked at.
+            let mut x = read(a);
+            for (x, [i0, i1, ..]) in x.iter_mut().zip(indices(a.ne())) {
+                *x = if i0 == i1 { 2.0 + x.abs() } else { *x / n as f32 };
+            }
+            write(a, &x);
+            let t = matmul::solve_tri(&mut c, a, b, true, true, false).unwrap();
+            let got = compute(t);
+            let back = indices(b.ne()).map(|[j, i, i2, i3]| {
+                (0..=i).map(|k| at(&x, a.ne(), [k, i, i2, i3]) * at(&got, b.ne(), [j, k, i2, i3])).sum::<f64>()
+            });
+            near(&read(b), back, 1e-5);
+        }
+    }
+}

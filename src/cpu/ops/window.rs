@@ -280,3 +280,140 @@ pub fn check_dsv4_hc_post(node: TensorRef) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::{Place as Where, attention, hyper, windows};
+
+    #[test]
+    fn windows_of_an_image_and_back() {
+        for (ne, w) in [([3, 10, 7, 1], 4), ([5, 8, 4, 1], 4), ([1, 3, 2, 1], 7)] {
+            let mut c = ctx();
+            let a = floats(&mut c, &ne, 1);
+            let t = windows::win_part(&mut c, a, w).unwrap();
+            let (x, side, across) = (read(a), i64::from(w), (ne[1] + i64::from(w) - 1) / i64::from(w));
+            let want = indices(t.ne())
+                .map(|[i0, i1, i2, i3]| at(&x, ne, [i0, i3 % across * side + i1, i3 / across * side + i2, 0]));
+            near(&compute(t), want, 0.0);
+            let t = windows::win_unpart(&mut c, t, ne[1] as i32, ne[2] as i32, w).unwrap();
+            assert_eq!(compute(t), x);
+        }
+    }
+
+    #[test]
+    fn relative_positions() {
+        let mut c = ctx();
+        let table = tensor(&mut c, GGML_TYPE_F16, &[3, 9], 1);
+        let t = windows::get_rel_pos(&mut c, table, 5, 5).unwrap();
+        let x = read(table);
+        near(&compute(t), indices(t.ne()).map(|[i0, i1, i2, _]| at(&x, table.ne(), [i0, 4 - i1 + i2, 0, 0])), 0.0);
+
+        let (nw, ns) = ([5, 3, 4, 2], [25, 12, 2, 1]);
+        let (a, w, h) = (floats(&mut c, &ns, 2), floats(&mut c, &nw, 3), floats(&mut c, &nw, 4));
+        let t = windows::add_rel_pos(&mut c, a, w, h, Where::New).unwrap();
+        let (av, wv, hv, got) = (read(a), read(w), read(h), compute(t));
+        let want = indices(ns).map(|[i, q, b, _]| {
+            let place = |k| [k, q % nw[1], q / nw[1], b];
+            at(&av, ns, [i, q, b, 0]) + at(&wv, nw, place(i % nw[0])) + at(&hv, nw, place(i / nw[0]))
+        });
+        near(&got, want, 1e-6);
+        let t = windows::add_rel_pos(&mut c, a, w, h, Where::Inplace).unwrap();
+        compute_with(&nodes_of(t), 3, crate::cpu::exec::Abort::NEVER).unwrap();
+        assert_eq!(read(a), got);
+    }
+
+    #[test]
+    fn scores_of_the_indexer() {
+        for dtype in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0] {
+            let mut c = ctx();
+            let (q, k) = (floats(&mut c, &[32, 3, 5, 2], 1), tensor(&mut c, dtype, &[32, 1, 37, 2], 2));
+            let (weights, mask) = (floats(&mut c, &[3, 5, 1, 2], 3), tensor(&mut c, GGML_TYPE_F16, &[37, 5], 4));
+            let t = attention::lightning_indexer(&mut c, q, k, weights, mask).unwrap();
+            let (qv, kv, wv, mv) = (read(q), read(k), read(weights), read(mask));
+            let want = indices(t.ne()).map(|[key, token, _, s]| {
+                let score: f64 = (0..3)
+                    .map(|h| {
+                        let dot: f64 =
+                            (0..32).map(|d| at(&qv, q.ne(), [d, h, token, s]) * at(&kv, k.ne(), [d, 0, key, s])).sum();
+                        dot.max(0.0) * at(&wv, weights.ne(), [h, token, 0, s])
+                    })
+                    .sum();
+                score + at(&mv, mask.ne(), [key, token, 0, 0])
+            });
+            near(&compute(t), want, 1e-5);
+        }
+    }
+
+    #[test]
+    fn mixing_matrices_are_nearly_doubly_stochastic() {
+        let mut c = ctx();
+        let tokens = 9;
+        let (mixes, scale) = (floats(&mut c, &[24, tokens], 1), floats(&mut c, &[3], 2));
+        let base = floats(&mut c, &[24], 3);
+        let (mv, sv, bv) = (read(mixes), read(scale), read(base));
+        for iterations in [1, 2, 20] {
+            let t = hyper::comb(&mut c, mixes, scale, base, 1e-6, iterations).unwrap();
+            let mut want = Vec::new();
+            for token in 0..tokens {
+                let mut m = [[0f64; 4]; 4];
+                for (from, row) in m.iter_mut().enumerate() {
+                    for (to, v) in row.iter_mut().enumerate() {
+                        let i = 8 + from * 4 + to;
+                        let x = at(&mv, mixes.ne(), [i as i64, token, 0, 0]);
+                        *v = (x * f64::from(sv[2]) + f64::from(bv[i])).exp();
+                    }
+                    let sum: f64 = row.iter().sum();
+                    row.iter_mut().for_each(|v| *v = *v / sum + 1e-6);
+                }
+                for i in 0..2 * iterations - 1 {
+                    for a in 0..4 {
+                        let sum: f64 = (0..4).map(|b| if i % 2 == 0 { m[b][a] } else { m[a][b] }).sum();
+                        (0..4).for_each(|b| if i % 2 == 0 { m[b][a] /= sum + 1e-6 } else { m[a][b] /= sum + 1e-6 });
+                    }
+                }
+                want.extend(m.into_iter().flatten());
+            }
+            near(&compute(t), want.into_iter(), 1e-5);
+        }
+    }
+
+    #[test]
+    fn streams_before_and_after_a_layer() {
+        for (n, streams, tokens) in [(33, 4, 5), (1, 3, 1), (600, 2, 3)] {
+            let mut c = ctx();
+            let x = floats(&mut c, &[n, streams, tokens], 1);
+            let (weights, gates) = (floats(&mut c, &[streams, tokens], 2), floats(&mut c, &[n, streams, tokens], 3));
+            let (xv, wv, gv) = (read(x), read(weights), read(gates));
+            let all = |f: &dyn Fn(i64) -> f64| (0..streams).map(f).sum::<f64>();
+            let t = hyper::pre(&mut c, x, weights, hyper::Weights::Stream).unwrap();
+            let want = indices(t.ne()).map(|[i, token, ..]| {
+                all(&|s| at(&xv, x.ne(), [i, s, token, 0]) * at(&wv, weights.ne(), [s, token, 0, 0]))
+            });
+            near(&compute(t), want, 1e-6);
+            let t = hyper::pre(&mut c, x, gates, hyper::Weights::Gated(0.7)).unwrap();
+            let want = indices(t.ne()).map(|[i, token, ..]| {
+                let gate = |s| 1.0 / (1.0 + (-at(&gv, x.ne(), [i, s, token, 0])).exp());
+                f64::from(0.7f32) * all(&|s| at(&xv, x.ne(), [i, s, token, 0]) * gate(s))
+            });
+            near(&compute(t), want, 1e-6);
+
+            let (y, mix) = (floats(&mut c, &[n, tokens], 4), floats(&mut c, &[streams, streams, tokens], 5));
+            let (yv, mv) = (read(y), read(mix));
+            for mixed in [Some(mix), None] {
+                let t = hyper::post(&mut c, y, x, weights, mixed).unwrap();
+                let want = indices(t.ne()).map(|[i, to, token, _]| {
+                    let own = at(&yv, y.ne(), [i, token, 0, 0]) * at(&wv, weights.ne(), [to, token, 0, 0]);
+                    own + match mixed {
+                        None => at(&xv, x.ne(), [i, to, token, 0]),
+                        Some(_) => {
+                            all(&|from| at(&xv, x.ne(), [i, from, token, 0]) * at(&mv, mix.ne(), [to, from, token, 0]))
+                        }
+                    }
+                });
+                near(&compute(t), want, 1e-6);
+            }
+        }
+    }
+}
