@@ -18,6 +18,9 @@ def main():
     got = dict(line.split(": ", 1) if ": " in line else (line, "") for line in read(sys.argv[1]))
     pending = [p for p in read(sys.argv[3]) if not p.startswith("#")] if len(sys.argv) == 4 else []
     same = skipped = failed = 0
+    if not got:
+        print(f"FAIL {sys.argv[1]}: the program printed nothing\n0 passed, 1 failed")
+        return 1
     for line in read(sys.argv[2]):
         name, value = line.split(": ", 1) if ": " in line else (line, "")
         if got.get(name) == value:
