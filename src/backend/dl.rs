@@ -4,7 +4,7 @@ use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
 use crate::{log_debug, log_error, log_info};
 use libloading::Library;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 
 /// An open library.
@@ -37,13 +37,49 @@ impl Module {
     }
 
     /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.
-    fn score(&self) -> Option<c_int> {
+    fn score(&self, path: &Path) -> Option<c_int> {
         // SAFETY: a module exports the name with this type (the module contract).
-        unsafe {
-            let score = *self.0.get::<ggml_backend_score_t>(b"ggml_backend_score\0").ok()?;
-            score.map(|f| f())
-        }
+        let score = unsafe { *self.0.get::<ggml_backend_score_t>(b"ggml_backend_score\0").ok()? }?;
+        // SAFETY: the module contract.
+        exports(path, score as *const c_void).then(|| unsafe { score() })
     }
+
+    /// The function that gives the module's registry.
+    fn init(&self, path: &Path) -> ggml_backend_init_t {
+        // SAFETY: a module exports the name with this type (the module contract).
+        let init = unsafe { *self.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0").ok()? }?;
+        exports(path, init as *const c_void).then_some(init)
+    }
+}
+
+/// Whether a name that was found in the module at `path` is the module's own. The dynamic linker also looks through what a
+/// module depends on, which is this library, and this library exports the same names for hosts that load it as a module.
+#[cfg(unix)]
+fn exports(path: &Path, symbol: *const c_void) -> bool {
+    use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
+    let place = |address: *const c_void| {
+        let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr takes any address and fills the struct when it knows it; the zeroed struct is a valid one.
+        let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
+        // SAFETY: zeroed or filled.
+        known.then(|| unsafe { info.assume_init() })
+    };
+    let (Some(its), Some(ours)) = (place(symbol), place(exports as *const c_void)) else { return true };
+    if its.dli_fbase != ours.dli_fbase || ours.dli_fname.is_null() {
+        return true;
+    }
+    // The name is this library's: right only if the module is this library, under whatever name.
+    // SAFETY: the linker's name of a loaded file is a valid C string for as long as the file is loaded.
+    let file = std::ffi::OsStr::from_bytes(unsafe { std::ffi::CStr::from_ptr(ours.dli_fname) }.to_bytes());
+    match (std::fs::metadata(path), std::fs::metadata(file)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn exports(_: &Path, _: *const c_void) -> bool {
+    true
 }
 
 /// Says something about a file, unless it is one of many that are tried.
@@ -76,13 +112,11 @@ pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
             return None;
         }
     };
-    if module.score() == Some(0) {
+    if module.score(path) == Some(0) {
         complain(silent, info, format_args!("backend {shown} is not supported on this system"));
         return None;
     }
-    // SAFETY: a module exports the name with this type (the module contract).
-    let init = unsafe { module.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0") }.ok().and_then(|f| *f);
-    let Some(init) = init else {
+    let Some(init) = module.init(path) else {
         complain(silent, error, format_args!("failed to find ggml_backend_init in {shown}"));
         return None;
     };
@@ -163,7 +197,7 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
                 continue;
             }
         };
-        match module.score() {
+        match module.score(&path) {
             Some(score) if score > best.as_ref().map_or(0, |b| b.0) => best = Some((score, path)),
             Some(_) => {}
             None => complain(silent, info, format_args!("failed to find ggml_backend_score in {}", path.display())),

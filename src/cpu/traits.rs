@@ -93,6 +93,11 @@ static TABLE: [ggml_type_traits_cpu; COUNT] = {
     table
 };
 
+/// The entry of a format's number; that of a number which no format has any more is empty. `None` outside the table.
+pub fn entry(number: usize) -> Option<&'static ggml_type_traits_cpu> {
+    TABLE.get(number)
+}
+
 /// How the CPU computes with a format.
 pub fn traits_cpu(dtype: ggml_type) -> &'static ggml_type_traits_cpu {
     &TABLE[dtype as usize]

@@ -1,14 +1,15 @@
 //! How the CPU computes with number formats, and conversions of rows.
 
 use crate::abi::cpu::ggml_type_traits_cpu;
-use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t, ggml_type};
+use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t};
 use crate::abi::raw;
 use crate::cpu::{convert, simd, traits};
 
-/// Conversion and dot product of a number format. NULL for a number that stands for no format. The result is static.
+/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
+/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_type_traits_cpu(ty: raw::ggml_type) -> *const ggml_type_traits_cpu {
-    ggml_type::from_raw(ty).map_or(std::ptr::null(), |t| traits::traits_cpu(t))
+    usize::try_from(ty).ok().and_then(traits::entry).map_or(std::ptr::null(), |t| t)
 }
 
 /// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
