@@ -236,7 +236,7 @@ suite_examples() {
     [ -n "$oracle" ] || return
     on oracle "$out/ours/embed" --raw -t 2 "$model" > "$out/text/embed.original.txt" 2> /dev/null
     on ours "$out/ours/embed" --raw -t 2 "$model" > "$out/text/embed.txt" 2> /dev/null
-    line=$(paste -d' ' "$out/text/embed.txt" "$out/text/embed.original.txt" | awk 'BEGIN { worst = 1 } { n = NF / 2; s = 0; for (i = 1; i <= n; i++) s += $i * $(i + n); if (s < worst) worst = s } END { printf "%.7f", NR > 0 ? worst : 0 }')
+    line=$(paste -d' ' "$out/text/embed.txt" "$out/text/embed.original.txt" | awk 'BEGIN { worst = 1 } { n = NF / 2; s = 0; for (i = 1; i <= n; i++) s += $i * $(i + n); if (s < worst) worst = s } END { printf("%.7f", (NR > 0) ? worst : 0) }')
     if awk "BEGIN { exit !($line >= 0.99999) }"; then ok "embed agrees with the original: cosine $line"; else bad "embed agrees with the original" "cosine $line"; fi
 }
 

@@ -37,8 +37,8 @@ struct Graph {
     struct Input {
         T       t;
         float   lo, hi;
-        int64_t below;  // for integers: values in [0, below)
-        bool    distinct; // integers without repetition, shuffled
+        int64_t below;    // when positive: whole numbers in [0, below)
+        bool    distinct; // no number twice in a row
         bool    mask;   // an attention mask: 0, or minus infinity for a third of it
     };
     std::vector<Input> inputs;
@@ -333,8 +333,8 @@ void rearrangements() {
     }
     add("REPEAT_BACK", "f32", "16x6", [=](Graph & g) { T a = g.f({ 16, 6, 2 }); return ggml_repeat_back(g.c, a, g.f({ 8, 3 })); });
     for (auto ne : { std::vector<int64_t>{ 9, 5 }, { 257, 3 }, { 1, 4 }, { 1000, 2, 2 } }) {
-        add("ARGSORT", "f32", shape(ne) + " asc", [=](Graph & g) { return ggml_argsort(g.c, g.f(ne), GGML_SORT_ORDER_ASC); });
-        add("ARGSORT", "f32", shape(ne) + " desc", [=](Graph & g) { return ggml_argsort(g.c, g.f(ne), GGML_SORT_ORDER_DESC); });
+        add("ARGSORT", "f32", shape(ne) + " asc", [=](Graph & g) { return ggml_argsort(g.c, g.index(ne, 5000, true, GGML_TYPE_F32), GGML_SORT_ORDER_ASC); });
+        add("ARGSORT", "f32", shape(ne) + " desc", [=](Graph & g) { return ggml_argsort(g.c, g.index(ne, 5000, true, GGML_TYPE_F32), GGML_SORT_ORDER_DESC); });
         if (ne.size() == 2) {
             add("ARGMAX", "f32", shape(ne), [=](Graph & g) { return ggml_argmax(g.c, g.f(ne)); });
         }
@@ -424,7 +424,7 @@ void set_data(const Graph::Input & in, uint64_t seed) {
     T t = in.t;
     const size_t n = (size_t) ggml_nelements(t);
     uint64_t s = seed;
-    if (t->type == GGML_TYPE_I32 || t->type == GGML_TYPE_I64) {
+    if (in.below > 0) {
         std::vector<int64_t> v(n);
         const size_t row = (size_t) t->ne[0];
         for (size_t i = 0; i < n; i++) {
@@ -435,6 +435,9 @@ void set_data(const Graph::Input & in, uint64_t seed) {
         }
         if (t->type == GGML_TYPE_I64) {
             ggml_backend_tensor_set(t, v.data(), 0, n * 8);
+        } else if (t->type == GGML_TYPE_F32) {
+            std::vector<float> w(v.begin(), v.end());
+            ggml_backend_tensor_set(t, w.data(), 0, n * 4);
         } else {
             std::vector<int32_t> w(v.begin(), v.end());
             ggml_backend_tensor_set(t, w.data(), 0, n * 4);

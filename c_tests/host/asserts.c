@@ -113,9 +113,6 @@ static struct ggml_tensor * t(enum ggml_type type, int64_t n0, int64_t n1, int64
     X(a graph too small, small_graph())                                                                        \
     X(select out of range, select_none())                                                                      \
     X(view_src of another data size, ggml_view_2d(c, F(8, 4, 1, 1), 8, 5, 32, 0))                              \
-    X(a key of another type, gguf_wrong_type())                                                                \
-    X(a key out of range, gguf_wrong_key())                                                                    \
-    X(an array element of another type, gguf_wrong_array())                                                    \
     X(alignment that is no power of two, gguf_wrong_alignment())                                               \
     X(a tensor twice, gguf_twice())                                                                            \
     X(a tensor that is not there, gguf_no_tensor())
@@ -140,22 +137,6 @@ static void small_graph(void) {
 static void select_none(void) {
     struct ggml_tensor * x = F(4, 1, 1, 1);
     ggml_build_forward_select(ggml_new_graph(c), &x, 1, 1);
-}
-
-static void gguf_wrong_type(void) {
-    struct gguf_context * g = gguf_init_empty();
-    gguf_set_val_u32(g, "k", 1);
-    gguf_get_val_f32(g, 0);
-}
-
-static void gguf_wrong_key(void) {
-    gguf_get_key(gguf_init_empty(), 3);
-}
-
-static void gguf_wrong_array(void) {
-    struct gguf_context * g = gguf_init_empty();
-    gguf_set_val_u32(g, "k", 1);
-    gguf_get_arr_str(g, 0, 0);
 }
 
 static void gguf_wrong_alignment(void) {

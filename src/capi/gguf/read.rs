@@ -89,6 +89,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     params: gguf_init_params,
 ) -> *mut gguf_context {
     if data.is_null() || size == 0 {
+        log_error!("gguf_init_from_buffer: there are no bytes to read");
         return std::ptr::null_mut();
     }
     // SAFETY: `data` points to `size` readable bytes, by the contract.
