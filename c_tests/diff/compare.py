@@ -28,15 +28,9 @@ def bound(op, kind, details):
         return 5e-3  # equal elements may stand in either order; a wrong order is off by far more
     if op in EXACT:
         return 0.0
-<<<<<<< HEAD
     if op in ("CONV_1D", "CONV_2D", "CONV_3D") and kind == "f32":
         return 1e-6  # columns are halves, and the original rounds the kernel to halves too
     if op in ("MUL_MAT", "MUL_MAT_ID", "OUT_PROD", "CONV_1D", "CONV_2D"):
-=======
-    if op in ("CONV_1D", "CONV_2D"):
-        return 1e-6  # a product with the picture in halves
-    if op in ("MUL_MAT", "MUL_MAT_ID", "OUT_PROD"):
->>>>>>> 3be25b8 (Bad input: NULL in every query, each in a child; distinct values to sort)
         # the right side is rounded to the left side's partner format: half, bfloat16, or blocks of 8-bit integers
         return {"f32": 1e-11, "f16": 1e-6, "bf16": 3e-5}.get(kind, 5e-4)
     if op == "FLASH_ATTN_EXT":
