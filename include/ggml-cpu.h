@@ -96,7 +96,8 @@ GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, b
 /// The family "CPU", with one device. Lives until the process ends.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
 
-/// Conversion and dot product of a number format. NULL for a number that stands for no format. The result is static.
+/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
+/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
 GGML_BACKEND_API const struct ggml_type_traits_cpu *ggml_get_type_traits_cpu(enum ggml_type type);
 
 /// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
@@ -311,7 +312,8 @@ GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, b
 /// The family "CPU", with one device. Lives until the process ends.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
 
-/// Conversion and dot product of a number format. NULL for a number that stands for no format. The result is static.
+/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
+/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
 GGML_BACKEND_API const struct ggml_type_traits_cpu *ggml_get_type_traits_cpu(enum ggml_type type);
 
 /// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.

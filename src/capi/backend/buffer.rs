@@ -1,19 +1,19 @@
 //! Buffers.
 
-use super::need_buffer;
+use super::{asked_buffer, need_buffer};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{BufferBox, BufferRef};
-use crate::capi::convert::{known, tensor as need_tensor};
+use crate::capi::convert::{known, opt_tensor, tensor as need_tensor};
 use std::ffi::{c_char, c_void};
 
 /// Name of the buffer's type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t) -> *const c_char {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.buft().name_ptr()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(c"NULL".as_ptr(), |it| it.buft().name_ptr())
 }
 
 /// Frees a buffer; tensors in it lose their memory. Nothing for NULL.
@@ -27,15 +27,15 @@ pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t)
 /// bytes and for several buffers joined into one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.base().cast()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.base().cast())
 }
 
 /// Bytes in the buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.size()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.size())
 }
 
 /// Tells the buffer about a tensor that has been placed in it by hand.
@@ -51,15 +51,15 @@ pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
 /// Alignment of tensors in bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.alignment()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.alignment())
 }
 
 /// Bytes that a buffer of this type may have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.max_size()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.max_size())
 }
 
 /// Bytes that `tensor` takes in this buffer, padding included.
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
     buffer: ggml_backend_buffer_t,
     tensor: *const ggml_tensor,
 ) -> usize {
-    // SAFETY: a valid buffer and a valid tensor, by the contract.
-    unsafe { need_buffer(buffer).alloc_size(need_tensor(tensor, "tensor")) }
+    // SAFETY: NULL or a valid buffer and a valid tensor, by the contract.
+    unsafe { asked_buffer(buffer).zip(opt_tensor(tensor)) }.map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
 
 /// Sets every byte of the buffer.
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t
 /// Whether the data lies in host memory in the usual layout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.is_host()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(false, |it| it.is_host())
 }
 
 /// Says what the buffer is for. The scheduler runs operations where their weights lie.
@@ -102,15 +102,15 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
 pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
     buffer: ggml_backend_buffer_t,
 ) -> raw::ggml_backend_buffer_usage {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.usage_raw()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.usage_raw())
 }
 
 /// The buffer's type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.buft().as_ptr()
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.buft().as_ptr())
 }
 
 /// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.

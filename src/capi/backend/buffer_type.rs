@@ -1,18 +1,18 @@
 //! Buffer types.
 
-use super::{buffer_out, need_buft};
+use super::{asked_buft, buffer_out, need_buft};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::backend::DeviceRef;
-use crate::capi::convert::{logged, tensor as need_tensor};
+use crate::capi::convert::{logged, opt_tensor};
 use std::ffi::{c_char, c_int};
 
 /// Name of the buffer type, such as "CPU". The text lives as long as the type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t) -> *const c_char {
-    // SAFETY: a valid buffer type, by the contract.
-    unsafe { need_buft(buft) }.name_ptr()
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { asked_buft(buft) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
 /// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
@@ -22,8 +22,8 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer(
     buft: ggml_backend_buffer_type_t,
     size: usize,
 ) -> ggml_backend_buffer_t {
-    // SAFETY: a valid buffer type, by the contract.
-    let buft = unsafe { need_buft(buft) };
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    let Some(buft) = (unsafe { asked_buft(buft) }) else { return std::ptr::null_mut() };
     buffer_out(buft, size, buft.alloc_buffer(size))
 }
 
@@ -56,15 +56,15 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
 /// Alignment of tensors in bytes, a power of two.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buffer_type_t) -> usize {
-    // SAFETY: a valid buffer type, by the contract.
-    unsafe { need_buft(buft) }.alignment()
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { asked_buft(buft) }.map_or(0, |it| it.alignment())
 }
 
 /// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffer_type_t) -> usize {
-    // SAFETY: a valid buffer type, by the contract.
-    unsafe { need_buft(buft) }.max_size()
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { asked_buft(buft) }.map_or(0, |it| it.max_size())
 }
 
 /// Bytes that `tensor` takes in a buffer of this type, padding included.
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
     buft: ggml_backend_buffer_type_t,
     tensor: *const ggml_tensor,
 ) -> usize {
-    // SAFETY: a valid buffer type and a valid tensor, by the contract.
-    unsafe { need_buft(buft).alloc_size(need_tensor(tensor, "tensor")) }
+    // SAFETY: NULL or a valid buffer type and a valid tensor, by the contract.
+    unsafe { asked_buft(buft).zip(opt_tensor(tensor)) }.map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
 
 /// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
@@ -93,13 +93,14 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
 /// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
-    // SAFETY: a valid buffer type, by the contract.
-    unsafe { need_buft(buft) }.is_host()
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { asked_buft(buft) }.map_or(false, |it| it.is_host())
 }
 
 /// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_device(buft: ggml_backend_buffer_type_t) -> ggml_backend_dev_t {
-    // SAFETY: a valid buffer type, by the contract.
-    unsafe { need_buft(buft) }.device().map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { asked_buft(buft) }
+        .map_or(std::ptr::null_mut(), |it| it.device().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }

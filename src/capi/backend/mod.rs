@@ -1,4 +1,7 @@
 //! ggml-backend.h, one file per kind of object, in the order of the header.
+//!
+//! NULL for an object: a question about it (`asked_*`) is answered with 0, false, NULL or the name "NULL", after a line in
+//! the log; what would change or use it (`need_*`) ends the process, as the original's assertions do.
 
 pub mod buffer;
 pub mod buffer_type;
@@ -19,8 +22,24 @@ use crate::capi::convert::broken;
 use crate::log_error;
 
 macro_rules! needed {
-    ($($name:ident: $raw:ty => $handle:ty, $text:literal;)*) => {
+    ($($name:ident, $asked:ident: $raw:ty => $handle:ty, $text:literal;)*) => {
         $(
+            /// The object at `p` that a question is about; `None`, said in the log, for NULL.
+            ///
+            /// # Safety
+            /// As for the one below.
+            #[inline]
+            #[track_caller]
+            #[allow(dead_code)] // events have no questions
+            pub(in crate::capi) unsafe fn $asked(p: $raw) -> Option<$handle> {
+                // SAFETY: forwarded to the caller.
+                let handle = unsafe { <$handle>::from_ptr(p) };
+                if handle.is_none() {
+                    log_error!(concat!("{}: ", $text, " is NULL"), std::panic::Location::caller());
+                }
+                handle
+            }
+
             /// The object at `p`, which the header forbids to be NULL.
             ///
             /// # Safety
@@ -38,12 +57,12 @@ macro_rules! needed {
     };
 }
 needed! {
-    need_buffer: ggml_backend_buffer_t => BufferRef, "buffer";
-    need_buft: ggml_backend_buffer_type_t => BufferTypeRef, "buft";
-    need_backend: ggml_backend_t => BackendRef, "backend";
-    need_device: ggml_backend_dev_t => DeviceRef, "device";
-    need_reg: ggml_backend_reg_t => RegRef, "reg";
-    need_event: ggml_backend_event_t => EventRef, "event";
+    need_buffer, asked_buffer: ggml_backend_buffer_t => BufferRef, "buffer";
+    need_buft, asked_buft: ggml_backend_buffer_type_t => BufferTypeRef, "buft";
+    need_backend, asked_backend: ggml_backend_t => BackendRef, "backend";
+    need_device, asked_device: ggml_backend_dev_t => DeviceRef, "device";
+    need_reg, asked_reg: ggml_backend_reg_t => RegRef, "reg";
+    need_event, asked_event: ggml_backend_event_t => EventRef, "event";
 }
 
 /// A new buffer for C, or NULL with a log line that says what was asked for.

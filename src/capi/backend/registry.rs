@@ -150,7 +150,7 @@ fn path(name: &CStr) -> Option<&Path> {
 pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_reg_t {
     prepare();
     // SAFETY: NULL or a valid C string, by the contract.
-    let Some(file) = unsafe { text(path) }.and_then(self::path) else {
+    let Some(file) = unsafe { text(path) }.and_then(self::path).filter(|f| !f.as_os_str().is_empty()) else {
         log_error!("ggml_backend_load: no path");
         return std::ptr::null_mut();
     };

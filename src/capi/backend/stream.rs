@@ -1,13 +1,13 @@
 //! Backends as streams of work.
 
-use super::{buffer_out, need_backend, need_buft};
+use super::{asked_backend, asked_buft, buffer_out, need_backend};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::{ggml_guid_t, ggml_tensor};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::backend::{BackendBox, BackendRef, DeviceRef};
-use crate::capi::convert::{graph as need_graph, tensor as need_tensor};
+use crate::capi::convert::{graph as need_graph, opt_tensor};
 use std::ffi::c_char;
 
 /// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
@@ -34,30 +34,31 @@ pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
 /// The buffer type that the backend's device prefers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: a valid backend, by the contract.
-    unsafe { need_backend(backend) }.default_buffer_type().as_ptr()
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { asked_backend(backend) }.map_or(std::ptr::null_mut(), |it| it.default_buffer_type().as_ptr())
 }
 
 /// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
-    // SAFETY: a valid backend, by the contract.
-    let buft = unsafe { need_backend(backend) }.default_buffer_type();
+    // SAFETY: NULL or a valid backend, by the contract.
+    let Some(backend) = (unsafe { asked_backend(backend) }) else { return std::ptr::null_mut() };
+    let buft = backend.default_buffer_type();
     buffer_out(buft, size, buft.alloc_buffer(size))
 }
 
 /// Alignment of tensors in buffers of the preferred type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
-    // SAFETY: a valid backend, by the contract.
-    unsafe { need_backend(backend) }.default_buffer_type().alignment()
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().alignment())
 }
 
 /// Bytes that a buffer of the preferred type may have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
-    // SAFETY: a valid backend, by the contract.
-    unsafe { need_backend(backend) }.default_buffer_type().max_size()
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().max_size())
 }
 
 /// Waits until everything queued on the backend is done.
@@ -118,27 +119,28 @@ pub unsafe extern "C" fn ggml_backend_graph_compute_async(
 /// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: a valid backend and a valid tensor, by the contract.
-    unsafe { need_backend(backend).supports_op(need_tensor(op, "op")) }
+    // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
+    unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.supports_op(op))
 }
 
 /// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
-    // SAFETY: a valid backend and a valid buffer type, by the contract.
-    unsafe { need_backend(backend).supports_buft(need_buft(buft)) }
+    // SAFETY: NULL or a valid backend and a valid buffer type, by the contract.
+    unsafe { asked_backend(backend).zip(asked_buft(buft)) }.is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
 /// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: a valid backend and a valid tensor, by the contract.
-    unsafe { need_backend(backend).offload_op(need_tensor(op, "op")) }
+    // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
+    unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.offload_op(op))
 }
 
 /// The device that the backend works on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {
-    // SAFETY: a valid backend, by the contract.
-    unsafe { need_backend(backend) }.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { asked_backend(backend) }
+        .map_or(std::ptr::null_mut(), |it| it.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }
