@@ -7,6 +7,8 @@ use super::lanes::{Dots, Lanes, f16_to_f32};
 use super::unpack::Unpack;
 use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
 
+/// Values that are taken apart at a time; a multiple of every block.
+const BATCH: usize = 1024;
 /// Groups in the largest block.
 const GROUPS: usize = 16;
 
@@ -88,11 +90,18 @@ pub unsafe fn vec_dot<D: Dots, B: Unpack, A: Activation>(n: usize, x: *const u8,
     unsafe {
         let mut total = D::Floats::splat(0.0);
         let mut shift = 0.0;
-        for i in 0..n / B::VALUES {
-            let (mut q, mut scales, mut offsets) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
-            block::<B>(x, i).unpack(&mut q, &mut scales, &mut offsets);
-            for j in 0..per {
-                let a: A = block(y, i * per + j);
+        let (mut q, mut scales, mut offsets) = ([0i8; BATCH], [0.0; BATCH / 16], [0.0; BATCH / 16]);
+        let (blocks, batch, groups) = (n / B::VALUES, BATCH / B::VALUES, B::VALUES / B::GROUP);
+        let mut first = 0;
+        while first < blocks {
+            // Several blocks are taken apart before any is used: what was just written in small pieces cannot be read at once in large ones.
+            let here = batch.min(blocks - first);
+            for i in 0..here {
+                let (s, o) = (&mut scales[i * groups..], &mut offsets[i * groups..]);
+                block::<B>(x, first + i).unpack(&mut q[i * B::VALUES..], s, o);
+            }
+            for j in 0..here * per {
+                let a: A = block(y, first * per + j);
                 let mut part = D::Floats::splat(0.0);
                 for t in 0..A::VALUES / 32 {
                     let at = j * A::VALUES + 32 * t;
@@ -113,6 +122,7 @@ pub unsafe fn vec_dot<D: Dots, B: Unpack, A: Activation>(n: usize, x: *const u8,
                 }
                 total = part.mul_add(D::Floats::splat(a.scale()), total);
             }
+            first += here;
         }
         total.sum() + shift
     }
@@ -132,10 +142,10 @@ pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
     offsets: *mut f32,
 ) {
     let groups = B::VALUES / B::GROUP;
+    let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
     for i in 0..k / B::VALUES {
         // SAFETY: i < k / VALUES. The slices do not overlap and live for this round; the bytes written here were given to be written.
         unsafe {
-            let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
             block::<B>(x, i).unpack(&mut bytes, &mut s, &mut o);
             for b in &mut bytes[..B::VALUES] {
                 *b ^= FLIP as i8;

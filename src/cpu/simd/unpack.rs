@@ -9,12 +9,12 @@ use crate::quant::tables::{iq1::IQ1S_GRID, iq2::*, iq3::*};
 use crate::quant::{
     Block, iq1_m::BlockIq1M, iq1_s::BlockIq1S, iq1_s::DELTA, iq2_s::BlockIq2S, iq2_xs::BlockIq2Xs,
     iq2_xxs::BlockIq2Xxs, iq3_s::BlockIq3S, iq3_xxs::BlockIq3Xxs, iq4_nl::BlockIq4Nl, iq4_nl::CURVE,
-    iq4_xs::BlockIq4Xs, mxfp4::BlockMxfp4, mxfp4::FP4_DOUBLED, nvfp4::BlockNvfp4, q1_0::BlockQ1_0, q2_0::BlockQ2_0,
-    q2_k::BlockQ2K, q3_k::BlockQ3K, q4_0::BlockQ4_0, q4_1::BlockQ4_1, q4_k::BlockQ4K, q4_k::scale_and_offset,
-    q5_0::BlockQ5_0, q5_1::BlockQ5_1, q5_k::BlockQ5K, q6_k::BlockQ6K, q8_0::BlockQ8_0, q8_1::BlockQ8_1,
-    tq1_0::BlockTq1_0, tq2_0::BlockTq2_0,
+    iq4_xs::BlockIq4Xs, mxfp4::BlockMxfp4, nvfp4::BlockNvfp4, q1_0::BlockQ1_0, q2_0::BlockQ2_0, q2_k::BlockQ2K,
+    q3_k::BlockQ3K, q4_0::BlockQ4_0, q4_1::BlockQ4_1, q4_k::BlockQ4K, q4_k::scale_and_offset, q5_0::BlockQ5_0,
+    q5_1::BlockQ5_1, q5_k::BlockQ5K, q6_k::BlockQ6K, q8_0::BlockQ8_0, q8_1::BlockQ8_1, tq1_0::BlockTq1_0,
+    tq2_0::BlockTq2_0,
 };
-use crate::quant::{convert::e8m0_to_f32_half, convert::ue4m3_to_f32_half, iq2_xxs::even_signs};
+use crate::quant::{convert::e8m0_to_f32_half, convert::ue4m3_to_f32_half};
 
 /// A block that can be taken apart into bytes and scales.
 pub trait Unpack: Block {
@@ -48,13 +48,63 @@ fn fifth_bits(qh: [u8; 4], q: &mut [i8]) {
     }
 }
 
-/// Eight grid values, negated where a sign bit is set.
-#[inline(always)]
-fn signed_eight(grid: u64, signs: u8, q: &mut [i8]) {
-    for (i, (q, g)) in q.iter_mut().zip(grid.to_le_bytes()).enumerate() {
-        let negative = -((signs >> i & 1) as i8);
-        *q = (g as i8 ^ negative) - negative;
+/// For eight sign bits, bytes with all bits set where the sign bit is.
+static SIGNS: [u64; 256] = {
+    let mut all = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let mut i = 0;
+        while i < 8 {
+            if bits >> i & 1 != 0 {
+                all[bits] |= 0xff << (8 * i);
+            }
+            i += 1;
+        }
+        bits += 1;
     }
+    all
+};
+
+/// The same for the seven bits of which an eighth makes the number even.
+static EVEN_SIGNS: [u64; 128] = {
+    let mut all = [0; 128];
+    let mut bits: usize = 0;
+    while bits < 128 {
+        all[bits] = SIGNS[bits | (bits.count_ones() as usize & 1) << 7];
+        bits += 1;
+    }
+    all
+};
+
+/// Eight grid values (none of them zero), negated where the bytes of `signs` are set.
+#[inline(always)]
+fn signed_eight(grid: u64, signs: u64, q: &mut [i8]) {
+    // Two's complement in each byte: as no value is zero, adding one carries nothing into the next byte.
+    eight((grid ^ signs).wrapping_add(signs & 0x0101_0101_0101_0101), q);
+}
+
+/// Sums of bytes, without carries between them.
+#[inline(always)]
+fn add_bytes(a: u64, b: u64) -> u64 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    ((a & LOW) + (b & LOW)) ^ ((a ^ b) & !LOW)
+}
+
+/// Eight values in one word.
+#[inline(always)]
+fn eight(word: u64, q: &mut [i8]) {
+    for (q, b) in q.iter_mut().zip(word.to_le_bytes()) {
+        *q = b as i8;
+    }
+}
+
+/// Twice the value of an E2M1 code: 0, 1, 2, 3, 4, 6, 8, 12 and their negatives, without a table.
+#[inline(always)]
+fn fp4_doubled(code: u8) -> i8 {
+    let m = code & 7;
+    let magnitude = (m + m.saturating_sub(4) + (m == 7) as u8 * 2) as i8;
+    let negative = -((code >> 3 & 1) as i8);
+    (magnitude ^ negative) - negative
 }
 
 macro_rules! unpack {
@@ -127,12 +177,20 @@ unpack! {
     }
     BlockMxfp4, group 32: |b, q, s, _o| {
         s[0] = e8m0_to_f32_half(b.e);
-        halves(&b.qs, q, |x| FP4_DOUBLED[usize::from(x & 15)]);
+        halves(&b.qs, q, |x| fp4_doubled(x));
     }
     BlockNvfp4, group 16: |b, q, s, _o| {
-        for ((q, qs), (s, d)) in q.chunks_exact_mut(16).zip(b.qs.chunks_exact(8)).zip(s.iter_mut().zip(b.d)) {
+        for (s, d) in s.iter_mut().zip(b.d) {
             *s = ue4m3_to_f32_half(d);
-            halves(qs, q, |x| FP4_DOUBLED[usize::from(x & 15)]);
+        }
+        let (mut low, mut high) = ([0; 32], [0; 32]);
+        for ((low, high), x) in low.iter_mut().zip(&mut high).zip(b.qs) {
+            *low = fp4_doubled(x);
+            *high = fp4_doubled(x >> 4);
+        }
+        for (q, (low, high)) in q.chunks_exact_mut(16).zip(low.chunks_exact(8).zip(high.chunks_exact(8))) {
+            q[..8].copy_from_slice(low);
+            q[8..].copy_from_slice(high);
         }
     }
     BlockQ2K, group 16, offsets: |b, q, s, o| {
@@ -225,14 +283,14 @@ unpack! {
             let (indices, signs) = (word(0), word(2));
             *s = d * (0.5 + (signs >> 28) as f32) * 0.25;
             for (k, (q, index)) in q.chunks_exact_mut(8).zip(indices.to_le_bytes()).enumerate() {
-                signed_eight(IQ2XXS_GRID[usize::from(index)], even_signs((signs >> (7 * k)) as u8), q);
+                signed_eight(IQ2XXS_GRID[usize::from(index)], EVEN_SIGNS[(signs >> (7 * k) & 127) as usize], q);
             }
         }
     }
     BlockIq2Xs, group 16: |b, q, s, _o| {
         fine_scales(f16_to_f32(b.d), &b.scales, s);
         for (q, code) in q.chunks_exact_mut(8).zip(b.qs) {
-            signed_eight(IQ2XS_GRID[usize::from(code & 511)], even_signs((code >> 9) as u8), q);
+            signed_eight(IQ2XS_GRID[usize::from(code & 511)], EVEN_SIGNS[usize::from(code >> 9)], q);
         }
     }
     BlockIq2S, group 16: |b, q, s, _o| {
@@ -240,7 +298,7 @@ unpack! {
         let (low, signs) = b.qs.split_at(32);
         for (k, (q, (low, signs))) in q.chunks_exact_mut(8).zip(low.iter().zip(signs)).enumerate() {
             let index = usize::from(*low) | usize::from(b.qh[k / 4] >> (k % 4 * 2) & 3) << 8;
-            signed_eight(IQ2S_GRID[index], *signs, q);
+            signed_eight(IQ2S_GRID[index], SIGNS[usize::from(*signs)], q);
         }
     }
     BlockIq3Xxs, group 32: |b, q, s, _o| {
@@ -252,7 +310,7 @@ unpack! {
             *s = d * (0.5 + (word >> 28) as f32) * 0.5;
             for (k, (q, i)) in q.chunks_exact_mut(8).zip(indices.chunks_exact(2)).enumerate() {
                 let grid = u64::from(IQ3XXS_GRID[usize::from(i[0])]) | u64::from(IQ3XXS_GRID[usize::from(i[1])]) << 32;
-                signed_eight(grid, even_signs((word >> (7 * k)) as u8), q);
+                signed_eight(grid, EVEN_SIGNS[(word >> (7 * k) & 127) as usize], q);
             }
         }
     }
@@ -265,7 +323,7 @@ unpack! {
             u64::from(IQ3S_GRID[usize::from(b.qs[k]) | usize::from(b.qh[k / 8] >> (k % 8) & 1) << 8])
         };
         for (k, (q, signs)) in q.chunks_exact_mut(8).zip(b.signs).enumerate() {
-            signed_eight(point(2 * k) | point(2 * k + 1) << 32, signs, q);
+            signed_eight(point(2 * k) | point(2 * k + 1) << 32, SIGNS[usize::from(signs)], q);
         }
     }
     BlockIq1S, group 32, offsets: |b, q, s, o| {
@@ -276,7 +334,7 @@ unpack! {
             o[g] = s[g] * if h & 0x8000 != 0 { -DELTA } else { DELTA };
             for (k, q) in q.chunks_exact_mut(8).enumerate() {
                 let index = usize::from(b.qs[4 * g + k]) | usize::from(h >> (3 * k) & 7) << 8;
-                signed_eight(IQ1S_GRID[index], 0, q);
+                eight(IQ1S_GRID[index], q);
             }
         }
     }
@@ -288,11 +346,10 @@ unpack! {
         }
         for (k, q) in q.chunks_exact_mut(8).enumerate() {
             let high = b.qh[k / 2] >> (k % 2 * 4);
-            let shift = if high & 8 != 0 { -1 } else { 1 };
             let index = usize::from(b.qs[k]) | usize::from(high & 7) << 8;
-            for (q, g) in q.iter_mut().zip(IQ1S_GRID[index].to_le_bytes()) {
-                *q = 8 * g as i8 + shift;
-            }
+            // Eightfold in each byte: the bits that come from the byte below are masked away.
+            let points = (IQ1S_GRID[index] << 3) & 0xf8f8_f8f8_f8f8_f8f8;
+            eight(add_bytes(points, if high & 8 != 0 { u64::MAX } else { 0x0101_0101_0101_0101 }), q);
         }
     }
 }

@@ -113,6 +113,11 @@ with_simd! {
     unsafe fn halves(v: __m512i) -> __m512 {
         _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v))
     }
+    // Two-bit values of two runs of 32 bytes; each byte holds one value of four groups of 32.
+    unsafe fn two_bits(x: __m512i, y: __m512i) -> [__m512i; 4] {
+        let low = |v: __m512i| _mm512_and_si512(v, bytes(3));
+        [low(turn_halves(x, 0, 62)), low(turn_halves(x, 60, 58)), low(turn_halves(y, 0, 62)), low(turn_halves(y, 60, 58))]
+    }
     // Six-bit scales and offsets of Q4_K and Q5_K, times their halves.
     unsafe fn affine(d: *const u8, packed: *const u8) -> (__m512, __m512) {
         let word = |i: usize| packed.add(4 * i).cast::<u32>().read_unaligned();
@@ -243,10 +248,22 @@ unsafe impl Super for Q2K {
             (_mm512_mul_ps(scales, half_at(b.add(80))), _mm512_sub_ps(_mm512_setzero_ps(), offsets))
         }
         unsafe fn quants(b: *const u8) -> [__m512i; 4] {
-            let (x, y) = (both_halves(b.add(16)), both_halves(b.add(48)));
-            let low = |v: __m512i| _mm512_and_si512(v, bytes(3));
-            [low(turn_halves(x, 0, 62)), low(turn_halves(x, 60, 58)), low(turn_halves(y, 0, 62)), low(turn_halves(y, 60, 58))]
+            two_bits(both_halves(b.add(16)), both_halves(b.add(48)))
         }
+    }
+}
+
+struct Tq2_0;
+// SAFETY: 66 bytes: values at 0, a half at 64.
+unsafe impl Super for Tq2_0 {
+    const BYTES: usize = 66;
+    const BIAS: i8 = 1;
+    const FINE: bool = false;
+    const OFFSETS: bool = false;
+    const SPLIT: bool = false;
+    with_simd! {
+        unsafe fn scales(b: *const u8) -> (__m512, __m512) { (half_at(b.add(64)), _mm512_setzero_ps()) }
+        unsafe fn quants(b: *const u8) -> [__m512i; 4] { two_bits(both_halves(b), both_halves(b.add(32))) }
     }
 }
 
@@ -577,6 +594,7 @@ pub unsafe fn fill(k: &mut Kernels) {
         (GGML_TYPE_Q5_K, super_kernel::<Q5K>),
         (GGML_TYPE_Q6_K, super_kernel::<Q6K>),
         (GGML_TYPE_IQ4_XS, super_kernel::<Iq4Xs>),
+        (GGML_TYPE_TQ2_0, super_kernel::<Tq2_0>),
         (GGML_TYPE_Q4_0, small_kernel::<Q4_0>),
         (GGML_TYPE_Q4_1, small_kernel::<Q4_1>),
         (GGML_TYPE_Q5_0, small_kernel::<Q5_0>),
