@@ -83,7 +83,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
     // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(false, |it| it.is_host())
+    unsafe { asked_buffer(buffer) }.is_some_and(|it| it.is_host())
 }
 
 /// Says what the buffer is for. The scheduler runs operations where their weights lie.

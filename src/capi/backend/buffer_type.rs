@@ -94,7 +94,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
     // SAFETY: NULL or a valid buffer type, by the contract.
-    unsafe { asked_buft(buft) }.map_or(false, |it| it.is_host())
+    unsafe { asked_buft(buft) }.is_some_and(|it| it.is_host())
 }
 
 /// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
