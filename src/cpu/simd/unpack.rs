@@ -177,7 +177,7 @@ unpack! {
     }
     BlockMxfp4, group 32: |b, q, s, _o| {
         s[0] = e8m0_to_f32_half(b.e);
-        halves(&b.qs, q, |x| fp4_doubled(x));
+        halves(&b.qs, q, fp4_doubled);
     }
     BlockNvfp4, group 16: |b, q, s, _o| {
         for (s, d) in s.iter_mut().zip(b.d) {
