@@ -242,7 +242,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|ops|plugin|bad|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|ops|plugin|bad|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done
