@@ -135,13 +135,14 @@ suite_dump() {
 # Programs that check by themselves; those that are written against the public interface run with both installations.
 suite_host() {
     local source name
-    for source in "$here"/host/test_*.c; do
-        [ -f "$source" ] || continue
-        name=$(basename "$source" .c)
-        build ours "host/$name.c" "$name" || continue
+    for source in "$here"/host/test_*.c "$here"/host/test_*.cpp; do
+        name=$(basename "$source")
+        name=${name%.*}
+        source=host/$(basename "$source")
+        build ours "$source" "$name" || continue
         counted "$name" on ours "$out/ours/$name"
         [ -n "$oracle" ] || continue
-        build oracle "host/$name.c" "$name" || continue
+        build oracle "$source" "$name" || continue
         counted "$name of the original" on oracle "$out/oracle/$name"
         counted "$name built for the original" on ours "$out/oracle/$name"
     done
@@ -194,7 +195,8 @@ modules() { # modules HEADERS: the good one and those that must be refused
     local dir=$out/$1/modules
     mkdir -p "$dir"
     module "$1" "$dir/accel.so" -DACCEL_SCORE=10 && module "$1" "$dir/old.so" -DACCEL_API_VERSION=2 && module "$1" "$dir/newer.so" -DACCEL_API_VERSION=99 &&
-        module "$1" "$dir/noinit.so" -DACCEL_NO_INIT && module "$1" "$dir/noreg.so" -DACCEL_NO_REG && module "$1" "$dir/score0.so" -DACCEL_SCORE=0 && echo text > "$dir/text.so"
+        module "$1" "$dir/noinit.so" -DACCEL_NO_INIT && module "$1" "$dir/noreg.so" -DACCEL_NO_REG && module "$1" "$dir/score0.so" -DACCEL_SCORE=0 &&
+        module "$1" "$dir/small.so" -DACCEL_MAX_SIZE=4096 && echo text > "$dir/text.so"
 }
 
 suite_plugin() {

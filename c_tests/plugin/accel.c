@@ -3,7 +3,8 @@
  * Its memory is not the host's: tensors get addresses from a range that is never mapped, and the bytes lie elsewhere, so that a
  * host that touches a tensor's `data` by itself crashes. Built as a module it is loaded with ggml_backend_load; with ACCEL_STATIC it is included.
  *
- * Compile-time variations for the tests of the loader: ACCEL_API_VERSION=n, ACCEL_NO_INIT, ACCEL_NO_REG, ACCEL_SCORE=n. */
+ * Compile-time variations for the tests of the loader: ACCEL_API_VERSION=n, ACCEL_NO_INIT, ACCEL_NO_REG, ACCEL_SCORE=n; for those of
+ * allocation: ACCEL_MAX_SIZE=n, the largest buffer. */
 #include "accel.h"
 
 #include "ggml-backend-impl.h"
@@ -115,6 +116,13 @@ static size_t type_alignment(ggml_backend_buffer_type_t type) {
     return ALIGNMENT;
 }
 
+#ifdef ACCEL_MAX_SIZE
+static size_t type_max_size(ggml_backend_buffer_type_t type) {
+    (void) type;
+    return ACCEL_MAX_SIZE;
+}
+#endif
+
 static size_t type_alloc_size(ggml_backend_buffer_type_t type, const struct ggml_tensor * t) {
     (void) type;
     return ggml_nbytes(t);
@@ -124,6 +132,9 @@ static ggml_backend_buffer_type_t the_type(void) {
     static struct ggml_backend_buffer_type type = {
         .iface = { .get_name = type_name, .alloc_buffer = type_alloc, .get_alignment = type_alignment, .get_alloc_size = type_alloc_size },
     };
+#ifdef ACCEL_MAX_SIZE
+    type.iface.get_max_size = type_max_size;
+#endif
     type.device = the_device();
     return &type;
 }

@@ -1,5 +1,5 @@
 /* Loads the test accelerator as a module and lets the scheduler share work between it and the CPU; then modules that cannot be loaded.
- *   test_plugin DIR     DIR holds accel.so, old.so, newer.so, noinit.so, noreg.so, score0.so, text.so */
+ *   test_plugin DIR     DIR holds accel.so, old.so, newer.so, noinit.so, noreg.so, score0.so, small.so, text.so */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "accel.h"
@@ -325,6 +325,66 @@ static void compared_with_the_cpu(void) {
     ggml_backend_free(cpu);
 }
 
+/* A device whose buffers are small: what does not fit into one is spread over several, which look like one. */
+static void small_buffers(void) {
+    ggml_backend_reg_t small = load("small.so");
+    CHECK(small != NULL);
+    if (small == NULL) { return; }
+    const struct accel_stats *     counts = ggml_backend_reg_get_proc_address(small, "accel_stats");
+    ggml_backend_buffer_type_t     type   = ggml_backend_dev_buffer_type(ggml_backend_reg_dev_get(small, 0));
+    const struct ggml_init_params  params = { .mem_size = 1u << 16, .mem_buffer = NULL, .no_alloc = true };
+    struct ggml_context *          c      = ggml_init(params);
+    struct ggml_tensor *           t[5];
+    CHECK_EQ(ggml_backend_buft_get_max_size(type), 4096);
+    for (int i = 0; i < 5; i++) { t[i] = ggml_new_tensor_1d(c, GGML_TYPE_F32, 500); }
+    struct ggml_tensor * view = ggml_view_1d(c, t[4], 10, 40);
+    const size_t size = ggml_backend_alloc_ctx_tensors_from_buft_size(c, type);
+    ggml_backend_buffer_t all = ggml_backend_alloc_ctx_tensors_from_buft(c, type);
+    CHECK(all != NULL);
+    CHECK_EQ(counts->live_buffers, 3);
+    CHECK(ggml_backend_buffer_get_size(all) >= 5 * 2000 && ggml_backend_buffer_get_size(all) == size);
+    CHECK(ggml_backend_buffer_get_base(all) == NULL || t[0]->buffer != all);
+    CHECK(t[0]->buffer == t[1]->buffer && t[1]->buffer != t[2]->buffer && t[4]->buffer == view->buffer);
+    ggml_backend_buffer_set_usage(all, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    CHECK_EQ(ggml_backend_buffer_get_usage(t[4]->buffer), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    float x[500], y[10];
+    for (int i = 0; i < 500; i++) { x[i] = (float) i; }
+    ggml_backend_tensor_set(t[4], x, 0, sizeof x);
+    ggml_backend_tensor_get(view, y, 0, sizeof y);
+    CHECK(y[0] == 10 && y[9] == 19);
+    ggml_backend_buffer_clear(all, 0);
+    ggml_backend_tensor_get(view, y, 0, sizeof y);
+    CHECK(y[9] == 0);
+    ggml_backend_buffer_free(all);
+    CHECK_EQ(counts->live_buffers, 0);
+    ggml_free(c);
+    /* the graph allocator works in chunks there */
+    struct ggml_context * g = ggml_init(params);
+    struct ggml_tensor *  a = ggml_new_tensor_1d(g, GGML_TYPE_F32, 900), *b = ggml_new_tensor_1d(g, GGML_TYPE_F32, 900);
+    ggml_set_input(a);
+    ggml_set_input(b);
+    struct ggml_tensor * r = ggml_add(g, ggml_add(g, a, b), b);
+    ggml_set_output(r);
+    struct ggml_cgraph * graph = ggml_new_graph_custom(g, 32, false);
+    ggml_build_forward_expand(graph, r);
+    ggml_gallocr_t alloc = ggml_gallocr_new(type);
+    CHECK(ggml_gallocr_alloc_graph(alloc, graph));
+    CHECK(a->buffer != b->buffer);
+    float ones[900];
+    for (int i = 0; i < 900; i++) { ones[i] = 1.0f; }
+    ggml_backend_tensor_set(a, ones, 0, sizeof ones);
+    ggml_backend_tensor_set(b, ones, 0, sizeof ones);
+    ggml_backend_t backend = ggml_backend_dev_init(ggml_backend_reg_dev_get(small, 0), NULL);
+    CHECK_EQ(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(r, ones, 0, sizeof ones);
+    CHECK(ones[0] == 3.0f && ones[899] == 3.0f);
+    ggml_backend_free(backend);
+    ggml_gallocr_free(alloc);
+    CHECK_EQ(counts->live_buffers, 0);
+    ggml_free(g);
+    ggml_backend_unload(small);
+}
+
 static void unloads(void) {
     const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
     ggml_backend_unload(reg);
@@ -372,6 +432,7 @@ int main(int argc, char ** argv) {
     RUN(assigned_by_the_user);
     RUN(callbacks);
     RUN(compared_with_the_cpu);
+    RUN(small_buffers);
     RUN(unloads);
     RUN(an_old_interface);
     RUN(a_newer_interface);
