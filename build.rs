@@ -6,5 +6,7 @@ fn main() {
     cc::Build::new().file("src/capi/variadic.c").warnings(true).extra_warnings(true).compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml.so.0");
+        // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the library.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }

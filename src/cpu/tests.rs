@@ -491,3 +491,107 @@ fn what_does_not_fit_is_an_error() {
     t.set_op(ggml_op::GGML_OP_MUL_MAT);
     assert!(compute_with(&nodes_of(t), 2, Abort::NEVER).is_err());
 }
+
+#[test]
+fn results_do_not_mind_where_they_are_written() {
+    let mut c = ctx();
+    let a = floats(&mut c, &[48, 6, 2], 1);
+    let b = floats(&mut c, &[48, 6, 2], 2);
+    let pos = integers(&mut c, &[2], &[3, 9]);
+    let unary = ggml_unary_op::GGML_UNARY_OP_SILU;
+    let nodes = [
+        norm::rms_norm_back(&mut c, a, b, 1e-5).unwrap(),
+        softmax::soft_max_back(&mut c, a, b, 0.5, 0.0, Place::New).unwrap(),
+        softmax::soft_max(&mut c, a, None, 0.5, 0.0, Place::New).unwrap(),
+        arith::silu_back(&mut c, a, b).unwrap(),
+        arith::binary(&mut c, arith::Binary::Div, a, b, Place::New).unwrap(),
+        arith::binary(&mut c, arith::Binary::Sub, a, b, Place::New).unwrap(),
+        pointwise::unary_new(&mut c, unary, a).unwrap(),
+        pointwise::scale_bias(&mut c, a, 2.0, 1.0, Place::New).unwrap(),
+        rope::rope(&mut c, a, pos, None, &rope::Rope::plain(48, GGML_ROPE_TYPE_NEOX), Place::New).unwrap(),
+        glu::glu(&mut c, GGML_GLU_OP_SWIGLU, a, Some(b), false).unwrap(),
+        norm::norm(&mut c, norm::Norm::Layer, a, 1e-5, Place::New).unwrap(),
+    ];
+    let (x, y) = (read(a), read(b));
+    for node in nodes {
+        let want = compute(node);
+        let own = node.data();
+        for (_, source) in node.srcs().filter(|(_, s)| s.same_shape(node)) {
+            node.set_data(source.data());
+            compute_with(&nodes_of(node), 3, Abort::NEVER).unwrap();
+            assert_eq!(read(node), want, "{:?}", node.op());
+            node.set_data(own);
+            write(a, &x);
+            write(b, &y);
+        }
+    }
+}
+
+#[test]
+fn scratch_memory_is_not_overrun() {
+    for dtype in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_IQ4_XS] {
+        for (columns, n_threads) in [(1, 1), (3, 2), (9, 8), (17, 30)] {
+            let mut c = ctx();
+            let matrices = tensor(&mut c, dtype, &[256, 33, 5], 1);
+            let b = floats(&mut c, &[256, 2, columns], 2);
+            let ids: Vec<i32> = (0..2 * columns as i32).map(|i| i * 3 % 5).collect();
+            let ids = integers(&mut c, &[2, columns], &ids);
+            let plane = c.new_view(matrices, &[256, 33], 0).unwrap();
+            let flat = c.new_view(b, &[256, 2 * columns], 0).unwrap();
+            for t in
+                [matmul::mul_mat_id(&mut c, matrices, b, ids).unwrap(), matmul::mul_mat(&mut c, plane, flat).unwrap()]
+            {
+                let nodes = nodes_of(t);
+                let size = Plan::of(nodes.iter().copied(), n_threads).work_size();
+                let mut work = vec![0x5au8; size + 256];
+                // SAFETY: `work` is used by the computation alone until it ends.
+                let scratch = unsafe { Scratch::new(work.as_mut_ptr(), size) };
+                let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: false };
+                exec::compute(&nodes, &settings).unwrap();
+                assert!(work[size..].iter().all(|&b| b == 0x5a), "{dtype:?}, {columns} columns, {n_threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn graphs_may_go_as_soon_as_they_are_computed() {
+    let pool = super::threadpool::Pool::new(&super::threadpool::default_params(4)).unwrap();
+    for round in 0..500u64 {
+        let mut c = Context::with_size(1 << 16, false).unwrap();
+        let a = floats(&mut c, &[64, 8], round);
+        let t = arith::add(&mut c, a, a).unwrap();
+        let nodes = nodes_of(t);
+        let n_threads = 1 + (round * 7 % 5) as usize;
+        let settings =
+            Settings { n_threads, pool: Some(&pool), scratch: Scratch::EMPTY, abort: Abort::NEVER, use_ref: false };
+        exec::compute(&nodes, &settings).unwrap();
+        let x = read(a);
+        assert!(read(t).iter().zip(x).all(|(y, x)| *y == x + x));
+    }
+}
+
+#[test]
+fn quantized_tensors_are_joined_and_sorted_values_rise() {
+    for dim in 0..4 {
+        let mut c = ctx();
+        let mut ne = [64, 3, 2, 2];
+        let a = tensor(&mut c, GGML_TYPE_Q8_0, &ne, 1);
+        ne[dim] *= 2;
+        let b = tensor(&mut c, GGML_TYPE_Q8_0, &ne, 2);
+        let t = arrange::concat(&mut c, a, b, dim as i32).unwrap();
+        let (x, y, z) = (read(a), read(b), compute(t));
+        assert_eq!(z.len(), x.len() + y.len());
+        let sum = |v: &[f32]| v.iter().map(|&v| f64::from(v)).sum::<f64>();
+        assert!((sum(&z) - sum(&x) - sum(&y)).abs() < 1e-3);
+        assert_eq!(z[..64], x[..64]);
+    }
+    let mut c = ctx();
+    let a = floats(&mut c, &[1000, 3], 3);
+    let t = reduce::argsort(&mut c, a, ggml_sort_order::GGML_SORT_ORDER_DESC).unwrap();
+    let (x, order) = (read(a), compute(t));
+    for r in 0..3 {
+        let at = |i: usize| x[r * 1000 + order[r * 1000 + i] as usize];
+        assert!((1..1000).all(|i| at(i - 1) >= at(i)));
+    }
+}
