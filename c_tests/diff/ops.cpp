@@ -417,6 +417,130 @@ void rarities() {
     add("CROSS_ENTROPY_LOSS_BACK", "f32", "33x5", [=](Graph & g) { T a = g.f({ 1 }); T b = g.f({ 33, 5 }, -3, 3); return ggml_cross_entropy_loss_back(g.c, a, b, g.f({ 33, 5 }, 0, 0.06f)); });
 }
 
+// A step of AdamW or of gradient descent on a parameter of its own.
+T step(Graph & g, const std::vector<int64_t> & ne, bool adam) {
+    T a = g.f(ne);
+    ggml_set_param(a);
+    T grad = g.f(ne);
+    if (!adam) { return ggml_opt_step_sgd(g.c, a, grad, g.f({ 2 }, 0.01f, 0.2f)); }
+    T m = g.f(ne), v = g.f(ne, 0.0f, 1.0f);
+    return ggml_opt_step_adamw(g.c, a, grad, m, v, g.f({ 7 }, 0.1f, 0.9f));
+}
+
+// The gradient of attention; its constructor aborts, so the node is put together here as it would.
+T flash_attn_back(Graph & g, int64_t d, int64_t n, int64_t m, int64_t heads, int64_t groups, int64_t batches, bool masked) {
+    T q = g.f({ d, n, heads, batches }), k = g.f({ d, m, groups, batches }), v = g.f({ m, d, groups, batches });
+    T dy = g.f({ d, n, heads, batches });
+    int64_t all = 0;
+    for (T t : { q, k, v }) { all += (ggml_nelements(t) + 3) / 4 * 4; }
+    T t = ggml_new_tensor_1d(g.c, GGML_TYPE_F32, all);
+    t->op = GGML_OP_FLASH_ATTN_BACK;
+    t->op_params[0] = masked;
+    t->src[0] = q; t->src[1] = k; t->src[2] = v; t->src[3] = dy;
+    return t;
+}
+
+// the same operations with odd sizes, other strides, permuted sources, other formats
+void rarities_at_the_edges() {
+    for (auto type : { GGML_TYPE_F32, GGML_TYPE_F16 }) {
+        const char * n = type_name(type);
+        add("CONV_2D", n, "direct, 1x1", [=](Graph & g) { T a = g.in(type, { 1, 1, 3, 2 }); return ggml_conv_2d_direct(g.c, a, g.f({ 5, 4, 3, 1 }), 1, 1, 0, 0, 1, 1); });
+        add("CONV_2D", n, "direct, far apart", [=](Graph & g) { T a = g.in(type, { 3, 2, 5, 7 }); return ggml_conv_2d_direct(g.c, a, g.f({ 13, 9, 5, 3 }), 2, 3, 5, 2, 3, 2); });
+        add("CONV_2D", n, "direct, permuted", [=](Graph & g) { T a = g.in(type, { 3, 3, 4, 5 }); return ggml_conv_2d_direct(g.c, a, ggml_permute(g.c, g.f({ 4, 11, 6, 2 }), 2, 0, 1, 3), 1, 1, 1, 1, 1, 1); });
+        add("CONV_3D", n, "direct, one batch", [=](Graph & g) { T a = g.in(type, { 2, 3, 3, 5 * 2 }); return ggml_conv_3d_direct(g.c, a, g.f({ 9, 5, 7, 5 }), 2, 1, 2, 1, 2, 0, 1, 1, 2, 5, 1, 2); });
+        add("CONV_2D_DW", n, "channels innermost", [=](Graph & g) {
+            T x = g.f({ 12, 10, 19, 2 }), a = g.in(type, { 3, 2, 1, 19 });
+            x = ggml_permute(g.c, ggml_cont(g.c, ggml_permute(g.c, x, 1, 2, 0, 3)), 2, 0, 1, 3);
+            a = ggml_permute(g.c, ggml_cont(g.c, ggml_permute(g.c, a, 2, 3, 1, 0)), 3, 2, 0, 1);
+            return ggml_cont(g.c, ggml_conv_2d_dw_direct(g.c, a, x, 1, 2, 1, 1, 2, 1));
+        });
+        for (int stride : { 1, 3, 7 }) {
+            const std::string by = "stride " + std::to_string(stride);
+            add("CONV_TRANSPOSE_1D", n, by + ", 33 channels", [=](Graph & g) { T a = g.in(type, { 4, 5, 33 }); return ggml_conv_transpose_1d(g.c, a, g.f({ 17, 33 }), stride, 0, 1); });
+            add("CONV_TRANSPOSE_2D", n, by, [=](Graph & g) { T a = g.in(type, { 2, 4, 3, 9 }); return ggml_conv_transpose_2d_p0(g.c, a, g.f({ 7, 5, 9, 3 }), stride); });
+        }
+        add("IM2COL_3D", n, "far apart", [=](Graph & g) { T a = g.in(GGML_TYPE_F16, { 2, 3, 2, 2 * 3 }); return ggml_im2col_3d(g.c, a, g.f({ 9, 8, 7, 2 * 5 }), 2, 2, 3, 1, 3, 1, 2, 3, 2, 1, type); });
+    }
+    for (auto type : { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 }) {
+        for (int pad : { 0, 2 }) {
+            add("COL2IM_1D", type_name(type), "pad " + std::to_string(pad), [=](Graph & g) { return ggml_col2im_1d(g.c, g.in(type, { 7 * 3, 11 }), 2, 3, pad); });
+            add("COL2IM_1D", type_name(type), "steps apart, pad " + std::to_string(pad), [=](Graph & g) { return ggml_col2im_1d(g.c, g.in(type, { 2, 11 }), 5, 1, pad); });
+        }
+    }
+    static int64_t image[4] = { 13, 9, 5, 3 };
+    add("IM2COL_BACK", "f32", "far apart", [=](Graph & g) { T k = g.f({ 3, 2, 5, 4 }); T c = ggml_im2col(g.c, k, g.f({ 13, 9, 5, 3 }), 2, 3, 5, 2, 3, 2, true, GGML_TYPE_F32); return ggml_im2col_back(g.c, c, k, image, 2, 3, 5, 2, 3, 2, true); });
+    for (auto op : { GGML_OP_POOL_MAX, GGML_OP_POOL_AVG }) {
+        add("POOL_2D_BACK", "f32", op == GGML_OP_POOL_MAX ? "max, batches" : "avg, batches", [=](Graph & g) { T a = g.f({ 11, 4, 3, 2 }); return ggml_pool_2d_back(g.c, a, g.f({ 11, 7, 3, 2 }), op, 3, 2, 1, 2, 1, 1); });
+    }
+    add("WIN_PART", "f32", "larger than the image", [=](Graph & g) { return ggml_win_part(g.c, g.f({ 5, 3, 2 }), 7); });
+    add("WIN_UNPART", "f32", "whole windows", [=](Graph & g) { return ggml_win_unpart(g.c, g.f({ 5, 4, 4, 6 }), 12, 8, 4); });
+    add("GET_REL_POS", "bf16", "3", [=](Graph & g) { return ggml_get_rel_pos(g.c, g.in(GGML_TYPE_BF16, { 5, 5 }), 3, 3); });
+    add("ADD_REL_POS", "f32", "in place", [=](Graph & g) { T a = g.f({ 25, 12, 2 }); T b = g.f({ 5, 3, 4, 2 }); return ggml_add_rel_pos_inplace(g.c, a, b, g.f({ 5, 3, 4, 2 })); });
+    add("SSM_CONV", "f32", "70 channels", [=](Graph & g) { T a = g.f({ 12, 70, 3 }); return ggml_ssm_conv(g.c, a, g.f({ 4, 70 })); });
+    add("SSM_CONV", "f32", "one token", [=](Graph & g) { T a = g.f({ 3, 33, 2 }); return ggml_ssm_conv(g.c, a, g.f({ 3, 33 })); });
+    for (int64_t n : { 1, 7, 128 }) {
+        add("SSM_SCAN", "f32", "views, state " + std::to_string(n), [=](Graph & g) {
+            // inputs and weights are parts of wider rows, as a model has them
+            T s = g.f({ n, 5, 6, 4 }), wide = g.f({ 5 * 6 + 4 * n, 3, 2 });
+            const size_t f = sizeof(float);
+            T x = ggml_view_4d(g.c, wide, 5, 6, 3, 2, 5 * f, wide->nb[1], wide->nb[2], 0);
+            T b = ggml_view_4d(g.c, wide, n, 2, 3, 2, n * f, wide->nb[1], wide->nb[2], 30 * f);
+            T c = ggml_view_4d(g.c, wide, n, 2, 3, 2, n * f, wide->nb[1], wide->nb[2], (30 + 2 * n) * f);
+            T dt = g.f({ 6, 3, 2 }, -30, 30), a = g.f({ 1, 6 }, -1, 0);
+            return ggml_ssm_scan(g.c, s, x, dt, a, b, c, g.index({ 2 }, 4, true), 2);
+        });
+    }
+    for (int64_t n : { 64, 128 }) {
+        const std::vector<int64_t> h = { n, 3, 4 };
+        const std::string name = std::to_string(n) + "x3";
+        add("RWKV_WKV7", "f32", name, [=](Graph & g) { T r = g.f(h); T w = g.f(h, 0, 1); T k = g.f(h); T v = g.f(h); T a = g.f(h, -0.1f, 0.1f); T b = g.f(h, -0.1f, 0.1f); return ggml_rwkv_wkv7(g.c, r, w, k, v, a, b, g.f({ n * n * 3, 1 })); });
+        add("GATED_DELTA_NET", "f32", name + ", permuted", [=](Graph & g) {
+            T q = ggml_permute(g.c, g.f({ n, 4, 1, 2 }), 0, 2, 1, 3), k = ggml_permute(g.c, g.f({ n, 4, 1, 2 }, -0.1f, 0.1f), 0, 2, 1, 3);
+            T v = ggml_permute(g.c, g.f({ n, 4, 3, 2 }), 0, 2, 1, 3), gate = g.f({ 1, 3, 4, 2 }, -1, 0), beta = g.f({ 1, 3, 4, 2 }, 0, 1);
+            return ggml_gated_delta_net(g.c, q, k, v, gate, beta, g.f({ n, n, 3, 2 }), 1);
+        });
+    }
+    for (int64_t n : { 1, 7, 33 }) {
+        const std::vector<int64_t> h = { n, 5, 6 };
+        const std::string name = std::to_string(n) + "x5";
+        add("RWKV_WKV6", "f32", name, [=](Graph & g) { T k = g.f(h); T v = g.f(h); T r = g.f(h); T tf = g.f({ n, 5 }); T td = g.f(h, 0, 1); return ggml_rwkv_wkv6(g.c, k, v, r, tf, td, g.f({ n * n * 5, 3 })); });
+        add("GATED_LINEAR_ATTN", "f32", name, [=](Graph & g) { T k = g.f(h); T v = g.f(h); T q = g.f(h); T gg = g.f(h, 0, 1); return ggml_gated_linear_attn(g.c, k, v, q, gg, g.f({ n * n * 5, 3 }), 0.25f); });
+        add("GATED_DELTA_NET", "f32", name, [=](Graph & g) { T q = g.f({ n, 5, 3, 1 }); T k = g.f({ n, 5, 3, 1 }, -0.2f, 0.2f); T v = g.f({ n, 5, 3, 2 }); T gg = g.f({ n, 5, 3, 2 }, -1, 0); T beta = g.f({ 1, 5, 3, 2 }, 0, 1); return ggml_gated_delta_net(g.c, q, k, v, gg, beta, g.f({ n, n, 5, 2 }), 3); });
+    }
+    for (auto type : { GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 }) {
+        add("LIGHTNING_INDEXER", type_name(type), "32x5", [=](Graph & g) { T q = g.f({ 32, 5, 4, 2 }); T k = g.in(type, { 32, 1, 37, 2 }); T w = g.f({ 5, 4, 1, 2 }); return ggml_lightning_indexer(g.c, q, k, w, g.mask(GGML_TYPE_F16, { 37, 4, 1, 2 })); });
+    }
+    for (int n : { 1, 20 }) {
+        add("DSV4_HC_COMB", "f32", std::to_string(n) + " iterations", [=](Graph & g) { T m = g.f({ 24, 9 }, -4, 4); T s = g.f({ 3 }, 0.5f, 2); return ggml_dsv4_hc_comb(g.c, m, s, g.f({ 24 }), 1e-6f, n); });
+    }
+    add("DSV4_HC_PRE", "f32", "permuted", [=](Graph & g) { T x = ggml_permute(g.c, g.f({ 3, 70, 5 }), 1, 0, 2, 3); return ggml_dsv4_hc_pre(g.c, x, g.f({ 3, 5 })); });
+    add("DSV4_HC_POST", "f32", "unmixed", [=](Graph & g) { T x = g.f({ 70, 5 }); T r = g.f({ 70, 3, 5 }); return ggml_dsv4_hc_post(g.c, x, r, g.f({ 3, 5 }), nullptr); });
+    for (int64_t n : { 1, 33, 64 }) {
+        add("SOLVE_TRI", "f32", std::to_string(n) + " equations", [=](Graph & g) {
+            T a = ggml_add(g.c, ggml_scale(g.c, g.f({ n, n, 2, 3 }), 0.5f / n), ggml_repeat(g.c, ggml_diag(g.c, g.f({ n, 1 }, 1, 2)), g.f({ n, n, 2, 3 })));
+            return ggml_solve_tri(g.c, a, g.f({ 7, n, 2, 3 }), true, true, false);
+        });
+    }
+    add("OUT_PROD", "f32", "transposed", [=](Graph & g) { T a = g.f({ 33, 9 }); return ggml_out_prod(g.c, a, ggml_transpose(g.c, g.f({ 9, 17 }))); });
+    add("OUT_PROD", "f32", "repeated", [=](Graph & g) { T a = g.f({ 33, 9, 2, 1 }); return ggml_out_prod(g.c, a, g.f({ 17, 9, 4, 3 })); });
+    for (auto type : { GGML_TYPE_Q8_0, GGML_TYPE_Q4_K }) {
+        add("OUT_PROD", type_name(type), "256x5", [=](Graph & g) { T a = g.in(type, { 256, 5, 2 }); return ggml_out_prod(g.c, a, g.f({ 7, 5, 2 })); });
+    }
+    for (int64_t n : { 1, 1000 }) {
+        const std::string name = std::to_string(n) + "x7";
+        add("CROSS_ENTROPY_LOSS", "f32", name, [=](Graph & g) { T a = g.f({ n, 7 }, -20, 20); return ggml_cross_entropy_loss(g.c, a, g.f({ n, 7 }, 0, 1)); });
+        add("CROSS_ENTROPY_LOSS_BACK", "f32", name, [=](Graph & g) { T a = g.f({ 1 }, 1, 2); T b = g.f({ n, 7 }, -20, 20); return ggml_cross_entropy_loss_back(g.c, a, b, g.f({ n, 7 }, 0, 1)); });
+        add("OPT_STEP_ADAMW", "f32", name, [=](Graph & g) { return step(g, { n, 7 }, true); });
+        add("OPT_STEP_SGD", "f32", name, [=](Graph & g) { return step(g, { n, 7 }, false); });
+    }
+    for (bool masked : { false, true }) {
+        const std::string name = masked ? "masked, " : "";
+        add("FLASH_ATTN_BACK", "f32", name + "5x3", [=](Graph & g) { return flash_attn_back(g, 5, 3, 7, 4, 2, 1, masked); });
+        add("FLASH_ATTN_BACK", "f32", name + "64x9", [=](Graph & g) { return flash_attn_back(g, 64, 9, 33, 3, 3, 2, masked); });
+        add("FLASH_ATTN_BACK", "f32", name + "1x1", [=](Graph & g) { return flash_attn_back(g, 1, 1, 1, 1, 1, 1, masked); });
+    }
+}
+
 
 // ---- running ----
 
@@ -551,6 +675,7 @@ int main(int argc, char ** argv) {
     attention();
     rearrangements();
     rarities();
+    rarities_at_the_edges();
     std::FILE * out = std::fopen(path, "wb");
     char * shared = (char *) mmap(nullptr, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == nullptr || shared == MAP_FAILED) {
