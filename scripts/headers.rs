@@ -148,10 +148,8 @@ fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&
         .map(|(name, (word, _))| (name.clone(), format!("{word} {name}")))
         .collect();
 
-    let mut builder = Builder::new().with_config(config).with_src(abi);
-    for file in capi_files(&src.join("capi"), header.module) {
-        builder = builder.with_src(file);
-    }
+    let builder =
+        Builder::new().with_config(config).with_src(abi).with_src(capi_file(&src.join("capi"), header.module));
     let bindings = builder.generate().unwrap_or_else(|e| panic!("{}: {e}", header.file));
     let mut text = Vec::new();
     bindings.write(&mut text);
@@ -165,31 +163,10 @@ fn overview(prelude: &str) -> (String, &str) {
     (prelude[..end].to_string(), &prelude[end..])
 }
 
-/// `capi/x.rs`, or the files of `capi/x/` in the order of its `mod.rs`.
-fn capi_files(capi: &Path, module: &str) -> Vec<PathBuf> {
-    let single = capi.join(format!("{module}.rs"));
-    let folder = capi.join(module);
-    let mut files = Vec::new();
-    if single.exists() {
-        files.push(single.clone());
-    }
-    let list = if folder.join("mod.rs").exists() { folder.join("mod.rs") } else { single };
-    if folder.is_dir() {
-        files.extend(
-            read(&list)
-                .lines()
-                .filter_map(|l| {
-                    l.trim().trim_start_matches("pub ").trim_start_matches("pub(crate) ").strip_prefix("mod ")
-                })
-                .filter_map(|l| l.strip_suffix(';'))
-                .map(|name| folder.join(format!("{name}.rs")))
-                .filter(|path| path.exists()),
-        );
-        if folder.join("mod.rs").exists() {
-            files.insert(0, folder.join("mod.rs"));
-        }
-    }
-    files
+/// `capi/x/mod.rs`, whose modules cbindgen follows in their order, or `capi/x.rs`.
+fn capi_file(capi: &Path, module: &str) -> PathBuf {
+    let folder = capi.join(module).join("mod.rs");
+    if folder.exists() { folder } else { capi.join(format!("{module}.rs")) }
 }
 
 /// What cbindgen cannot be told: a second name for an enum value, a parameter that Rust may not call `type`,
