@@ -17,7 +17,7 @@
 //!
 //! # Rooms
 //!
-//! `abi` layouts · `sys` toolbox · `error`, `log` · `quant` number formats · `tensor` contexts, shapes, constructors ·
+//! `abi` layouts · `sys` toolbox · `error`, `log`, `trace` · `quant` number formats · `tensor` contexts, shapes, constructors ·
 //! `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `opt` · `capi` the `extern "C"` surface.
 //! An arrow only ever points down: see `docs/HOUSE.md`.
 
@@ -34,3 +34,4 @@ pub mod quant;
 pub mod sched;
 pub mod sys;
 pub mod tensor;
+pub mod trace;

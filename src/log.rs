@@ -71,6 +71,7 @@ pub fn abort(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.
     unsafe { libc::fflush(std::ptr::null_mut()) };
+    crate::trace::rescue();
     let callback = *ABORT.read().unwrap_or_else(PoisonError::into_inner);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {

@@ -9,9 +9,11 @@ use super::worker::{Faults, Scratch, Worker};
 use super::{check, table};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, traced};
+use crate::trace;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// The host's question whether to stop.
 #[derive(Clone, Copy)]
@@ -93,6 +95,8 @@ struct Region<'a> {
     aborted: AtomicBool,
     /// Steps from this one on are not run.
     stop_at: AtomicUsize,
+    /// While a trace is written: when thread 0 began each node.
+    begun: Option<Mutex<Vec<(TensorRef, u64)>>>,
 }
 
 impl Region<'_> {
@@ -124,6 +128,9 @@ impl Region<'_> {
         for &(node, kernel) in &step.nodes {
             if !step.wide {
                 self.chunk_alone.store(0, Ordering::Relaxed);
+            }
+            if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
+                begun.lock().unwrap_or_else(PoisonError::into_inner).push((node, trace::now()));
             }
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| kernel(&worker, node))).is_err() {
                 self.faults.report(Error::Backend(format!("the kernel of '{}' panicked", node.name())));
@@ -176,6 +183,7 @@ fn compute_with(nodes: &[TensorRef], settings: &Settings<'_>, n_threads: usize) 
         faults: Faults::default(),
         aborted: AtomicBool::new(false),
         stop_at: AtomicUsize::new(usize::MAX),
+        begun: trace::is_on().then(Mutex::default),
     };
     match settings.pool {
         Some(pool) => {
@@ -185,9 +193,20 @@ fn compute_with(nodes: &[TensorRef], settings: &Settings<'_>, n_threads: usize) 
         }
         None => threadpool::run_anywhere(n_threads, &|ith| region.run(ith))?,
     }
+    if let Some(begun) = region.begun {
+        record_nodes(&begun.into_inner().unwrap_or_else(PoisonError::into_inner));
+    }
     match region.faults.take() {
         Some(e) => Err(e),
         None if region.aborted.into_inner() => Err(Error::Aborted),
         None => Ok(true),
+    }
+}
+
+/// Tells the trace when each node ran: until the next one began, waiting for the other threads included.
+fn record_nodes(begun: &[(TensorRef, u64)]) {
+    let ends = begun.iter().skip(1).map(|&(_, at)| at).chain(std::iter::once(trace::now()));
+    for (&(node, from), to) in begun.iter().zip(ends) {
+        traced::node(trace::Track::Here("CPU"), node, from, to);
     }
 }

@@ -3,6 +3,7 @@
 use super::experts::{self, Routing};
 use super::scheduler::Scheduler;
 use super::split::{Input, Split};
+use super::traced;
 use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::{BackendRef, EventRef, tensor_io};
@@ -37,7 +38,8 @@ impl Scheduler {
     pub(super) fn run_splits(&self) -> Result<ggml_status> {
         let mut routing = Routing::default();
         let mut before = None;
-        for split in &self.splits {
+        let traced = traced::begin();
+        for (number, split) in self.splits.iter().enumerate() {
             if split.inputs.is_empty()
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
@@ -45,9 +47,13 @@ impl Scheduler {
                 self.wait_for(other);
             }
             for i in 0..split.inputs.len() {
+                let begun = traced::begin();
                 self.copy_input(split, i, &mut routing)?;
+                let input = &split.inputs[i];
+                traced::copy(begun, input.tensor, self.backends[input.from], self.backends[split.backend]);
             }
             let backend = self.backends[split.backend];
+            let begun = traced::begin();
             if let Some(graph) = &split.graph {
                 let status = match self.eval.callback {
                     None => backend.graph_compute_async(handle(graph)),
@@ -60,8 +66,10 @@ impl Scheduler {
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
             }
+            traced::split(begun, number, split, backend);
             before = Some(split.backend);
         }
+        traced::end(traced);
         Ok(ggml_status::GGML_STATUS_SUCCESS)
     }
 

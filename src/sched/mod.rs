@@ -4,7 +4,7 @@
 //! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: stretches of
 //! one backend and the copies they need), `arena` (the tensors of the copies), `assemble` (backends reorder their
 //! stretches; the whole as a problem for the allocator), `compute` and `experts` (the run), `report` (what `GGML_SCHED_DEBUG`
-//! prints), `scheduler` (the object that hosts hold).
+//! prints), `traced` (stretches and copies as events of the trace), `scheduler` (the object that hosts hold).
 //!
 //! # A graph and its allocation
 //!
@@ -45,6 +45,7 @@ pub mod report;
 pub mod rules;
 pub mod scheduler;
 pub mod split;
+mod traced;
 #[cfg(test)]
 mod tests;
 

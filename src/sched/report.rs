@@ -3,10 +3,11 @@
 
 use super::cause::Placement;
 use super::scheduler::Scheduler;
-use crate::abi::ggml::{ggml_log_level, ggml_op, ggml_tensor_flag};
+use crate::abi::ggml::{ggml_log_level, ggml_tensor_flag};
 use crate::graph::GraphRef;
 use crate::log;
-use crate::tensor::{TensorRef, names};
+use crate::tensor::TensorRef;
+use crate::tensor::traced::op_name;
 use std::ffi::CString;
 use std::fmt::Write;
 
@@ -21,12 +22,6 @@ fn size(t: TensorRef) -> String {
 /// Right-aligned in `width` columns, and cut to them.
 fn cell(text: &str, width: usize) -> String {
     format!("{text:>width$.width$}")
-}
-
-fn describe(t: TensorRef) -> &'static str {
-    let unary = t.unary_op().filter(|_| t.op_raw() == ggml_op::GGML_OP_UNARY as i32).map(names::unary_c);
-    let gated = t.glu_op().filter(|_| t.op_raw() == ggml_op::GGML_OP_GLU as i32).map(names::glu_c);
-    unary.or(gated).map_or_else(|| names::op(t.op()), |c| c.to_str().unwrap_or_default())
 }
 
 fn send(mut text: String) {
@@ -63,7 +58,7 @@ impl Scheduler {
     fn node_line(&self, graph: GraphRef, i: usize, node: TensorRef) -> String {
         let mut line = format!(
             "node #{i:3} ({}): {} use={},c={}:",
-            cell(describe(node), 10),
+            cell(op_name(node), 10),
             self.tensor_cells(node),
             graph.use_count(node),
             i32::from(node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE))
@@ -90,8 +85,8 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::ggml::ggml_glu_op;
     use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+    use crate::abi::ggml::{ggml_glu_op, ggml_op};
     use crate::tensor::Context;
 
     #[test]
@@ -107,9 +102,9 @@ mod tests {
     fn functions_of_one_operation_have_their_own_names() {
         let mut ctx = Context::with_size(1 << 12, true).unwrap();
         let t = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
-        assert_eq!(describe(t), "NONE");
+        assert_eq!(op_name(t), "NONE");
         t.set_op(ggml_op::GGML_OP_GLU);
         t.set_op_param_i32(0, ggml_glu_op::GGML_GLU_OP_SWIGLU as i32);
-        assert_eq!(describe(t), "SWIGLU");
+        assert_eq!(op_name(t), "SWIGLU");
     }
 }

@@ -6,6 +6,7 @@ use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::rules::Rules;
 use super::split::{Copies, Replaced, Split, Splitter};
+use super::traced;
 use super::{MAX_BACKENDS, MAX_COPIES};
 use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
 use crate::abi::ggml::ggml_status;
@@ -293,12 +294,14 @@ impl Scheduler {
         ggml_assert!(!self.is_alloc, "a graph is allocated already: reset first");
         self.cur_copy = self.next_copy;
         self.next_copy = (self.next_copy + 1) % self.n_copies;
+        let begun = traced::begin();
         self.split_graph(graph)?;
         match self.galloc.check(&self.problem, &self.buffers) {
             Ok(()) => self.galloc.bind(&self.problem)?,
             Err(why) => self.reallocate(why)?,
         }
         self.is_alloc = true;
+        traced::step(begun, "split and allocate", graph.n_nodes());
         Ok(())
     }
 

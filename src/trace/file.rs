@@ -1,0 +1,215 @@
+//! The file of a trace. It is complete JSON after every write: the closing brackets are written each time, and the next
+//! write begins over them. A process that ends in whatever way leaves a file that can be read.
+
+use super::{Arg, Event, Track, now};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Result, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once, PoisonError, TryLockError};
+
+/// Bytes that gather before they are written.
+const FULL: usize = 1 << 18;
+/// Nanoseconds between two writes at the end of graphs.
+const PAUSE: u64 = 200_000_000;
+const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
+const TAIL: &str = "\n]}\n";
+
+struct Sink {
+    file: File,
+    /// Events that are not in the file yet, each with the comma or the line end before it.
+    pending: String,
+    /// Where the closing brackets stand.
+    tail: u64,
+    first: bool,
+    /// By name and thread (0 for a device): the number of the line.
+    tracks: HashMap<(String, u32), u32>,
+    written: u64,
+    failed: bool,
+}
+
+static SINK: Mutex<Option<Sink>> = Mutex::new(None);
+
+/// A small number for the calling thread, from 1.
+fn thread_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    thread_local!(static MINE: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
+    MINE.with(|n| *n)
+}
+
+/// Text as JSON, quotes included.
+fn quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if (c as u32) < 0x20 || c == '\u{7f}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// Microseconds with three places, as the format wants its times.
+fn micros(out: &mut String, ns: u64) {
+    let _ = write!(out, "{}.{:03}", ns / 1000, ns % 1000);
+}
+
+impl Sink {
+    fn next_event(&mut self) {
+        self.pending.push_str(if self.first { "\n" } else { ",\n" });
+        self.first = false;
+    }
+
+    fn track(&mut self, track: Track<'_>) -> u32 {
+        let (name, thread) = match track {
+            Track::Here(name) => (name, thread_number()),
+            Track::Device(name) => (name, 0),
+        };
+        // A look-up by parts would need a map of maps; traces are not written where every nanosecond counts.
+        let key = (name.to_owned(), thread);
+        if let Some(&n) = self.tracks.get(&key) {
+            return n;
+        }
+        let n = self.tracks.len() as u32 + 1;
+        let shown = match thread {
+            0 => format!("{name} (device)"),
+            1 => name.to_owned(),
+            t => format!("{name} (thread {t})"),
+        };
+        self.tracks.insert(key, n);
+        self.next_event();
+        let _ =
+            write!(self.pending, "{{\"ph\":\"M\",\"pid\":1,\"tid\":{n},\"name\":\"thread_name\",\"args\":{{\"name\":");
+        quoted(&mut self.pending, &shown);
+        self.pending.push_str("}}");
+        n
+    }
+
+    fn add(&mut self, e: &Event<'_>) {
+        let track = self.track(e.track);
+        self.next_event();
+        let out = &mut self.pending;
+        out.push_str("{\"ph\":\"X\",\"pid\":1,\"tid\":");
+        let _ = write!(out, "{track},\"ts\":");
+        micros(out, e.from);
+        out.push_str(",\"dur\":");
+        micros(out, e.to.saturating_sub(e.from));
+        out.push_str(",\"cat\":");
+        quoted(out, e.category);
+        out.push_str(",\"name\":");
+        quoted(out, e.name);
+        if !e.args.is_empty() {
+            out.push_str(",\"args\":{");
+            for (i, (key, value)) in e.args.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                quoted(out, key);
+                out.push(':');
+                match value {
+                    Arg::Text(text) => quoted(out, text),
+                    Arg::Number(n) => {
+                        let _ = write!(out, "{n}");
+                    }
+                }
+            }
+            out.push('}');
+        }
+        out.push('}');
+        if self.pending.len() >= FULL {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        self.written = now();
+        if self.pending.is_empty() || self.failed {
+            self.pending.clear();
+            return;
+        }
+        let n = self.pending.len() as u64;
+        self.pending.push_str(TAIL);
+        let result =
+            self.file.seek(SeekFrom::Start(self.tail)).and_then(|_| self.file.write_all(self.pending.as_bytes()));
+        match result {
+            Ok(()) => self.tail += n,
+            Err(e) => {
+                self.failed = true;
+                crate::log_warn!("the trace ends here: {e}");
+            }
+        }
+        self.pending.clear();
+    }
+}
+
+fn with_sink<T>(f: impl FnOnce(&mut Sink) -> T) -> Option<T> {
+    SINK.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(f)
+}
+
+/// Makes the file, and has the rest written at the end of the process.
+pub(super) fn open(path: &Path) -> Result<()> {
+    let name = path.to_string_lossy();
+    let path = match name.contains("%p") {
+        true => Path::new(&name.replace("%p", &std::process::id().to_string())).to_owned(),
+        false => path.to_owned(),
+    };
+    let mut file = File::create(path)?;
+    file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
+    *SINK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Sink {
+        file,
+        pending: String::new(),
+        tail: HEAD.len() as u64,
+        first: true,
+        tracks: HashMap::new(),
+        written: now(),
+        failed: false,
+    });
+    static AT_EXIT: Once = Once::new();
+    AT_EXIT.call_once(|| {
+        // SAFETY: the function takes nothing and does not unwind; this library is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    });
+    Ok(())
+}
+
+extern "C" fn at_exit() {
+    rescue();
+}
+
+pub(super) fn close() -> bool {
+    let sink = SINK.lock().unwrap_or_else(PoisonError::into_inner).take();
+    sink.is_none_or(|mut s| {
+        s.write();
+        !s.failed
+    })
+}
+
+pub(super) fn record(event: &Event<'_>) {
+    with_sink(|s| s.add(event));
+}
+
+pub(super) fn flush_if_due() {
+    with_sink(|s| {
+        if now().saturating_sub(s.written) > PAUSE {
+            s.write();
+        }
+    });
+}
+
+/// Writes without waiting: another thread, or this one further up, may hold the lock and never let go.
+pub(super) fn rescue() {
+    let mut sink = match SINK.try_lock() {
+        Ok(sink) => sink,
+        Err(TryLockError::Poisoned(e)) => e.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    if let Some(s) = sink.as_mut() {
+        s.write();
+    }
+}

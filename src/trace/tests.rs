@@ -1,0 +1,57 @@
+use super::*;
+use serde_json::Value;
+use std::sync::{Mutex, PoisonError};
+
+/// The trace is one for the process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn read(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let all: Value = serde_json::from_str(&text).expect("complete JSON");
+    all["traceEvents"].as_array().unwrap().clone()
+}
+
+fn event<'a>(track: Track<'a>, name: &'a str, from: u64, args: &'a [(&'a str, Arg<'a>)]) -> Event<'a> {
+    Event { track, name, category: "node", from, to: from + 1500, args }
+}
+
+#[test]
+fn the_file_is_complete_json_at_every_moment() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = std::env::temp_dir().join(format!("ggml-trace-{}-%p.json", std::process::id()));
+    let shown = std::env::temp_dir().join(format!("ggml-trace-{0}-{0}.json", std::process::id()));
+    start(&path).unwrap();
+    assert!(is_on() && read(&shown).is_empty());
+    let name = "a \"name\"\\ with\n\u{1} everything é";
+    record(&event(Track::Here("CPU"), name, 1_000_001, &[("bytes", Arg::Number(7)), ("op", Arg::Text("ADD"))]));
+    rescue();
+    let events: Vec<_> = read(&shown).into_iter().filter(|e| e["name"] == name || e["ph"] == "M").collect();
+    assert_eq!(events.len(), 2, "a line and the event");
+    assert_eq!((events[1]["ts"].as_f64(), events[1]["dur"].as_f64()), (Some(1000.001), Some(1.5)));
+    assert_eq!((events[1]["args"]["bytes"].as_u64(), events[1]["args"]["op"].as_str()), (Some(7), Some("ADD")));
+    assert_eq!(events[1]["tid"], events[0]["tid"]);
+    let before = read(&shown).len();
+    // Enough to be written without being asked.
+    for i in 0..10_000 {
+        record(&event(Track::Device("GPU"), "node", 2_000_000 + 2000 * i, &[]));
+    }
+    assert!(read(&shown).len() > before + 1000);
+    std::thread::scope(|s| {
+        s.spawn(|| record(&event(Track::Here("CPU"), "elsewhere", 5, &[])));
+    });
+    assert!(stop() && !is_on());
+    let all = read(&shown);
+    assert_eq!(all.iter().filter(|e| e["name"] == "node").count(), 10_000);
+    let line = |name: &str| all.iter().find(|e| e["name"] == name).unwrap()["tid"].clone();
+    assert!(line("elsewhere") != line(name) && line("node") != line(name));
+    record(&event(Track::Here("CPU"), "late", 1, &[]));
+    assert!(stop(), "no trace is no failure");
+    std::fs::remove_file(shown).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_an_error() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(start(Path::new("/nonexistent/trace.json")).is_err());
+    assert!(!is_on());
+}
