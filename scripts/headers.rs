@@ -19,7 +19,7 @@ struct Header {
     api: &'static str,
 }
 
-const HEADERS: [Header; 8] = [
+const HEADERS: [Header; 9] = [
     Header {
         module: "ggml",
         file: "ggml.h",
@@ -63,6 +63,7 @@ const HEADERS: [Header; 8] = [
         local: &["ggml.h", "ggml-backend.h"],
         api: "GGML_BACKEND_API",
     },
+    Header { module: "rs", file: "ggml-rs.h", system: &[], local: &["ggml.h", "ggml-backend.h"], api: "GGML_API" },
     Header { module: "gguf", file: "gguf.h", system: &["stdbool.h", "stdint.h"], local: &["ggml.h"], api: "GGML_API" },
 ];
 

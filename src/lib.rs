@@ -17,7 +17,7 @@
 //!
 //! # Rooms
 //!
-//! `abi` layouts · `sys` toolbox · `error`, `log`, `trace` · `quant` number formats · `tensor` contexts, shapes, constructors ·
+//! `abi` layouts · `sys` toolbox · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes, constructors ·
 //! `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `opt` · `capi` the `extern "C"` surface.
 //! An arrow only ever points down: see `docs/HOUSE.md`.
 
@@ -29,6 +29,7 @@ pub mod cpu;
 pub mod error;
 pub mod gguf;
 pub mod graph;
+pub mod guard;
 pub mod log;
 pub mod quant;
 pub mod sched;

@@ -4,7 +4,8 @@
 //! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
 
 use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
-use std::ffi::{CStr, CString, c_void};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Arguments;
 use std::sync::{PoisonError, RwLock};
 
@@ -39,8 +40,26 @@ pub fn set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callbac
     std::mem::replace(&mut *ABORT.write().unwrap_or_else(PoisonError::into_inner), callback)
 }
 
-/// Sends text to the host as it is; lines end with `\n` in the text.
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
+}
+
+/// The address of the thread's last error, which stays until the next one; "" when there was none.
+pub fn last_error_ptr() -> *const c_char {
+    LAST_ERROR.try_with(|e| e.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// Forgets the thread's last error.
+pub fn clear_last_error() {
+    let _ = LAST_ERROR.try_with(|e| e.take());
+}
+
+/// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread.
 pub fn write(level: ggml_log_level, text: &CStr) {
+    if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
+        let line = text.to_bytes().trim_ascii_end();
+        let _ = LAST_ERROR.try_with(|e| e.replace(CString::new(line).unwrap_or_default()));
+    }
     let (callback, user_data) = callback();
     match callback {
         // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
@@ -66,8 +85,15 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
     }
 }
 
-/// Ends the process because a caller broke the contract: the abort callback hears of it (or standard error), then `abort`.
+/// A caller broke the contract: the guarded function under way fails, where the host wants that (see `guard`). Otherwise the
+/// process ends.
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
+    crate::guard::leave(&format!("{file}:{line}: {message}"));
+    end(file, line, message)
+}
+
+/// Ends the process: the abort callback hears of it (or standard error), then `abort`.
+pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.
     unsafe { libc::fflush(std::ptr::null_mut()) };

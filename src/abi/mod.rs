@@ -13,5 +13,6 @@ pub mod gguf;
 pub mod graph;
 pub mod opt;
 pub mod raw;
+pub mod rs;
 mod type_layout;
 pub mod vulkan;

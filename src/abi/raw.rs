@@ -52,3 +52,7 @@ pub type ggml_opt_build_type = c_int;
 pub type ggml_opt_optimizer_type = c_int;
 /// Any bits a C caller may pass as `enum gguf_type`.
 pub type gguf_type = c_int;
+/// Any bits a C caller may pass as `enum ggml_rs_policy`.
+pub type ggml_rs_policy = c_int;
+/// Any bits a C caller may pass as `enum ggml_rs_format`.
+pub type ggml_rs_format = c_int;

@@ -6,6 +6,7 @@ use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t};
 use crate::abi::backend_impl::{ggml_backend_buffer_i, ggml_backend_buffer_type, ggml_backend_buffer_type_i};
 use crate::abi::ggml::ggml_tensor;
 use crate::error::{Error, Result};
+use crate::guard::guarded;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -92,18 +93,22 @@ pub unsafe fn buffer_from_ptr(ptr: *mut c_void, size: usize) -> BufferBox {
     unsafe { BufferBox::create(mapped_buffer_type(), iface, ptr, size) }
 }
 
+#[guarded]
 unsafe extern "C" fn cpu_name(_: ggml_backend_buffer_type_t) -> *const c_char {
     c"CPU".as_ptr()
 }
 
+#[guarded]
 unsafe extern "C" fn mapped_name(_: ggml_backend_buffer_type_t) -> *const c_char {
     c"CPU_Mapped".as_ptr()
 }
 
+#[guarded]
 unsafe extern "C" fn get_alignment(_: ggml_backend_buffer_type_t) -> usize {
     TENSOR_ALIGNMENT
 }
 
+#[guarded]
 unsafe extern "C" fn is_host(_: ggml_backend_buffer_type_t) -> bool {
     true
 }
@@ -119,6 +124,7 @@ fn alloc(buft: BufferTypeRef, size: usize) -> Result<BufferBox> {
 
 /// # Safety
 /// `buft` is a valid buffer type.
+#[guarded]
 unsafe extern "C" fn alloc_buffer(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t {
     // SAFETY: forwarded to the caller.
     let Some(buft) = (unsafe { BufferTypeRef::from_ptr(buft) }) else { return std::ptr::null_mut() };
@@ -149,6 +155,7 @@ const IFACE: ggml_backend_buffer_i = ggml_backend_buffer_i {
 
 /// # Safety
 /// `buffer` is a valid host buffer with memory of its own that nobody uses afterwards.
+#[guarded]
 unsafe extern "C" fn free_buffer(buffer: ggml_backend_buffer_t) {
     // SAFETY: the context came from `aligned_malloc`.
     unsafe { aligned_free((*buffer).context) }
@@ -156,6 +163,7 @@ unsafe extern "C" fn free_buffer(buffer: ggml_backend_buffer_t) {
 
 /// # Safety
 /// `buffer` is a valid host buffer.
+#[guarded]
 unsafe extern "C" fn get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
     // SAFETY: forwarded to the caller.
     let context = unsafe { (*buffer).context };
@@ -164,6 +172,7 @@ unsafe extern "C" fn get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
 
 /// # Safety
 /// `tensor` is a valid tensor in host memory with `size` bytes at `offset`.
+#[guarded]
 unsafe extern "C" fn memset_tensor(
     _: ggml_backend_buffer_t,
     tensor: *mut ggml_tensor,
@@ -177,6 +186,7 @@ unsafe extern "C" fn memset_tensor(
 
 /// # Safety
 /// `tensor` is a valid tensor in host memory with `size` bytes at `offset`; `data` has `size` bytes.
+#[guarded]
 unsafe extern "C" fn set_tensor(
     _: ggml_backend_buffer_t,
     tensor: *mut ggml_tensor,
@@ -191,6 +201,7 @@ unsafe extern "C" fn set_tensor(
 
 /// # Safety
 /// As for `set_tensor`; `data` is writable.
+#[guarded]
 unsafe extern "C" fn get_tensor(
     _: ggml_backend_buffer_t,
     tensor: *const ggml_tensor,
@@ -204,6 +215,7 @@ unsafe extern "C" fn get_tensor(
 
 /// # Safety
 /// Both are valid tensors of one layout, `dst` in host memory.
+#[guarded]
 unsafe extern "C" fn cpy_tensor(_: ggml_backend_buffer_t, src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
     // SAFETY: forwarded to the caller.
     let (Some(src), Some(dst)) = (unsafe { TensorRef::from_ptr(src) }, unsafe { TensorRef::from_ptr(dst) }) else {
@@ -219,6 +231,7 @@ unsafe extern "C" fn cpy_tensor(_: ggml_backend_buffer_t, src: *const ggml_tenso
 
 /// # Safety
 /// `buffer` is a valid host buffer whose memory may be written.
+#[guarded]
 unsafe extern "C" fn clear(buffer: ggml_backend_buffer_t, value: u8) {
     // SAFETY: the context points to `size` bytes.
     unsafe { (*buffer).context.cast::<u8>().write_bytes(value, (*buffer).size) }

@@ -6,6 +6,7 @@ use super::{BufferBox, BufferRef};
 use crate::abi::alloc::ggml_backend_buffer_t;
 use crate::abi::backend_impl::ggml_backend_buffer_i;
 use crate::ggml_assert;
+use crate::guard::guarded;
 
 type Parts = Vec<BufferBox>;
 
@@ -39,6 +40,7 @@ pub fn parts(buffer: BufferRef) -> Option<Vec<BufferRef>> {
 
 /// # Safety
 /// `buffer` was made by `join` and is not used afterwards.
+#[guarded]
 unsafe extern "C" fn free_parts(buffer: ggml_backend_buffer_t) {
     // SAFETY: by the vtable contract a buffer of `join`, whose context is a boxed `Parts`.
     drop(unsafe { Box::from_raw((*buffer).context.cast::<Parts>()) });
@@ -46,6 +48,7 @@ unsafe extern "C" fn free_parts(buffer: ggml_backend_buffer_t) {
 
 /// # Safety
 /// `buffer` was made by `join`.
+#[guarded]
 unsafe extern "C" fn clear_parts(buffer: ggml_backend_buffer_t, value: u8) {
     // SAFETY: by the vtable contract a valid buffer.
     let parts = unsafe { BufferRef::from_ptr(buffer) }.and_then(parts);

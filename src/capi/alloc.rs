@@ -9,6 +9,7 @@ use crate::alloc::{GraphAllocator, inplace, linear};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::capi::convert::{ctx as need_ctx, graph as need_graph, logged, tensor as need_tensor};
 use crate::graph::GraphRef;
+use crate::guard::guarded;
 use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::c_int;
 
@@ -58,6 +59,7 @@ unsafe fn buffer_ids(graph: GraphRef, nodes: *const c_int, leafs: *const c_int) 
 
 /// A linear allocator at the start of `buffer`: tensors are placed one behind the other, nothing is taken back. The
 /// allocator is a plain struct; the buffer stays the caller's.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml_tallocr {
     // SAFETY: a valid buffer, by the contract.
@@ -69,6 +71,7 @@ pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml
 
 /// Binds `tensor`, which has no memory yet and is no view, to the next free bytes of the allocator's buffer.
 /// `GGML_STATUS_ALLOC_FAILED` when they do not suffice (see the log); allocator and tensor are then as before.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *mut ggml_tensor) -> raw::ggml_status {
     // SAFETY: an allocator from `ggml_tallocr_new` that nobody else uses meanwhile, by the contract.
@@ -84,6 +87,7 @@ pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *
 }
 
 /// A graph allocator that places all tensors in buffers of type `buft`. Free it with `ggml_gallocr_free`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> ggml_gallocr_t {
     // SAFETY: a valid buffer type, by the contract.
@@ -92,6 +96,7 @@ pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> g
 
 /// A graph allocator over `n_bufs` buffer types, known by their index. A type that is named several times shares its
 /// buffers. Free it with `ggml_gallocr_free`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type_t, n_bufs: c_int) -> ggml_gallocr_t {
     ggml_assert!(!bufts.is_null() && n_bufs > 0, "a graph allocator needs a buffer type");
@@ -101,6 +106,7 @@ pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type
 }
 
 /// Frees an allocator and its buffers; tensors in them lose their memory. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
     if !galloc.is_null() {
@@ -112,6 +118,7 @@ pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
 /// Plans `graph` and makes the buffers it needs, so that graphs that are no larger are allocated without a new buffer.
 /// All tensors go to the first buffer type; none is bound yet. false when memory cannot be had (see the log):
 /// the allocator stays usable.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     // SAFETY: forwarded to the caller.
@@ -121,6 +128,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mu
 /// Plans `graph` without making buffers, and writes the bytes needed of each buffer type to `sizes`, one number for each
 /// type (a type named twice is reported twice). Buffers that would not suffice are freed. A plan that is larger than
 /// memory can be gives zeros and a line in the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     galloc: ggml_gallocr_t,
@@ -144,6 +152,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
 
 /// As `ggml_gallocr_reserve` for several buffer types: `node_buffer_ids` and `leaf_buffer_ids` say for each node and leaf of
 /// the graph which type it goes to (NULL: the first). Sources that are neither go where their reader goes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve_n(
     galloc: ggml_gallocr_t,
@@ -164,6 +173,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
 /// Binds every tensor of `graph` that has no memory. With one buffer type the allocator plans anew when its plan does
 /// not serve the graph (other edges, or larger tensors); with several it returns false then, and `ggml_gallocr_reserve_n`
 /// is to be called first. false also when memory cannot be had: the tensors are then as before.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     // SAFETY: a valid allocator and a valid graph, by the contract.
@@ -173,6 +183,7 @@ pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph:
 
 /// Bytes of the buffers of the type with index `buffer_id`. 0 for a type that was named before with a smaller index, so that
 /// the sum over all indices is right, and 0 for a NULL allocator.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, buffer_id: c_int) -> usize {
     if galloc.is_null() {
@@ -196,6 +207,7 @@ unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
 }
 
 /// Bytes that `ggml_backend_alloc_ctx_tensors_from_buft` would allocate for the tensors of `ctx`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
     ctx: *mut ggml_context,
@@ -213,6 +225,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
 /// views of. When they need more than the type's largest buffer, the result is one buffer made of several. `ctx` must
 /// have been made with `no_alloc`. NULL when nothing is to be allocated, and when memory cannot be had (see the log):
 /// no tensor is bound then. The caller frees the buffer, after the last use of the tensors.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
     ctx: *mut ggml_context,
@@ -228,6 +241,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
 }
 
 /// As `ggml_backend_alloc_ctx_tensors_from_buft` with the preferred buffer type of the backend's device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
     ctx: *mut ggml_context,
@@ -245,6 +259,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
 /// that source and result are apart.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_can_inplace(op: raw::ggml_op) -> bool {
     ggml_op::from_raw(op).is_some_and(inplace::can_inplace)

@@ -8,10 +8,12 @@ use crate::abi::raw;
 use crate::backend::{BufferBox, BufferRef, multi, op_alloc_size_may_expand, tensor_io};
 use crate::capi::backend::{need_buffer, need_buft};
 use crate::capi::convert::{known, tensor as need_tensor};
+use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::c_void;
 
 /// Whether a buffer type may ask for more bytes than the result of this operation has.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_alloc_size_may_expand(op: raw::ggml_op) -> bool {
     ggml_op::from_raw(op).is_some_and(op_alloc_size_may_expand)
@@ -19,6 +21,7 @@ pub unsafe extern "C" fn ggml_op_alloc_size_may_expand(op: raw::ggml_op) -> bool
 
 /// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
 /// calls `free_buffer` and frees the object.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_init(
     buft: ggml_backend_buffer_type_t,
@@ -31,6 +34,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init(
 }
 
 /// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
     // SAFETY: valid tensors, by the contract.
@@ -38,6 +42,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor
 }
 
 /// Joins buffers into one that owns them; `n_buffers` is at least 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
     buffers: *mut ggml_backend_buffer_t,
@@ -54,6 +59,7 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
 }
 
 /// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backend_buffer_t) -> bool {
     // SAFETY: a valid buffer, by the contract.
@@ -61,6 +67,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backen
 }
 
 /// Says what all parts of a joined buffer are for.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
     buffer: ggml_backend_buffer_t,
@@ -75,6 +82,7 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
 
 /// Says what the parts of a meta device's buffer are for. This version of the library has no meta device, so there is no
 /// such buffer.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
     buffer: ggml_backend_buffer_t,
@@ -87,6 +95,7 @@ pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
 }
 
 /// Whether a backend works on a meta device. This version of the library has none: false.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
     let _ = backend;
@@ -94,6 +103,7 @@ pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
 }
 
 /// Whether a buffer is a meta device's. This version of the library has none: false.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t) -> bool {
     let _ = buf;
@@ -101,6 +111,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t)
 }
 
 /// Whether a buffer type is a meta device's. This version of the library has none: false.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_type_t) -> bool {
     let _ = buft;
@@ -108,6 +119,7 @@ pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_typ
 }
 
 /// Number of backends that a meta backend joins; 0 for any other.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend_t) -> usize {
     let _ = meta_backend;
@@ -115,6 +127,7 @@ pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend
 }
 
 /// Backend `index` of those that a meta backend joins; NULL for any other.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_simple_backend(
     meta_backend: ggml_backend_t,

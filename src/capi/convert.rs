@@ -8,7 +8,9 @@ use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::log_error;
 use crate::tensor::{Context, TensorRef};
+use std::ffi::c_char;
 use std::panic::Location;
+use std::path::Path;
 
 /// Ends the process for a NULL argument, or hands out what is there.
 #[track_caller]
@@ -126,6 +128,22 @@ pub unsafe fn ctx_from_raw(p: *mut ggml_context) -> Option<Box<Context>> {
     }
     // SAFETY: by the caller's promise the pointer came from `Box::into_raw` of a `Context`.
     Some(unsafe { Box::from_raw(p.cast::<Context>()) })
+}
+
+/// The path at `p`; `None` for NULL and for "".
+///
+/// # Safety
+/// `p` is NULL or a valid C string for as long as the result is used.
+pub unsafe fn text_path<'a>(p: *const c_char) -> Option<&'a Path> {
+    // SAFETY: forwarded to the caller.
+    let bytes = unsafe { crate::sys::cstr::bytes(p) }.filter(|b| !b.is_empty())?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        Some(Path::new(std::ffi::OsStr::from_bytes(bytes)))
+    }
+    #[cfg(not(unix))]
+    std::str::from_utf8(bytes).ok().map(Path::new)
 }
 
 /// The number format with this number; the contract forbids others.

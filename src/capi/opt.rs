@@ -6,6 +6,7 @@ use crate::abi::ggml::*;
 use crate::abi::opt::*;
 use crate::abi::raw;
 use crate::capi::convert::put;
+use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 
@@ -16,6 +17,7 @@ fn absent(function: &str) {
 
 /// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements, shuffled and copied
 /// in shards of `ndata_shard`. This version of the library cannot train: NULL, with a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_init(
     type_data: raw::ggml_type,
@@ -31,12 +33,14 @@ pub unsafe extern "C" fn ggml_opt_dataset_init(
 }
 
 /// Frees a data set. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
     let _ = dataset;
 }
 
 /// Number of data points; 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> i64 {
     let _ = dataset;
@@ -44,6 +48,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> 
 }
 
 /// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
     let _ = dataset;
@@ -51,6 +56,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *
 }
 
 /// Tensor of all labels, [ne_label, ndata]; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
     let _ = dataset;
@@ -59,6 +65,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) ->
 
 /// Shuffles the first `idata` data points, or all when it is negative, with the random numbers of `opt_ctx`. This
 /// version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
     opt_ctx: ggml_opt_context_t,
@@ -71,6 +78,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
 
 /// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
 /// ndata_batch]. This version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
     dataset: ggml_opt_dataset_t,
@@ -84,6 +92,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
 
 /// Copies batch `ibatch`, `nb_data_batch` bytes of data and its labels, into host memory. This version of the
 /// library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
     dataset: ggml_opt_dataset_t,
@@ -135,6 +144,7 @@ pub unsafe extern "C" fn ggml_opt_default_params(
 }
 
 /// Begins a training run with these parameters. This version of the library cannot train: NULL, with a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
     let _ = params;
@@ -143,6 +153,7 @@ pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_cont
 }
 
 /// Ends a training run and frees what it holds. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
     let _ = opt_ctx;
@@ -150,6 +161,7 @@ pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
 
 /// Sets gradients to zero and forgets the loss; with `optimizer` the state of the optimizer too. This version of
 /// the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: bool) {
     let _ = (opt_ctx, optimizer);
@@ -157,6 +169,7 @@ pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: 
 }
 
 /// Whether the graphs of a training run are built once only; false for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> bool {
     let _ = opt_ctx;
@@ -164,6 +177,7 @@ pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> 
 }
 
 /// Input of the forward graph; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -171,6 +185,7 @@ pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut gg
 }
 
 /// Output of the forward graph; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -178,6 +193,7 @@ pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut g
 }
 
 /// Labels that outputs are compared with; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -185,6 +201,7 @@ pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut gg
 }
 
 /// The loss, one number; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -192,6 +209,7 @@ pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml
 }
 
 /// Predictions made from the outputs; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -199,6 +217,7 @@ pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml
 }
 
 /// How many predictions are right, one number; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
     let _ = opt_ctx;
@@ -206,6 +225,7 @@ pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut 
 }
 
 /// Accumulated gradient of a node of the forward graph; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *mut ggml_tensor) -> *mut ggml_tensor {
     let _ = (opt_ctx, node);
@@ -213,6 +233,7 @@ pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *m
 }
 
 /// Optimizer of a training run; AdamW for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_context_t) -> raw::ggml_opt_optimizer_type {
     let _ = opt_ctx;
@@ -220,6 +241,7 @@ pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_conte
 }
 
 /// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimizer_type) -> *const c_char {
     match ggml_opt_optimizer_type::from_raw(optimizer) {
@@ -231,6 +253,7 @@ pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimi
 }
 
 /// Room for the results of evaluations. This version of the library cannot train: NULL, with a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
     absent("ggml_opt_result_init");
@@ -238,12 +261,14 @@ pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
 }
 
 /// Frees results. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
     let _ = result;
 }
 
 /// Forgets the results gathered so far. This version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
     let _ = result;
@@ -251,6 +276,7 @@ pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
 }
 
 /// Number of data points evaluated; 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata: *mut i64) {
     let _ = result;
@@ -259,6 +285,7 @@ pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata:
 }
 
 /// Loss, and its uncertainty unless `unc` is NULL; without evaluations 0 and not a number.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *mut f64, unc: *mut f64) {
     let _ = result;
@@ -271,6 +298,7 @@ pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *
 
 /// Writes all predictions, as many as `ggml_opt_result_ndata` says. This version of the library cannot train:
 /// nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *mut i32) {
     let _ = (result, pred);
@@ -278,6 +306,7 @@ pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *
 }
 
 /// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations not a number.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, accuracy: *mut f64, unc: *mut f64) {
     let _ = result;
@@ -290,6 +319,7 @@ pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, acc
 
 /// Tells a training run whose graphs are built anew each time the next forward graph with its input and output.
 /// This version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     opt_ctx: ggml_opt_context_t,
@@ -304,6 +334,7 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
 
 /// Allocates the graph for the next evaluation, with gradients when `backward` is true. This version of the library
 /// cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: bool) {
     let _ = (opt_ctx, backward);
@@ -312,6 +343,7 @@ pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: b
 
 /// Computes the graph, adds to `result` unless that is NULL, and takes an optimizer step where one is due. This
 /// version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml_opt_result_t) {
     let _ = (opt_ctx, result);
@@ -320,6 +352,7 @@ pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml
 
 /// Trains on the first `idata_split` data points and evaluates on the rest, with a callback after each batch. This
 /// version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch(
     opt_ctx: ggml_opt_context_t,
@@ -336,6 +369,7 @@ pub unsafe extern "C" fn ggml_opt_epoch(
 
 /// A callback for `ggml_opt_epoch` that draws a progress bar on standard error. This version of the library cannot
 /// train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     train: bool,
@@ -352,6 +386,7 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
 
 /// Trains a model from `inputs` to `outputs` on a data set for `nepoch` epochs, the last `val_split` of the data
 /// kept for validation. This version of the library cannot train: nothing but a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_fit(
     backend_sched: ggml_backend_sched_t,

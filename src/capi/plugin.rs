@@ -9,6 +9,7 @@ use crate::abi::raw;
 use crate::backend::{BufferRef, host};
 use crate::capi::convert::opt_graph;
 use crate::graph::GraphRef;
+use crate::guard::guarded;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::{c_int, c_void};
@@ -17,6 +18,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes or when memory cannot be had.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
     let p = host::aligned_malloc(size);
@@ -31,6 +33,7 @@ pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
 /// Frees memory of `ggml_aligned_malloc`. Nothing for NULL.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_aligned_free(ptr: *mut c_void, size: usize) {
     let _ = size;
@@ -45,6 +48,7 @@ static LEFT: Condvar = Condvar::new();
 /// Enters the one critical section of the process; waits while another thread is inside. Not to be nested.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_start() {
     let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,6 +58,7 @@ pub unsafe extern "C" fn ggml_critical_section_start() {
 /// Leaves the critical section.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_end() {
     *BUSY.lock().unwrap_or_else(PoisonError::into_inner) = false;
@@ -93,6 +98,7 @@ fn can_fuse(graph: GraphRef, nodes: &[c_int], ops: &[raw::ggml_op], outputs: &[c
 /// results of the nodes `outputs` visible outside.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
     cgraph: *const ggml_cgraph,
@@ -123,6 +129,7 @@ pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
 /// What a loader of modules asks first: this library as a CPU module gives its CPU backend.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
     registry::cpu().as_ptr()
@@ -132,6 +139,7 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
 /// processor, and stands above the fixed variants.
 ///
 /// cbindgen:ignore
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_score() -> c_int {
     1 << 16

@@ -3,6 +3,7 @@
 
 use crate::abi::ggml::ggml_type;
 use crate::capi::ggml::quants::{ggml_quantize_chunk, values, values_mut};
+use crate::guard::guarded;
 use crate::quant::block::{Block, Decode, Encode, decode_row, encode_row};
 use crate::quant::lattice::EncodeSearch;
 use crate::quant::*;
@@ -46,6 +47,7 @@ unsafe fn decode<B: Decode>(x: *const B, y: *mut f32, k: i64) {
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q1_0_ref(x: *const f32, y: *mut q1_0::BlockQ1_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -56,6 +58,7 @@ pub unsafe extern "C" fn quantize_row_q1_0_ref(x: *const f32, y: *mut q1_0::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q2_0_ref(x: *const f32, y: *mut q2_0::BlockQ2_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -66,6 +69,7 @@ pub unsafe extern "C" fn quantize_row_q2_0_ref(x: *const f32, y: *mut q2_0::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q4_0_ref(x: *const f32, y: *mut q4_0::BlockQ4_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -76,6 +80,7 @@ pub unsafe extern "C" fn quantize_row_q4_0_ref(x: *const f32, y: *mut q4_0::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q4_1_ref(x: *const f32, y: *mut q4_1::BlockQ4_1, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -86,6 +91,7 @@ pub unsafe extern "C" fn quantize_row_q4_1_ref(x: *const f32, y: *mut q4_1::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q5_0_ref(x: *const f32, y: *mut q5_0::BlockQ5_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -96,6 +102,7 @@ pub unsafe extern "C" fn quantize_row_q5_0_ref(x: *const f32, y: *mut q5_0::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q5_1_ref(x: *const f32, y: *mut q5_1::BlockQ5_1, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -106,6 +113,7 @@ pub unsafe extern "C" fn quantize_row_q5_1_ref(x: *const f32, y: *mut q5_1::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q8_0_ref(x: *const f32, y: *mut q8_0::BlockQ8_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -116,6 +124,7 @@ pub unsafe extern "C" fn quantize_row_q8_0_ref(x: *const f32, y: *mut q8_0::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q8_1_ref(x: *const f32, y: *mut q8_1::BlockQ8_1, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -126,6 +135,7 @@ pub unsafe extern "C" fn quantize_row_q8_1_ref(x: *const f32, y: *mut q8_1::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_mxfp4_ref(x: *const f32, y: *mut mxfp4::BlockMxfp4, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -136,6 +146,7 @@ pub unsafe extern "C" fn quantize_row_mxfp4_ref(x: *const f32, y: *mut mxfp4::Bl
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_nvfp4_ref(x: *const f32, y: *mut nvfp4::BlockNvfp4, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -146,6 +157,7 @@ pub unsafe extern "C" fn quantize_row_nvfp4_ref(x: *const f32, y: *mut nvfp4::Bl
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q2_K_ref(x: *const f32, y: *mut q2_k::BlockQ2K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -156,6 +168,7 @@ pub unsafe extern "C" fn quantize_row_q2_K_ref(x: *const f32, y: *mut q2_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q3_K_ref(x: *const f32, y: *mut q3_k::BlockQ3K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -166,6 +179,7 @@ pub unsafe extern "C" fn quantize_row_q3_K_ref(x: *const f32, y: *mut q3_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q4_K_ref(x: *const f32, y: *mut q4_k::BlockQ4K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -176,6 +190,7 @@ pub unsafe extern "C" fn quantize_row_q4_K_ref(x: *const f32, y: *mut q4_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q5_K_ref(x: *const f32, y: *mut q5_k::BlockQ5K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -186,6 +201,7 @@ pub unsafe extern "C" fn quantize_row_q5_K_ref(x: *const f32, y: *mut q5_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q6_K_ref(x: *const f32, y: *mut q6_k::BlockQ6K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -196,6 +212,7 @@ pub unsafe extern "C" fn quantize_row_q6_K_ref(x: *const f32, y: *mut q6_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_q8_K_ref(x: *const f32, y: *mut q8_k::BlockQ8K, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -206,6 +223,7 @@ pub unsafe extern "C" fn quantize_row_q8_K_ref(x: *const f32, y: *mut q8_k::Bloc
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_tq1_0_ref(x: *const f32, y: *mut tq1_0::BlockTq1_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -216,6 +234,7 @@ pub unsafe extern "C" fn quantize_row_tq1_0_ref(x: *const f32, y: *mut tq1_0::Bl
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_tq2_0_ref(x: *const f32, y: *mut tq2_0::BlockTq2_0, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -226,6 +245,7 @@ pub unsafe extern "C" fn quantize_row_tq2_0_ref(x: *const f32, y: *mut tq2_0::Bl
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_iq4_nl_ref(x: *const f32, y: *mut iq4_nl::BlockIq4Nl, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -236,6 +256,7 @@ pub unsafe extern "C" fn quantize_row_iq4_nl_ref(x: *const f32, y: *mut iq4_nl::
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_iq4_xs_ref(x: *const f32, y: *mut iq4_xs::BlockIq4Xs, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -246,6 +267,7 @@ pub unsafe extern "C" fn quantize_row_iq4_xs_ref(x: *const f32, y: *mut iq4_xs::
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_iq3_s_ref(x: *const f32, y: *mut iq3_s::BlockIq3S, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -256,6 +278,7 @@ pub unsafe extern "C" fn quantize_row_iq3_s_ref(x: *const f32, y: *mut iq3_s::Bl
 ///
 /// # Safety
 /// `x` points to `k` floats, `y` to room for their blocks.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_row_iq3_xxs_ref(x: *const f32, y: *mut iq3_xxs::BlockIq3Xxs, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -266,6 +289,7 @@ pub unsafe extern "C" fn quantize_row_iq3_xxs_ref(x: *const f32, y: *mut iq3_xxs
 ///
 /// # Safety
 /// `x` points to the blocks of `k` values, `y` to room for `k` floats.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dequantize_row_q2_K(x: *const q2_k::BlockQ2K, y: *mut f32, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -276,6 +300,7 @@ pub unsafe extern "C" fn dequantize_row_q2_K(x: *const q2_k::BlockQ2K, y: *mut f
 ///
 /// # Safety
 /// `x` points to the blocks of `k` values, `y` to room for `k` floats.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dequantize_row_q3_K(x: *const q3_k::BlockQ3K, y: *mut f32, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -286,6 +311,7 @@ pub unsafe extern "C" fn dequantize_row_q3_K(x: *const q3_k::BlockQ3K, y: *mut f
 ///
 /// # Safety
 /// `x` points to the blocks of `k` values, `y` to room for `k` floats.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dequantize_row_q5_K(x: *const q5_k::BlockQ5K, y: *mut f32, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -296,6 +322,7 @@ pub unsafe extern "C" fn dequantize_row_q5_K(x: *const q5_k::BlockQ5K, y: *mut f
 ///
 /// # Safety
 /// `x` points to the blocks of `k` values, `y` to room for `k` floats.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dequantize_row_q6_K(x: *const q6_k::BlockQ6K, y: *mut f32, k: i64) {
     // SAFETY: forwarded to the caller.
@@ -306,6 +333,7 @@ pub unsafe extern "C" fn dequantize_row_q6_K(x: *const q6_k::BlockQ6K, y: *mut f
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq4_xs(
     src: *const f32,
@@ -322,6 +350,7 @@ pub unsafe extern "C" fn quantize_iq4_xs(
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq2_s(
     src: *const f32,
@@ -338,6 +367,7 @@ pub unsafe extern "C" fn quantize_iq2_s(
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq2_xs(
     src: *const f32,
@@ -354,6 +384,7 @@ pub unsafe extern "C" fn quantize_iq2_xs(
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq2_xxs(
     src: *const f32,
@@ -370,6 +401,7 @@ pub unsafe extern "C" fn quantize_iq2_xxs(
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq1_s(
     src: *const f32,
@@ -386,6 +418,7 @@ pub unsafe extern "C" fn quantize_iq1_s(
 ///
 /// # Safety
 /// `src`, `dst` and `imatrix` hold what the shape says.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quantize_iq1_m(
     src: *const f32,

@@ -3,6 +3,7 @@
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::capi::convert::put;
+use crate::guard::guarded;
 use crate::log_error;
 use std::ffi::{c_char, c_int};
 
@@ -12,6 +13,7 @@ fn absent(function: &str) {
 }
 
 /// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL when there is no such device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t {
     let _ = dev_num;
@@ -20,6 +22,7 @@ pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t 
 }
 
 /// Whether a backend works on a Vulkan device; false for NULL. This version of the library has none: false.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
     let _ = backend;
@@ -27,6 +30,7 @@ pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
 }
 
 /// Number of Vulkan devices. This version of the library has none: 0.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_count() -> c_int {
     0
@@ -34,6 +38,7 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_count() -> c_int {
 
 /// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no
 /// such device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
     device: c_int,
@@ -49,6 +54,7 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
 }
 
 /// Free and total memory of a Vulkan device in bytes; 0 when there is no such device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_memory(device: c_int, free: *mut usize, total: *mut usize) {
     let _ = device;
@@ -61,6 +67,7 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_memory(device: c_int, free: 
 }
 
 /// The buffer type of Vulkan device `dev_num`; NULL when there is no such device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_buffer_type(dev_num: usize) -> ggml_backend_buffer_type_t {
     let _ = dev_num;
@@ -69,6 +76,7 @@ pub unsafe extern "C" fn ggml_backend_vk_buffer_type(dev_num: usize) -> ggml_bac
 }
 
 /// The buffer type in host memory that makes transfers to and from Vulkan devices fast; NULL without devices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_host_buffer_type() -> ggml_backend_buffer_type_t {
     absent("ggml_backend_vk_host_buffer_type");
@@ -76,6 +84,7 @@ pub unsafe extern "C" fn ggml_backend_vk_host_buffer_type() -> ggml_backend_buff
 }
 
 /// The family of all Vulkan devices; NULL without devices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_reg() -> ggml_backend_reg_t {
     absent("ggml_backend_vk_reg");

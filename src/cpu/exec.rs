@@ -10,7 +10,7 @@ use super::{check, table};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::tensor::{TensorRef, traced};
-use crate::trace;
+use crate::{guard, trace};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -132,8 +132,8 @@ impl Region<'_> {
             if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
                 begun.lock().unwrap_or_else(PoisonError::into_inner).push((node, trace::now()));
             }
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| kernel(&worker, node))).is_err() {
-                self.faults.report(Error::Backend(format!("the kernel of '{}' panicked", node.name())));
+            if let Err(why) = guard::contained(|| kernel(&worker, node)) {
+                self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
                 self.barrier.give_up();
             }
             // All threads see the new bound behind the barrier that follows. The bound is the next step, so that one that is

@@ -29,7 +29,6 @@ pub use stream::{AllocDeps, NoPlan, Stream, stream_author};
 use crate::error::Result;
 use crate::log_error;
 use std::any::TypeId;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What the context of every object made here points to: the author's value behind the type it has. The type is
 /// compared before the value is used, because the linker may merge equal functions of different vtables.
@@ -69,12 +68,7 @@ impl<T: 'static> Context<T> {
 
 /// Runs an author's code; a panic is logged and becomes `fallback`.
 fn guard<T>(what: &str, fallback: T, f: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned());
+    crate::guard::contained(f).unwrap_or_else(|text| {
         log_error!("panic inside a backend ({what}): {text}");
         fallback
     })

@@ -7,9 +7,11 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{BufferBox, BufferRef};
 use crate::capi::convert::{known, opt_tensor, tensor as need_tensor};
+use crate::guard::guarded;
 use std::ffi::{c_char, c_void};
 
 /// Name of the buffer's type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t) -> *const c_char {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -17,6 +19,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t)
 }
 
 /// Frees a buffer; tensors in it lose their memory. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t) {
     // SAFETY: a valid buffer that is the caller's and not used afterwards, by the contract.
@@ -25,6 +28,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t)
 
 /// Address of the first byte; may be no host address (see `ggml_backend_buffer_is_host`). NULL for a buffer without
 /// bytes and for several buffers joined into one.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -32,6 +36,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffe
 }
 
 /// Bytes in the buffer.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffer_t) -> usize {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -39,6 +44,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffe
 }
 
 /// Tells the buffer about a tensor that has been placed in it by hand.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
     buffer: ggml_backend_buffer_t,
@@ -49,6 +55,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
 }
 
 /// Alignment of tensors in bytes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_buffer_t) -> usize {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -56,6 +63,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_
 }
 
 /// Bytes that a buffer of this type may have.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_buffer_t) -> usize {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -63,6 +71,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_b
 }
 
 /// Bytes that `tensor` takes in this buffer, padding included.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
     buffer: ggml_backend_buffer_t,
@@ -73,6 +82,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
 }
 
 /// Sets every byte of the buffer.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t, value: u8) {
     // SAFETY: a valid buffer, by the contract.
@@ -80,6 +90,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t
 }
 
 /// Whether the data lies in host memory in the usual layout.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -87,6 +98,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer
 }
 
 /// Says what the buffer is for. The scheduler runs operations where their weights lie.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
     buffer: ggml_backend_buffer_t,
@@ -98,6 +110,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
 }
 
 /// What the buffer is for.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
     buffer: ggml_backend_buffer_t,
@@ -107,6 +120,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
 }
 
 /// The buffer's type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t {
     // SAFETY: NULL or a valid buffer, by the contract.
@@ -114,6 +128,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffe
 }
 
 /// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_reset(buffer: ggml_backend_buffer_t) {
     // SAFETY: a valid buffer, by the contract.

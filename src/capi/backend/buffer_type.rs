@@ -6,9 +6,11 @@ use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::backend::DeviceRef;
 use crate::capi::convert::{logged, opt_tensor};
+use crate::guard::guarded;
 use std::ffi::{c_char, c_int};
 
 /// Name of the buffer type, such as "CPU". The text lives as long as the type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t) -> *const c_char {
     // SAFETY: NULL or a valid buffer type, by the contract.
@@ -17,6 +19,7 @@ pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t
 
 /// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
 /// a buffer without memory.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer(
     buft: ggml_backend_buffer_type_t,
@@ -42,6 +45,7 @@ unsafe fn list<'a>(tensors: *mut *mut ggml_tensor, n_tensors: c_int) -> &'a mut 
 /// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
 /// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
 /// tensors are then as before) or when no tensor needs a byte.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
     buft: ggml_backend_buffer_type_t,
@@ -54,6 +58,7 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
 }
 
 /// Alignment of tensors in bytes, a power of two.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buffer_type_t) -> usize {
     // SAFETY: NULL or a valid buffer type, by the contract.
@@ -61,6 +66,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buff
 }
 
 /// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffer_type_t) -> usize {
     // SAFETY: NULL or a valid buffer type, by the contract.
@@ -68,6 +74,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffe
 }
 
 /// Bytes that `tensor` takes in a buffer of this type, padding included.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
     buft: ggml_backend_buffer_type_t,
@@ -79,6 +86,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
 
 /// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
 /// larger than memory can be.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
     buft: ggml_backend_buffer_type_t,
@@ -91,6 +99,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
 }
 
 /// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
     // SAFETY: NULL or a valid buffer type, by the contract.
@@ -98,6 +107,7 @@ pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_typ
 }
 
 /// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_device(buft: ggml_backend_buffer_type_t) -> ggml_backend_dev_t {
     // SAFETY: NULL or a valid buffer type, by the contract.

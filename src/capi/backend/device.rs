@@ -7,6 +7,7 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{BackendBox, BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::capi::convert::{opt_tensor, put};
+use crate::guard::guarded;
 use crate::log_error;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
@@ -21,6 +22,7 @@ pub(super) unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
 }
 
 /// Short name of a device, such as "CPU" or "Vulkan0". The text lives as long as the device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *const c_char {
     // SAFETY: NULL or a valid device, by the contract.
@@ -28,6 +30,7 @@ pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *c
 }
 
 /// The product, for people to read. The text lives as long as the device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t) -> *const c_char {
     // SAFETY: NULL or a valid device, by the contract.
@@ -35,6 +38,7 @@ pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t
 }
 
 /// Free and total memory of the device in bytes; 0 when it tells nothing. Either address may be NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, free: *mut usize, total: *mut usize) {
     // SAFETY: NULL or a valid device, by the contract.
@@ -47,6 +51,7 @@ pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, fre
 }
 
 /// Kind of device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> raw::ggml_backend_dev_type {
     // SAFETY: NULL or a valid device, by the contract.
@@ -54,6 +59,7 @@ pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> ra
 }
 
 /// Fills `props` with all properties of the device. Texts in it live as long as the device.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, props: *mut ggml_backend_dev_props) {
     // SAFETY: NULL or a valid device, by the contract.
@@ -63,6 +69,7 @@ pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, 
 }
 
 /// The family that the device belongs to.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t) -> ggml_backend_reg_t {
     // SAFETY: NULL or a valid device, by the contract.
@@ -72,6 +79,7 @@ pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t
 
 /// A new backend (a stream of work) on the device, freed with `ggml_backend_free`; NULL on failure. What `params` means
 /// is the device's own; it may be NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t {
     // SAFETY: NULL or a valid device, and NULL or a valid C string, by the contract.
@@ -80,6 +88,7 @@ pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, param
 }
 
 /// The buffer type that the device prefers.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
     // SAFETY: NULL or a valid device, by the contract.
@@ -88,6 +97,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t
 }
 
 /// A buffer type in host memory that makes transfers to and from the device fast; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
     // SAFETY: NULL or a valid device, by the contract.
@@ -97,6 +107,7 @@ pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_
 
 /// A buffer over `size` bytes at `ptr` that the host already has, such as a mapped file, and keeps while the buffer
 /// lives. `max_tensor_size` is the size of the largest tensor that will lie in it. NULL when the device cannot do that.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
     device: ggml_backend_dev_t,
@@ -116,6 +127,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
 }
 
 /// Whether the device can compute the node `op`, with the types, shapes and strides that it and its sources have.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid device and a valid tensor, by the contract.
@@ -123,6 +135,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t
 }
 
 /// Whether the device can compute with tensors in buffers of the type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
     device: ggml_backend_dev_t,
@@ -133,6 +146,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
 }
 
 /// Whether `op` is worth computing on the device although its weights lie in host memory and must be copied for it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid device and a valid tensor, by the contract.
@@ -140,6 +154,7 @@ pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t,
 }
 
 /// Name of a family of devices, such as "CPU" or "Vulkan".
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *const c_char {
     // SAFETY: NULL or a valid registry, by the contract.
@@ -147,6 +162,7 @@ pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *cons
 }
 
 /// Number of devices in a family.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> usize {
     // SAFETY: NULL or a valid registry, by the contract.
@@ -154,6 +170,7 @@ pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> 
 }
 
 /// Device `index` of a family.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index: usize) -> ggml_backend_dev_t {
     // SAFETY: NULL or a valid registry, by the contract.
@@ -163,6 +180,7 @@ pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index
 
 /// Address of a function that a family offers beyond this interface, such as "ggml_backend_set_n_threads"; NULL when
 /// there is none of this name.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_get_proc_address(
     reg: ggml_backend_reg_t,

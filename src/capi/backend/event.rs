@@ -4,8 +4,10 @@ use super::{need_backend, need_event};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::backend::{DeviceRef, EventBox, EventRef};
+use crate::guard::guarded;
 
 /// A new event of a device; NULL when the device is NULL, has no events, or fails.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> ggml_backend_event_t {
     // SAFETY: NULL or a valid device, by the contract.
@@ -14,6 +16,7 @@ pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> g
 }
 
 /// Frees an event. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
     // SAFETY: a valid event that is the caller's and not used afterwards, by the contract.
@@ -21,6 +24,7 @@ pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
 }
 
 /// Marks the present end of the backend's queue with the event.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, backend: ggml_backend_t) {
     // SAFETY: a valid event and a valid backend, by the contract.
@@ -28,6 +32,7 @@ pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, 
 }
 
 /// Waits, on the calling thread, until the work before the mark is done.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_event_t) {
     // SAFETY: a valid event, by the contract.
@@ -35,6 +40,7 @@ pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_even
 }
 
 /// Lets what is queued on the backend from now on wait for the event of another backend.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_wait(backend: ggml_backend_t, event: ggml_backend_event_t) {
     // SAFETY: a valid event and a valid backend, by the contract.

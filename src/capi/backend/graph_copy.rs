@@ -7,10 +7,12 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::{BufferBox, BufferRef, graph_copy};
 use crate::capi::convert::{ctx_from_raw, ctx_into_raw, graph as need_graph, logged};
+use crate::guard::guarded;
 use std::ffi::{c_int, c_void};
 
 /// Copies a graph whose tensors have data to the backend's device, data included; freed with
 /// `ggml_backend_graph_copy_free`. All members are NULL when that fails (see the log).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_copy(
     backend: ggml_backend_t,
@@ -35,6 +37,7 @@ pub unsafe extern "C" fn ggml_backend_graph_copy(
 }
 
 /// Frees a copied graph with all it owns.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_copy_free(copy: ggml_backend_graph_copy) {
     // SAFETY: from `ggml_backend_graph_copy` and not used afterwards, by the contract.
@@ -48,6 +51,7 @@ pub unsafe extern "C" fn ggml_backend_graph_copy_free(copy: ggml_backend_graph_c
 /// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
 /// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
 /// when the graph could not be copied.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_compare_graph_backend(
     backend1: ggml_backend_t,

@@ -2,10 +2,12 @@
 
 use crate::abi::backend::*;
 use crate::abi::raw;
+use crate::guard::guarded;
 use crate::{ggml_abort, log_error};
 use std::ffi::{c_char, c_void};
 
 /// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_split_axis_name(
     split_axis: raw::ggml_backend_meta_split_axis,
@@ -27,6 +29,7 @@ pub unsafe extern "C" fn ggml_backend_meta_split_axis_name(
 
 /// A device that joins `n_devs` devices and spreads tensors over them as `get_split_state` says. This version of the
 /// library has none: NULL, with a log line.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_device(
     devs: *mut ggml_backend_dev_t,

@@ -6,9 +6,11 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{host, view};
 use crate::capi::convert::tensor as need_tensor;
+use crate::guard::guarded;
 use std::ffi::c_void;
 
 /// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_alloc(
     buffer: ggml_backend_buffer_t,
@@ -20,6 +22,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_alloc(
 }
 
 /// Binds a view to the memory of the tensor it looks at, which must have some.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw::ggml_status {
     // SAFETY: a valid tensor, by the contract.
@@ -28,6 +31,7 @@ pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw
 
 /// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
 /// buffer lives.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size: usize) -> ggml_backend_buffer_t {
     // SAFETY: memory that outlives the buffer, by the contract.
@@ -35,6 +39,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size
 }
 
 /// The buffer type "CPU": plain host memory.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_type() -> ggml_backend_buffer_type_t {
     host::buffer_type().as_ptr()

@@ -7,9 +7,10 @@ use crate::abi::backend::*;
 use crate::abi::raw;
 use crate::backend::registry::{self, Builtin};
 use crate::backend::{BackendBox, DeviceRef, RegRef, dl};
+use crate::capi::convert::text_path;
+use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
-use std::ffi::{CStr, OsStr, c_char};
-use std::path::Path;
+use std::ffi::c_char;
 
 /// The built-in backends, in the order of their registration.
 const BUILTINS: &[Builtin] = &[|| Some(cpu())];
@@ -33,6 +34,7 @@ fn backend_out(backend: Option<BackendBox>) -> ggml_backend_t {
 }
 
 /// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
     prepare();
@@ -43,6 +45,7 @@ pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
 }
 
 /// Adds one device to the registry. Nothing when it is there.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t) {
     prepare();
@@ -51,6 +54,7 @@ pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t
 }
 
 /// Number of registered families.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_count() -> usize {
     prepare();
@@ -58,6 +62,7 @@ pub unsafe extern "C" fn ggml_backend_reg_count() -> usize {
 }
 
 /// Family `index`, in the order of registration.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_t {
     prepare();
@@ -67,6 +72,7 @@ pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_
 }
 
 /// The first family of this name, in upper or lower case; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_backend_reg_t {
     prepare();
@@ -76,6 +82,7 @@ pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_b
 }
 
 /// Number of registered devices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_count() -> usize {
     prepare();
@@ -83,6 +90,7 @@ pub unsafe extern "C" fn ggml_backend_dev_count() -> usize {
 }
 
 /// Device `index`, in the order of registration.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_t {
     prepare();
@@ -92,6 +100,7 @@ pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_
 }
 
 /// The first device of this name, in upper or lower case; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_backend_dev_t {
     prepare();
@@ -100,6 +109,7 @@ pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_b
 }
 
 /// The first device of this kind; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type) -> ggml_backend_dev_t {
     prepare();
@@ -107,6 +117,7 @@ pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type
 }
 
 /// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: *const c_char) -> ggml_backend_t {
     prepare();
@@ -116,6 +127,7 @@ pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: 
 }
 
 /// A new backend on the first device of this kind; NULL when there is none, or on failure.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_by_type(
     ty: raw::ggml_backend_dev_type,
@@ -127,30 +139,22 @@ pub unsafe extern "C" fn ggml_backend_init_by_type(
 }
 
 /// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_best() -> ggml_backend_t {
     prepare();
     backend_out(registry::init_best())
 }
 
-fn path(name: &CStr) -> Option<&Path> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::ffi::OsStrExt;
-        Some(Path::new(OsStr::from_bytes(name.to_bytes())))
-    }
-    #[cfg(not(unix))]
-    name.to_str().ok().map(OsStr::new).map(Path::new)
-}
-
 /// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
 /// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
 /// returned as it is.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_reg_t {
     prepare();
     // SAFETY: NULL or a valid C string, by the contract.
-    let Some(file) = unsafe { text(path) }.and_then(self::path).filter(|f| !f.as_os_str().is_empty()) else {
+    let Some(file) = (unsafe { text_path(path) }) else {
         log_error!("ggml_backend_load: no path");
         return std::ptr::null_mut();
     };
@@ -160,6 +164,7 @@ pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_
 
 /// Takes a backend and its devices off the registry and closes the library that it came from. Nothing of it may be used
 /// afterwards.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
     prepare();
@@ -169,6 +174,7 @@ pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
 
 /// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
 /// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all() {
     prepare();
@@ -177,11 +183,12 @@ pub unsafe extern "C" fn ggml_backend_load_all() {
 }
 
 /// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all_from_path(dir_path: *const c_char) {
     prepare();
     // SAFETY: NULL or a valid C string, by the contract; the host vouches for the libraries.
-    unsafe { dl::load_all(text(dir_path).and_then(path)) }
+    unsafe { dl::load_all(text_path(dir_path)) }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::backend::{BackendRef, BufferTypeRef};
 use crate::capi::convert::{broken, graph as need_graph, logged, opt_tensor, tensor as need_tensor};
 use crate::error::Result;
 use crate::ggml_assert;
+use crate::guard::guarded;
 use crate::log_error;
 use crate::sched::Scheduler;
 use crate::sched::scheduler::Eval;
@@ -62,6 +63,7 @@ fn status(what: &str, result: Result<ggml_status>) -> raw::ggml_status {
 /// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
 /// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
 /// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_new(
     backends: *mut ggml_backend_t,
@@ -84,6 +86,7 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
 }
 
 /// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
     if !sched.is_null() {
@@ -94,6 +97,7 @@ pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
 
 /// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
 /// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
     sched: ggml_backend_sched_t,
@@ -112,6 +116,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
 /// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
 /// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
 /// false when memory cannot be had or the graph cannot be placed (see the log): the scheduler stays usable.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reserve(
     sched: ggml_backend_sched_t,
@@ -123,6 +128,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve(
 }
 
 /// Number of backends.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -130,6 +136,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_s
 }
 
 /// Backend `i`, counted by priority from 0.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sched_t, i: c_int) -> ggml_backend_t {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -139,6 +146,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sche
 }
 
 /// Number of stretches, each computed by one backend, of the graph that was split last.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -146,6 +154,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sch
 }
 
 /// Number of copies that are kept of each input: 1, or 4 for a scheduler that was made with `parallel`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -153,6 +162,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sch
 }
 
 /// The buffer type that `backend`, one of the scheduler's, computes in.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
     sched: ggml_backend_sched_t,
@@ -165,6 +175,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
 }
 
 /// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
     sched: ggml_backend_sched_t,
@@ -178,6 +189,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
 
 /// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
 /// reset; computing a graph that was not allocated before resets.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
     sched: ggml_backend_sched_t,
@@ -193,6 +205,7 @@ pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
 }
 
 /// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
     sched: ggml_backend_sched_t,
@@ -206,6 +219,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
 
 /// Places every tensor of `graph` and splits the graph, without allocating. Sources that a backend cannot read are
 /// replaced in `graph` by copies. A graph that cannot be placed gives no splits and a line in the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) {
     // SAFETY: a valid scheduler and a valid graph, by the contract.
@@ -215,6 +229,7 @@ pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sche
 
 /// Splits `graph` and gives its tensors memory, so that inputs can be written; then compute it. The scheduler must have
 /// been reset since the last allocation. false when memory cannot be had or the graph cannot be placed (see the log).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) -> bool {
     // SAFETY: a valid scheduler and a valid graph, by the contract.
@@ -223,6 +238,7 @@ pub unsafe extern "C" fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sche
 }
 
 /// As `ggml_backend_sched_graph_compute_async`, and waits until all backends are done.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
     sched: ggml_backend_sched_t,
@@ -239,6 +255,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
 /// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
 /// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
 /// when the graph cannot be placed (see the log).
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
     sched: ggml_backend_sched_t,
@@ -250,6 +267,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
 }
 
 /// Waits until all backends are done. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sched_t) {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -260,6 +278,7 @@ pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sche
 
 /// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
 /// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
     // SAFETY: NULL or a valid scheduler, by the contract.
@@ -270,6 +289,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
 
 /// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
 /// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
     sched: ggml_backend_sched_t,

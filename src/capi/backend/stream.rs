@@ -3,14 +3,16 @@
 use super::{asked_backend, asked_buft, buffer_out, need_backend};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
-use crate::abi::ggml::{ggml_guid_t, ggml_tensor};
+use crate::abi::ggml::{ggml_guid_t, ggml_status, ggml_tensor};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::backend::{BackendBox, BackendRef, DeviceRef};
 use crate::capi::convert::{graph as need_graph, opt_tensor};
+use crate::guard::guarded;
 use std::ffi::c_char;
 
 /// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid_t {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -18,6 +20,7 @@ pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid
 }
 
 /// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_char {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -25,6 +28,7 @@ pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_
 }
 
 /// Frees a backend. Its buffers live on. Nothing for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
     // SAFETY: a valid backend that is the caller's and not used afterwards, by the contract.
@@ -32,6 +36,7 @@ pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
 }
 
 /// The buffer type that the backend's device prefers.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -39,6 +44,7 @@ pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_back
 }
 
 /// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -48,6 +54,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size
 }
 
 /// Alignment of tensors in buffers of the preferred type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -55,6 +62,7 @@ pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> 
 }
 
 /// Bytes that a buffer of the preferred type may have.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
     // SAFETY: NULL or a valid backend, by the contract.
@@ -62,6 +70,7 @@ pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> u
 }
 
 /// Waits until everything queued on the backend is done.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
     // SAFETY: a valid backend, by the contract.
@@ -70,6 +79,7 @@ pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
 
 /// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
 /// have plans; NULL on failure.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_create(
     backend: ggml_backend_t,
@@ -80,6 +90,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_create(
 }
 
 /// Frees a plan of this backend.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_free(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
     // SAFETY: a valid backend and a plan of it that is not used afterwards, by the contract.
@@ -87,6 +98,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_free(backend: ggml_backend_t, p
 }
 
 /// Computes a plan of this backend.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
     backend: ggml_backend_t,
@@ -97,6 +109,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
 }
 
 /// Computes a graph and waits until it is done.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_compute(
     backend: ggml_backend_t,
@@ -107,6 +120,7 @@ pub unsafe extern "C" fn ggml_backend_graph_compute(
 }
 
 /// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_compute_async(
     backend: ggml_backend_t,
@@ -117,6 +131,7 @@ pub unsafe extern "C" fn ggml_backend_graph_compute_async(
 }
 
 /// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
@@ -124,6 +139,7 @@ pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *
 }
 
 /// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
     // SAFETY: NULL or a valid backend and a valid buffer type, by the contract.
@@ -131,6 +147,7 @@ pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buf
 }
 
 /// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
@@ -138,6 +155,7 @@ pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *c
 }
 
 /// The device that the backend works on.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {
     // SAFETY: NULL or a valid backend, by the contract.

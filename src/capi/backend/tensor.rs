@@ -5,10 +5,12 @@ use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::backend::tensor_io::{self, Pieces};
 use crate::capi::convert::{logged, tensor as need_tensor};
+use crate::guard::guarded;
 use std::ffi::c_void;
 
 /// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
 /// that is done.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor) {
     // SAFETY: valid tensors, by the contract.
@@ -18,6 +20,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: 
 
 /// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
 /// without queued transfers waits for its work and copies at once.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_async(
     backend: ggml_backend_t,
@@ -31,6 +34,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_async(
 }
 
 /// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_async(
     backend: ggml_backend_t,
@@ -44,6 +48,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_async(
 }
 
 /// As `ggml_backend_tensor_set_2d`, queued.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
     backend: ggml_backend_t,
@@ -61,6 +66,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
 }
 
 /// As `ggml_backend_tensor_get_2d`, queued.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
     backend: ggml_backend_t,
@@ -78,6 +84,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
 }
 
 /// Copies `size` bytes of `data` into the tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set(
     tensor: *mut ggml_tensor,
@@ -90,6 +97,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set(
 }
 
 /// Copies `size` bytes of the tensor to `data`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get(
     tensor: *const ggml_tensor,
@@ -103,6 +111,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get(
 
 /// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
 /// `offset + i * stride_tensor`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
     tensor: *mut ggml_tensor,
@@ -120,6 +129,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
 
 /// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
 /// `data + i * stride_data`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
     tensor: *const ggml_tensor,
@@ -136,6 +146,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
 }
 
 /// Sets `size` bytes of the tensor to `value`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize) {
     // SAFETY: a valid tensor, by the contract.
@@ -144,6 +155,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, va
 
 /// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
 /// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy_async(
     backend_src: ggml_backend_t,

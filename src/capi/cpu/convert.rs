@@ -4,15 +4,18 @@ use crate::abi::cpu::ggml_type_traits_cpu;
 use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t};
 use crate::abi::raw;
 use crate::cpu::{convert, simd, traits};
+use crate::guard::guarded;
 
 /// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
 /// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_type_traits_cpu(ty: raw::ggml_type) -> *const ggml_type_traits_cpu {
     usize::try_from(ty).ok().and_then(traits::entry).map_or(std::ptr::null(), |t| t)
 }
 
 /// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_init() {
     simd::kernels();
@@ -24,6 +27,7 @@ fn len(n: i64) -> usize {
 }
 
 /// Copies `n` floats from `x` to `y`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_fp32(x: *const f32, y: *mut f32, n: i64) {
     if len(n) > 0 {
@@ -33,6 +37,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_fp32(x: *const f32, y: *mut f32, n: i6
 }
 
 /// Converts `n` floats at `x` to integers at `y`, rounding towards zero.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64) {
     for i in 0..len(n) {
@@ -42,6 +47,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64
 }
 
 /// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
     if len(n) > 0 {
@@ -51,6 +57,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_
 }
 
 /// Converts `n` half-precision numbers at `x` to floats at `y`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
     if len(n) > 0 {
@@ -60,6 +67,7 @@ pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f3
 }
 
 /// Converts `n` floats at `x` to brain floats at `y`, rounding to nearest even.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     for i in 0..len(n) {
@@ -69,6 +77,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_
 }
 
 /// Converts `n` brain floats at `x` to floats at `y`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_bf16_to_fp32(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
     for i in 0..len(n) {

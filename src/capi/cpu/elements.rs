@@ -4,9 +4,11 @@ use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
 use crate::cpu::elements;
 use crate::ggml_assert;
+use crate::guard::guarded;
 use std::ffi::c_int;
 
 /// A new tensor of one integer with this value. The context must allocate data. NULL when it is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mut ggml_tensor {
     // SAFETY: a valid context, by the contract.
@@ -16,6 +18,7 @@ pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mu
 }
 
 /// A new tensor of one float with this value. The context must allocate data. NULL when it is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context, by the contract.
@@ -25,6 +28,7 @@ pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mu
 }
 
 /// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -33,6 +37,7 @@ pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *
 }
 
 /// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -41,6 +46,7 @@ pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *
 }
 
 /// Element number `i`, counted row by row, as an integer.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -49,6 +55,7 @@ pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -
 }
 
 /// Sets element number `i`, counted row by row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -57,6 +64,7 @@ pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, v
 }
 
 /// The element at these indices, innermost first, as an integer.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_nd(
     tensor: *const ggml_tensor,
@@ -70,6 +78,7 @@ pub unsafe extern "C" fn ggml_get_i32_nd(
 }
 
 /// Sets the element at these indices, innermost first.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_nd(
     tensor: *const ggml_tensor,
@@ -84,6 +93,7 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
 }
 
 /// Element number `i`, counted row by row, as a float.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -92,6 +102,7 @@ pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -
 }
 
 /// Sets element number `i`, counted row by row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
     // SAFETY: a valid tensor whose data is in host memory, by the contract.
@@ -100,6 +111,7 @@ pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, v
 }
 
 /// The element at these indices, innermost first, as a float.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_nd(
     tensor: *const ggml_tensor,
@@ -113,6 +125,7 @@ pub unsafe extern "C" fn ggml_get_f32_nd(
 }
 
 /// Sets the element at these indices, innermost first.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_nd(
     tensor: *const ggml_tensor,

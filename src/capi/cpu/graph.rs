@@ -11,12 +11,14 @@ use crate::cpu::procs;
 use crate::cpu::threadpool::Pool;
 use crate::cpu::worker::Scratch;
 use crate::error::Error;
+use crate::guard::guarded;
 use crate::tensor::{ObjectKind, TensorRef};
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::c_int;
 
 /// A new thread pool, freed with `ggml_threadpool_free`. Its threads sleep between graphs, after spinning for a while as
 /// `params->poll` says. NULL when threads cannot be started.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
     // SAFETY: NULL or parameters, by the contract.
@@ -24,6 +26,7 @@ pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params
 }
 
 /// Ends the threads of a pool and frees it. No graph may be in it. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) {
     // SAFETY: NULL or a pool that nobody uses any more, by the contract.
@@ -31,6 +34,7 @@ pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) 
 }
 
 /// Threads of a pool, the one that computes in it included. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_threadpool) -> c_int {
     // SAFETY: NULL or a valid pool, by the contract.
@@ -38,6 +42,7 @@ pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_thr
 }
 
 /// Waiting threads of the pool sleep, without spinning, until it is resumed or computes the next graph.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool) {
     // SAFETY: NULL or a valid pool, by the contract.
@@ -47,6 +52,7 @@ pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool)
 }
 
 /// Ends a pause.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_resume(threadpool: *mut ggml_threadpool) {
     // SAFETY: NULL or a valid pool, by the contract.
@@ -57,6 +63,7 @@ pub unsafe extern "C" fn ggml_threadpool_resume(threadpool: *mut ggml_threadpool
 
 /// What computing a graph needs: threads and work memory. `n_threads` of 0 or less means as many as the pool has, or
 /// 4 without a pool. The caller sets `work_data` to `work_size` bytes of his, and the callbacks if he wants them.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_plan(
     cgraph: *const ggml_cgraph,
@@ -84,6 +91,7 @@ pub unsafe extern "C" fn ggml_graph_plan(
 /// Computes a graph with a plan that was made for it; all data must be in host memory. `GGML_STATUS_ABORTED` when the abort
 /// callback asked for it, `GGML_STATUS_FAILED` for a node that cannot be computed. When this returns, no thread looks at the
 /// graph or the plan any more.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mut ggml_cplan) -> raw::ggml_status {
     // SAFETY: a valid graph, by the contract.
@@ -122,6 +130,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
 }
 
 /// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from a context, which must have room for it.
+#[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_compute_with_ctx(
     ctx: *mut ggml_context,

@@ -5,6 +5,7 @@ use crate::abi::raw;
 use crate::capi::convert::{
     ctx as need_ctx, ctx_from_raw, ctx_into_raw, dtype, logged, opt_ctx, opt_out, opt_tensor, out, tensor as need,
 };
+use crate::guard::guarded;
 use crate::sys::cstr;
 use crate::tensor::{Context, context};
 use crate::{ggml_assert, log_info};
@@ -13,6 +14,7 @@ use std::ffi::{c_char, c_int, c_void};
 /// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
 /// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
 /// NULL when memory is short.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_init(params: ggml_init_params) -> *mut ggml_context {
     // SAFETY: the memory, if any, is the caller's and stays so, by the contract.
@@ -21,6 +23,7 @@ pub unsafe extern "C" fn ggml_init(params: ggml_init_params) -> *mut ggml_contex
 }
 
 /// Forgets all objects of a context, to fill it anew. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reset(ctx: *mut ggml_context) {
     if !ctx.is_null() {
@@ -30,6 +33,7 @@ pub unsafe extern "C" fn ggml_reset(ctx: *mut ggml_context) {
 }
 
 /// Frees a context and everything in it. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_free(ctx: *mut ggml_context) {
     // SAFETY: NULL or made by `ggml_init`, and nobody uses it any more, by the contract.
@@ -37,6 +41,7 @@ pub unsafe extern "C" fn ggml_free(ctx: *mut ggml_context) {
 }
 
 /// Bytes of the arena in use. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_used_mem(ctx: *const ggml_context) -> usize {
     // SAFETY: NULL or a valid context, by the contract.
@@ -44,6 +49,7 @@ pub unsafe extern "C" fn ggml_used_mem(ctx: *const ggml_context) -> usize {
 }
 
 /// Whether new tensors get no data.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_no_alloc(ctx: *mut ggml_context) -> bool {
     // SAFETY: NULL or a valid context, by the contract.
@@ -51,6 +57,7 @@ pub unsafe extern "C" fn ggml_get_no_alloc(ctx: *mut ggml_context) -> bool {
 }
 
 /// Sets whether new tensors get no data.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_no_alloc(ctx: *mut ggml_context, no_alloc: bool) {
     // SAFETY: a valid context, by the contract.
@@ -58,6 +65,7 @@ pub unsafe extern "C" fn ggml_set_no_alloc(ctx: *mut ggml_context, no_alloc: boo
 }
 
 /// First byte of the arena. NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_mem_buffer(ctx: *const ggml_context) -> *mut c_void {
     // SAFETY: NULL or a valid context, by the contract.
@@ -65,6 +73,7 @@ pub unsafe extern "C" fn ggml_get_mem_buffer(ctx: *const ggml_context) -> *mut c
 }
 
 /// Bytes of the arena. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_mem_size(ctx: *const ggml_context) -> usize {
     // SAFETY: NULL or a valid context, by the contract.
@@ -72,6 +81,7 @@ pub unsafe extern "C" fn ggml_get_mem_size(ctx: *const ggml_context) -> usize {
 }
 
 /// Bytes of the largest tensor in the context.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_max_tensor_size(ctx: *const ggml_context) -> usize {
     // SAFETY: NULL or a valid context, by the contract.
@@ -79,12 +89,14 @@ pub unsafe extern "C" fn ggml_get_max_tensor_size(ctx: *const ggml_context) -> u
 }
 
 /// Bytes of a context that a tensor takes besides its data.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tensor_overhead() -> usize {
     context::OBJECT_SIZE + context::TENSOR_SIZE
 }
 
 /// Writes one object of a context to the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_print_object(obj: *const ggml_object) {
     // SAFETY: NULL or an object of a valid context, by the contract.
@@ -94,6 +106,7 @@ pub unsafe extern "C" fn ggml_print_object(obj: *const ggml_object) {
 }
 
 /// Writes all objects of a context to the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_print_objects(ctx: *const ggml_context) {
     // SAFETY: NULL or a valid context, by the contract.
@@ -113,6 +126,7 @@ unsafe fn new_tensor(ctx: *mut ggml_context, ty: raw::ggml_type, ne: &[i64]) -> 
 
 /// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
 /// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor(
     ctx: *mut ggml_context,
@@ -127,6 +141,7 @@ pub unsafe extern "C" fn ggml_new_tensor(
 }
 
 /// A new tensor of one dimension; see `ggml_new_tensor`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_1d(
     ctx: *mut ggml_context,
@@ -138,6 +153,7 @@ pub unsafe extern "C" fn ggml_new_tensor_1d(
 }
 
 /// A new tensor of two dimensions; see `ggml_new_tensor`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_2d(
     ctx: *mut ggml_context,
@@ -150,6 +166,7 @@ pub unsafe extern "C" fn ggml_new_tensor_2d(
 }
 
 /// A new tensor of three dimensions; see `ggml_new_tensor`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_3d(
     ctx: *mut ggml_context,
@@ -163,6 +180,7 @@ pub unsafe extern "C" fn ggml_new_tensor_3d(
 }
 
 /// A new tensor of four dimensions; see `ggml_new_tensor`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_4d(
     ctx: *mut ggml_context,
@@ -177,6 +195,7 @@ pub unsafe extern "C" fn ggml_new_tensor_4d(
 }
 
 /// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_buffer(ctx: *mut ggml_context, nbytes: usize) -> *mut c_void {
     // SAFETY: a valid context, by the contract.
@@ -185,6 +204,7 @@ pub unsafe extern "C" fn ggml_new_buffer(ctx: *mut ggml_context, nbytes: usize) 
 }
 
 /// A new tensor of the same format and shape as `src`, without its data, name or operation.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid tensor and a valid context, by the contract.
@@ -193,6 +213,7 @@ pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggm
 }
 
 /// A view of the whole of `src`, with its strides.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid tensor and a valid context, by the contract.
@@ -201,6 +222,7 @@ pub unsafe extern "C" fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml
 }
 
 /// The tensor that was made first, or NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_first_tensor(ctx: *const ggml_context) -> *mut ggml_tensor {
     // SAFETY: NULL or a valid context, by the contract.
@@ -208,6 +230,7 @@ pub unsafe extern "C" fn ggml_get_first_tensor(ctx: *const ggml_context) -> *mut
 }
 
 /// The tensor made after `tensor`, which is one of the context, or NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_next_tensor(ctx: *const ggml_context, tensor: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: NULL or a valid context and a tensor of it, by the contract.
@@ -215,6 +238,7 @@ pub unsafe extern "C" fn ggml_get_next_tensor(ctx: *const ggml_context, tensor: 
 }
 
 /// The first tensor of this name, or NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_tensor(ctx: *mut ggml_context, name: *const c_char) -> *mut ggml_tensor {
     // SAFETY: NULL or a valid context and a valid C string, by the contract.

@@ -7,6 +7,7 @@ use crate::capi::convert::{
     ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
 };
 use crate::graph::{GraphRef, backward, build};
+use crate::guard::guarded;
 use crate::sys::cstr;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
@@ -18,6 +19,7 @@ fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph 
 
 /// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
 /// keeps its shape whichever is chosen. Returns the chosen one.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_select(
     cgraph: *mut ggml_cgraph,
@@ -42,6 +44,7 @@ pub unsafe extern "C" fn ggml_build_forward_select(
 
 /// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
 /// Unnamed tensors are named "node_N" and "leaf_N".
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     // SAFETY: a valid graph and a valid tensor, by the contract.
@@ -49,6 +52,7 @@ pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, ten
 }
 
 /// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     // SAFETY: a valid graph and a valid tensor, by the contract.
@@ -59,6 +63,7 @@ pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tens
 /// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
 /// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
 /// Ends the process for operations that have no gradient.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_backward_expand(
     ctx: *mut ggml_context,
@@ -77,6 +82,7 @@ pub unsafe extern "C" fn ggml_build_backward_expand(
 }
 
 /// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgraph {
     // SAFETY: a valid context, by the contract.
@@ -85,6 +91,7 @@ pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgr
 
 /// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
 /// is full.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usize, grads: bool) -> *mut ggml_cgraph {
     // SAFETY: a valid context, by the contract.
@@ -92,6 +99,7 @@ pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usi
 }
 
 /// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_dup(
     ctx: *mut ggml_context,
@@ -104,6 +112,7 @@ pub unsafe extern "C" fn ggml_graph_dup(
 }
 
 /// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cgraph) {
     // SAFETY: valid graphs, by the contract.
@@ -132,6 +141,7 @@ fn store(t: TensorRef, value: f32) {
 }
 
 /// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid tensor with data, by the contract.
@@ -141,6 +151,7 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
 
 /// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
 /// momenta of AdamW steps become 0. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     // SAFETY: NULL or a valid graph, by the contract.
@@ -161,6 +172,7 @@ pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
 }
 
 /// Forgets all nodes and leafs of a graph.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
     // SAFETY: a valid graph, by the contract.
@@ -168,6 +180,7 @@ pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
 }
 
 /// How many nodes the graph has room for. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
     // SAFETY: NULL or a valid graph, by the contract.
@@ -175,6 +188,7 @@ pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
 }
 
 /// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> *mut ggml_tensor {
     // SAFETY: a valid graph, by the contract.
@@ -188,6 +202,7 @@ pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> 
 }
 
 /// The array of nodes, in the order of their evaluation. NULL for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut ggml_tensor {
     // SAFETY: NULL or a valid graph, by the contract.
@@ -195,6 +210,7 @@ pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut
 }
 
 /// Number of nodes. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
     // SAFETY: NULL or a valid graph, by the contract.
@@ -202,6 +218,7 @@ pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
 }
 
 /// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     // SAFETY: a valid graph and a valid tensor, by the contract.
@@ -210,18 +227,21 @@ pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *
 }
 
 /// Bytes of a context that a graph of the default size takes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_overhead() -> usize {
     build::overhead(GGML_DEFAULT_GRAPH_SIZE, false)
 }
 
 /// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_overhead_custom(size: usize, grads: bool) -> usize {
     build::overhead(size, grads)
 }
 
 /// The leaf, or else the node, of this name; NULL when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name: *const c_char) -> *mut ggml_tensor {
     // SAFETY: NULL or a valid graph and a valid C string, by the contract.
@@ -229,6 +249,7 @@ pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name:
 }
 
 /// The gradient of a node, or NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: NULL or a valid graph and a valid tensor, by the contract.
@@ -236,6 +257,7 @@ pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *
 }
 
 /// The gradient accumulator of a node, or NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_grad_acc(
     cgraph: *const ggml_cgraph,
@@ -246,6 +268,7 @@ pub unsafe extern "C" fn ggml_graph_get_grad_acc(
 }
 
 /// Writes a listing of the graph to the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
     // SAFETY: NULL or a valid graph, by the contract.
@@ -256,6 +279,7 @@ pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
 
 /// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
 /// nodes from those of the backward pass. A file that cannot be written is said in the log.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_dump_dot(
     gb: *const ggml_cgraph,

@@ -3,11 +3,13 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::arith::{Binary, Region};
 use crate::tensor::ops::{Place, arith};
 
 /// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
 /// type and shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add(
     ctx: *mut ggml_context,
@@ -20,6 +22,7 @@ pub unsafe extern "C" fn ggml_add(
 }
 
 /// As `ggml_add`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_inplace(
     ctx: *mut ggml_context,
@@ -33,6 +36,7 @@ pub unsafe extern "C" fn ggml_add_inplace(
 
 /// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
 /// fill it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_cast(
     ctx: *mut ggml_context,
@@ -47,6 +51,7 @@ pub unsafe extern "C" fn ggml_add_cast(
 
 /// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
 /// is I32 [m, t].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_id(
     ctx: *mut ggml_context,
@@ -61,6 +66,7 @@ pub unsafe extern "C" fn ggml_add_id(
 
 /// `a` plus the one element of `b`. `a` may have gaps only between rows.
 #[deprecated(note = "use ggml_add instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add1(
     ctx: *mut ggml_context,
@@ -74,6 +80,7 @@ pub unsafe extern "C" fn ggml_add1(
 
 /// As `ggml_add1`, overwriting `a`: the result is a view of it.
 #[deprecated(note = "use ggml_add_inplace instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add1_inplace(
     ctx: *mut ggml_context,
@@ -87,6 +94,7 @@ pub unsafe extern "C" fn ggml_add1_inplace(
 
 /// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
 /// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_acc(
     ctx: *mut ggml_context,
@@ -103,6 +111,7 @@ pub unsafe extern "C" fn ggml_acc(
 }
 
 /// As `ggml_acc`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_acc_inplace(
     ctx: *mut ggml_context,
@@ -119,6 +128,7 @@ pub unsafe extern "C" fn ggml_acc_inplace(
 }
 
 /// `a` - `b`, with `b` repeated to fill the shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sub(
     ctx: *mut ggml_context,
@@ -131,6 +141,7 @@ pub unsafe extern "C" fn ggml_sub(
 }
 
 /// As `ggml_sub`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sub_inplace(
     ctx: *mut ggml_context,
@@ -143,6 +154,7 @@ pub unsafe extern "C" fn ggml_sub_inplace(
 }
 
 /// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul(
     ctx: *mut ggml_context,
@@ -155,6 +167,7 @@ pub unsafe extern "C" fn ggml_mul(
 }
 
 /// As `ggml_mul`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_inplace(
     ctx: *mut ggml_context,
@@ -167,6 +180,7 @@ pub unsafe extern "C" fn ggml_mul_inplace(
 }
 
 /// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_div(
     ctx: *mut ggml_context,
@@ -179,6 +193,7 @@ pub unsafe extern "C" fn ggml_div(
 }
 
 /// As `ggml_div`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_div_inplace(
     ctx: *mut ggml_context,
@@ -192,6 +207,7 @@ pub unsafe extern "C" fn ggml_div_inplace(
 
 /// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
 /// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set(
     ctx: *mut ggml_context,
@@ -208,6 +224,7 @@ pub unsafe extern "C" fn ggml_set(
 }
 
 /// As `ggml_set`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_inplace(
     ctx: *mut ggml_context,
@@ -224,6 +241,7 @@ pub unsafe extern "C" fn ggml_set_inplace(
 }
 
 /// As `ggml_set`, with the strides of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_1d(
     ctx: *mut ggml_context,
@@ -237,6 +255,7 @@ pub unsafe extern "C" fn ggml_set_1d(
 }
 
 /// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_1d_inplace(
     ctx: *mut ggml_context,
@@ -250,6 +269,7 @@ pub unsafe extern "C" fn ggml_set_1d_inplace(
 }
 
 /// As `ggml_set`, with rows `nb1` bytes apart and the other strides of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_2d(
     ctx: *mut ggml_context,
@@ -264,6 +284,7 @@ pub unsafe extern "C" fn ggml_set_2d(
 }
 
 /// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_2d_inplace(
     ctx: *mut ggml_context,
@@ -278,6 +299,7 @@ pub unsafe extern "C" fn ggml_set_2d_inplace(
 }
 
 /// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_count_equal(
     ctx: *mut ggml_context,

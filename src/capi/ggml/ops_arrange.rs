@@ -3,11 +3,13 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::arrange::Mask;
 use crate::tensor::ops::{Place, arrange};
 use std::ffi::c_int;
 
 /// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat(
     ctx: *mut ggml_context,
@@ -20,6 +22,7 @@ pub unsafe extern "C" fn ggml_repeat(
 }
 
 /// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat_4d(
     ctx: *mut ggml_context,
@@ -35,6 +38,7 @@ pub unsafe extern "C" fn ggml_repeat_4d(
 }
 
 /// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat_back(
     ctx: *mut ggml_context,
@@ -47,6 +51,7 @@ pub unsafe extern "C" fn ggml_repeat_back(
 }
 
 /// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_concat(
     ctx: *mut ggml_context,
@@ -60,6 +65,7 @@ pub unsafe extern "C" fn ggml_concat(
 }
 
 /// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_upscale(
     ctx: *mut ggml_context,
@@ -75,6 +81,7 @@ pub unsafe extern "C" fn ggml_upscale(
 
 /// F32 `a` resized to [ne0, ne1, ne2, ne3].
 #[deprecated(note = "use ggml_interpolate instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_upscale_ext(
     ctx: *mut ggml_context,
@@ -93,6 +100,7 @@ pub unsafe extern "C" fn ggml_upscale_ext(
 
 /// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
 /// ggml_scale_flag`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_interpolate(
     ctx: *mut ggml_context,
@@ -109,6 +117,7 @@ pub unsafe extern "C" fn ggml_interpolate(
 }
 
 /// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad(
     ctx: *mut ggml_context,
@@ -124,6 +133,7 @@ pub unsafe extern "C" fn ggml_pad(
 }
 
 /// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_circular(
     ctx: *mut ggml_context,
@@ -139,6 +149,7 @@ pub unsafe extern "C" fn ggml_pad_circular(
 }
 
 /// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_ext(
     ctx: *mut ggml_context,
@@ -158,6 +169,7 @@ pub unsafe extern "C" fn ggml_pad_ext(
 }
 
 /// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_ext_circular(
     ctx: *mut ggml_context,
@@ -178,6 +190,7 @@ pub unsafe extern "C" fn ggml_pad_ext_circular(
 
 /// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
 /// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_reflect_1d(
     ctx: *mut ggml_context,
@@ -191,6 +204,7 @@ pub unsafe extern "C" fn ggml_pad_reflect_1d(
 }
 
 /// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_roll(
     ctx: *mut ggml_context,
@@ -206,6 +220,7 @@ pub unsafe extern "C" fn ggml_roll(
 }
 
 /// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -214,6 +229,7 @@ pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// `a` with minus infinity where the column is greater than the row plus `n_past`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf(
     ctx: *mut ggml_context,
@@ -226,6 +242,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf(
 }
 
 /// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
     ctx: *mut ggml_context,
@@ -238,6 +255,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
 }
 
 /// `a` with zero where the column is greater than the row plus `n_past`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero(
     ctx: *mut ggml_context,
@@ -250,6 +268,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero(
 }
 
 /// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
     ctx: *mut ggml_context,
@@ -262,6 +281,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
 }
 
 /// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tri(
     ctx: *mut ggml_context,
@@ -275,6 +295,7 @@ pub unsafe extern "C" fn ggml_tri(
 }
 
 /// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f32, step: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context, by the contract.
@@ -284,6 +305,7 @@ pub unsafe extern "C" fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f
 
 /// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
 /// up to `max_period`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_timestep_embedding(
     ctx: *mut ggml_context,

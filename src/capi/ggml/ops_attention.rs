@@ -4,12 +4,14 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
 use crate::ggml_abort;
+use crate::guard::guarded;
 use crate::tensor::ops::attention;
 
 /// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
 /// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
 /// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
 /// scores x to softcap * tanh(x / softcap).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext(
     ctx: *mut ggml_context,
@@ -28,6 +30,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext(
 
 /// Sets the precision of the sums of an attention node.
 #[deprecated(note = "use ggml_prec_set_acc() instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
     // SAFETY: a valid tensor, by the contract.
@@ -37,6 +40,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec:
 }
 
 /// The precision of the sums of an attention node.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> raw::ggml_prec {
     // SAFETY: a valid tensor, by the contract.
@@ -45,6 +49,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> 
 
 /// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
 /// takes it back.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n_kv_max: i32) {
     // SAFETY: a valid tensor, by the contract.
@@ -54,6 +59,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n
 
 /// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
 /// takes them away.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
     // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
@@ -62,6 +68,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sink
 }
 
 /// Gradient of attention. Not there, in the original neither: ends the process.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_back(
     ctx: *mut ggml_context,
@@ -78,6 +85,7 @@ pub unsafe extern "C" fn ggml_flash_attn_back(
 /// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
 /// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
 /// weight * max(q k, 0), plus the mask.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_lightning_indexer(
     ctx: *mut ggml_context,

@@ -6,6 +6,7 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
 use crate::ggml_assert;
+use crate::guard::guarded;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv;
 use crate::tensor::ops::conv::Window;
@@ -30,6 +31,7 @@ fn half(a: TensorRef, i: usize) -> c_int {
 /// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
 /// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
 /// IC, N] give [IC K, OW, N].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col(
     ctx: *mut ggml_context,
@@ -51,6 +53,7 @@ pub unsafe extern "C" fn ggml_im2col(
 
 /// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
 /// the kernel.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col_back(
     ctx: *mut ggml_context,
@@ -75,6 +78,7 @@ pub unsafe extern "C" fn ggml_im2col_back(
 
 /// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
 /// - 2 p0, oc].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_col2im_1d(
     ctx: *mut ggml_context,
@@ -90,6 +94,7 @@ pub unsafe extern "C" fn ggml_col2im_1d(
 
 /// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
 /// matrices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d(
     ctx: *mut ggml_context,
@@ -105,6 +110,7 @@ pub unsafe extern "C" fn ggml_conv_1d(
 }
 
 /// `ggml_conv_1d` padded by half the kernel.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_ph(
     ctx: *mut ggml_context,
@@ -119,6 +125,7 @@ pub unsafe extern "C" fn ggml_conv_1d_ph(
 }
 
 /// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_dw(
     ctx: *mut ggml_context,
@@ -134,6 +141,7 @@ pub unsafe extern "C" fn ggml_conv_1d_dw(
 }
 
 /// `ggml_conv_1d_dw` padded by half the kernel.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_dw_ph(
     ctx: *mut ggml_context,
@@ -149,6 +157,7 @@ pub unsafe extern "C" fn ggml_conv_1d_dw_ph(
 
 /// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
 /// must be 0, `d0` 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_transpose_1d(
     ctx: *mut ggml_context,
@@ -165,6 +174,7 @@ pub unsafe extern "C" fn ggml_conv_transpose_1d(
 
 /// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
 /// then multiplies matrices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d(
     ctx: *mut ggml_context,
@@ -184,6 +194,7 @@ pub unsafe extern "C" fn ggml_conv_2d(
 
 /// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
 /// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col_3d(
     ctx: *mut ggml_context,
@@ -215,6 +226,7 @@ pub unsafe extern "C" fn ggml_im2col_3d(
 
 /// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
 /// Unfolds, then multiplies matrices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_3d(
     ctx: *mut ggml_context,
@@ -237,6 +249,7 @@ pub unsafe extern "C" fn ggml_conv_3d(
 }
 
 /// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_sk_p0(
     ctx: *mut ggml_context,
@@ -250,6 +263,7 @@ pub unsafe extern "C" fn ggml_conv_2d_sk_p0(
 }
 
 /// `ggml_conv_2d` with strides of 1, padded by half the kernel.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_s1_ph(
     ctx: *mut ggml_context,
@@ -264,6 +278,7 @@ pub unsafe extern "C" fn ggml_conv_2d_s1_ph(
 
 /// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
 /// C, N]. Unfolds, then multiplies matrices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_dw(
     ctx: *mut ggml_context,
@@ -283,6 +298,7 @@ pub unsafe extern "C" fn ggml_conv_2d_dw(
 
 /// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
 /// `ggml_is_contiguous_channels`), they do in the result.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_dw_direct(
     ctx: *mut ggml_context,
@@ -302,6 +318,7 @@ pub unsafe extern "C" fn ggml_conv_2d_dw_direct(
 
 /// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
 /// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_transpose_2d_p0(
     ctx: *mut ggml_context,
@@ -315,6 +332,7 @@ pub unsafe extern "C" fn ggml_conv_transpose_2d_p0(
 }
 
 /// As `ggml_conv_2d`, as one operation, with the type of `b`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_direct(
     ctx: *mut ggml_context,
@@ -334,6 +352,7 @@ pub unsafe extern "C" fn ggml_conv_2d_direct(
 
 /// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
 /// batch].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_3d_direct(
     ctx: *mut ggml_context,

@@ -4,6 +4,7 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, dtype, opt_tensor, out, tensor as need};
 use crate::ggml_assert;
+use crate::guard::guarded;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::custom::Job;
 use crate::tensor::ops::{Place, custom};
@@ -21,6 +22,7 @@ unsafe fn list(args: *mut *mut ggml_tensor, n: c_int) -> Vec<Option<TensorRef>> 
 }
 
 /// The host's function of `a`; the result has its type and shape.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1(
     ctx: *mut ggml_context,
@@ -35,6 +37,7 @@ pub unsafe extern "C" fn ggml_map_custom1(
 }
 
 /// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1_inplace(
     ctx: *mut ggml_context,
@@ -49,6 +52,7 @@ pub unsafe extern "C" fn ggml_map_custom1_inplace(
 }
 
 /// The host's function of `a` and `b`; the result has the type and shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2(
     ctx: *mut ggml_context,
@@ -64,6 +68,7 @@ pub unsafe extern "C" fn ggml_map_custom2(
 }
 
 /// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2_inplace(
     ctx: *mut ggml_context,
@@ -79,6 +84,7 @@ pub unsafe extern "C" fn ggml_map_custom2_inplace(
 }
 
 /// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3(
     ctx: *mut ggml_context,
@@ -95,6 +101,7 @@ pub unsafe extern "C" fn ggml_map_custom3(
 }
 
 /// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3_inplace(
     ctx: *mut ggml_context,
@@ -112,6 +119,7 @@ pub unsafe extern "C" fn ggml_map_custom3_inplace(
 
 /// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
 /// shape.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_custom_4d(
     ctx: *mut ggml_context,
@@ -133,6 +141,7 @@ pub unsafe extern "C" fn ggml_custom_4d(
 
 /// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
 /// is source 0.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_custom_inplace(
     ctx: *mut ggml_context,

@@ -4,11 +4,13 @@ use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::glu;
 
 /// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
 /// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
 /// between rows.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu(
     ctx: *mut ggml_context,
@@ -24,6 +26,7 @@ pub unsafe extern "C" fn ggml_glu(
 
 /// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu_split(
     ctx: *mut ggml_context,
@@ -38,6 +41,7 @@ pub unsafe extern "C" fn ggml_glu_split(
 }
 
 /// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -46,6 +50,7 @@ pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_reglu`, with the gate in the second half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -55,6 +60,7 @@ pub unsafe extern "C" fn ggml_reglu_swapped(ctx: *mut ggml_context, a: *mut ggml
 
 /// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_split(
     ctx: *mut ggml_context,
@@ -68,6 +74,7 @@ pub unsafe extern "C" fn ggml_reglu_split(
 
 /// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
 /// row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -76,6 +83,7 @@ pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_geglu`, with the gate in the second half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -85,6 +93,7 @@ pub unsafe extern "C" fn ggml_geglu_swapped(ctx: *mut ggml_context, a: *mut ggml
 
 /// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_split(
     ctx: *mut ggml_context,
@@ -97,6 +106,7 @@ pub unsafe extern "C" fn ggml_geglu_split(
 }
 
 /// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -105,6 +115,7 @@ pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor
 }
 
 /// As `ggml_swiglu`, with the gate in the second half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -114,6 +125,7 @@ pub unsafe extern "C" fn ggml_swiglu_swapped(ctx: *mut ggml_context, a: *mut ggm
 
 /// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_split(
     ctx: *mut ggml_context,
@@ -126,6 +138,7 @@ pub unsafe extern "C" fn ggml_swiglu_split(
 }
 
 /// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -134,6 +147,7 @@ pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_ten
 }
 
 /// As `ggml_geglu_erf`, with the gate in the second half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -143,6 +157,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut 
 
 /// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_split(
     ctx: *mut ggml_context,
@@ -155,6 +170,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_split(
 }
 
 /// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -163,6 +179,7 @@ pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// As `ggml_geglu_quick`, with the gate in the second half of each row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -172,6 +189,7 @@ pub unsafe extern "C" fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mu
 
 /// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_split(
     ctx: *mut ggml_context,
@@ -185,6 +203,7 @@ pub unsafe extern "C" fn ggml_geglu_quick_split(
 
 /// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
 /// `limit`. `a` and `b` have the same type and shape.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_oai(
     ctx: *mut ggml_context,
@@ -200,6 +219,7 @@ pub unsafe extern "C" fn ggml_swiglu_oai(
 
 /// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
 /// have the same type and shape.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_clamp(
     ctx: *mut ggml_context,

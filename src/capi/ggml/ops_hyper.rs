@@ -2,6 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::hyper;
 use crate::tensor::ops::hyper::Weights;
 
@@ -9,6 +10,7 @@ use crate::tensor::ops::hyper::Weights;
 /// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
 /// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
 /// [4, 4, tokens].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_comb(
     ctx: *mut ggml_context,
@@ -25,6 +27,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_comb(
 }
 
 /// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre(
     ctx: *mut ggml_context,
@@ -38,6 +41,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre(
 
 /// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
 /// tokens], is [n, tokens].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
     ctx: *mut ggml_context,
@@ -53,6 +57,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
 /// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
 /// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
 /// shaped like `residual`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_post(
     ctx: *mut ggml_context,

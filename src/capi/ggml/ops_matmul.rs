@@ -3,11 +3,13 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::matmul;
 use std::ffi::c_int;
 
 /// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
 /// of other operations.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: raw::ggml_prec) -> bool {
     // SAFETY: a valid tensor, by the contract.
@@ -18,6 +20,7 @@ pub unsafe extern "C" fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: raw::ggml_
 
 /// Sets how far a product may convert its source `idx` down: to formats of the rank of `prec` or better. Only source 1
 /// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_prec, idx: c_int) -> bool {
     // SAFETY: a valid tensor, by the contract.
@@ -28,6 +31,7 @@ pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_
 
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
 /// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat(
     ctx: *mut ggml_context,
@@ -41,6 +45,7 @@ pub unsafe extern "C" fn ggml_mul_mat(
 
 /// Sets the precision of the sums of a `ggml_mul_mat` node.
 #[deprecated(note = "use ggml_prec_set_acc() instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
     // SAFETY: a valid tensor, by the contract.
@@ -50,6 +55,7 @@ pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::g
 }
 
 /// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: raw::ggml_op_hint) {
     // SAFETY: a valid tensor, by the contract.
@@ -61,6 +67,7 @@ pub unsafe extern "C" fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: raw::g
 /// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
 /// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
 /// `b`. used' divides used.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_id(
     ctx: *mut ggml_context,
@@ -74,6 +81,7 @@ pub unsafe extern "C" fn ggml_mul_mat_id(
 }
 
 /// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_out_prod(
     ctx: *mut ggml_context,
@@ -87,6 +95,7 @@ pub unsafe extern "C" fn ggml_out_prod(
 
 /// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
 /// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_solve_tri(
     ctx: *mut ggml_context,

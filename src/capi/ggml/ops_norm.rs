@@ -2,11 +2,13 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::norm::Norm;
 use crate::tensor::ops::{Place, norm};
 use std::ffi::c_int;
 
 /// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -15,6 +17,7 @@ pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, 
 }
 
 /// As `ggml_norm`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -23,6 +26,7 @@ pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Rows of `a` scaled to root mean square 1: x / sqrt(mean of squares + `eps`).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -31,6 +35,7 @@ pub unsafe extern "C" fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// As `ggml_rms_norm`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm_inplace(
     ctx: *mut ggml_context,
@@ -44,6 +49,7 @@ pub unsafe extern "C" fn ggml_rms_norm_inplace(
 
 /// Normalises as `ggml_norm` does, over groups of channels: `a` is [w, h, channels, n], split along dimension 2 into
 /// `n_groups`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_group_norm(
     ctx: *mut ggml_context,
@@ -57,6 +63,7 @@ pub unsafe extern "C" fn ggml_group_norm(
 }
 
 /// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_group_norm_inplace(
     ctx: *mut ggml_context,
@@ -70,6 +77,7 @@ pub unsafe extern "C" fn ggml_group_norm_inplace(
 }
 
 /// Rows of `a` scaled to length 1: x / max(length, `eps`).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -78,6 +86,7 @@ pub unsafe extern "C" fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tenso
 }
 
 /// As `ggml_l2_norm`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_l2_norm_inplace(
     ctx: *mut ggml_context,
@@ -90,6 +99,7 @@ pub unsafe extern "C" fn ggml_l2_norm_inplace(
 }
 
 /// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm_back(
     ctx: *mut ggml_context,

@@ -4,10 +4,12 @@ use crate::abi::ggml::ggml_unary_op::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::pointwise::Plain;
 use crate::tensor::ops::{Place, arith, pointwise};
 
 /// A copy of `a`, densely laid out.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -16,6 +18,7 @@ pub unsafe extern "C" fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_dup`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -24,6 +27,7 @@ pub unsafe extern "C" fn ggml_dup_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// x * x of each element of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqr(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -32,6 +36,7 @@ pub unsafe extern "C" fn ggml_sqr(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_sqr`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqr_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -40,6 +45,7 @@ pub unsafe extern "C" fn ggml_sqr_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// Square root of each element of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqrt(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -48,6 +54,7 @@ pub unsafe extern "C" fn ggml_sqrt(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_sqrt`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqrt_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -56,6 +63,7 @@ pub unsafe extern "C" fn ggml_sqrt_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Natural logarithm of each element of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -64,6 +72,7 @@ pub unsafe extern "C" fn ggml_log(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_log`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -72,6 +81,7 @@ pub unsafe extern "C" fn ggml_log_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// Sine of each element of `a`, in radians.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sin(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -80,6 +90,7 @@ pub unsafe extern "C" fn ggml_sin(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_sin`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sin_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -88,6 +99,7 @@ pub unsafe extern "C" fn ggml_sin_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// Cosine of each element of `a`, in radians.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cos(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -96,6 +108,7 @@ pub unsafe extern "C" fn ggml_cos(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_cos`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cos_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -104,6 +117,7 @@ pub unsafe extern "C" fn ggml_cos_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unary(
     ctx: *mut ggml_context,
@@ -117,6 +131,7 @@ pub unsafe extern "C" fn ggml_unary(
 }
 
 /// As `ggml_unary`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unary_inplace(
     ctx: *mut ggml_context,
@@ -130,6 +145,7 @@ pub unsafe extern "C" fn ggml_unary_inplace(
 }
 
 /// Magnitude of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_abs(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -138,6 +154,7 @@ pub unsafe extern "C" fn ggml_abs(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_abs`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_abs_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -146,6 +163,7 @@ pub unsafe extern "C" fn ggml_abs_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// Sign of each element of `a` as -1, 0 or 1. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sgn(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -154,6 +172,7 @@ pub unsafe extern "C" fn ggml_sgn(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_sgn`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sgn_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -162,6 +181,7 @@ pub unsafe extern "C" fn ggml_sgn_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// -x of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_neg(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -170,6 +190,7 @@ pub unsafe extern "C" fn ggml_neg(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_neg`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_neg_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -178,6 +199,7 @@ pub unsafe extern "C" fn ggml_neg_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// 1 where an element of `a` is positive, else 0. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_step(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -186,6 +208,7 @@ pub unsafe extern "C" fn ggml_step(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_step`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_step_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -194,6 +217,7 @@ pub unsafe extern "C" fn ggml_step_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Hyperbolic tangent of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tanh(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -202,6 +226,7 @@ pub unsafe extern "C" fn ggml_tanh(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_tanh`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tanh_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -210,6 +235,7 @@ pub unsafe extern "C" fn ggml_tanh_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Exponential linear unit: x where x > 0, else exp(x) - 1. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_elu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -218,6 +244,7 @@ pub unsafe extern "C" fn ggml_elu(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_elu`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_elu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -226,6 +253,7 @@ pub unsafe extern "C" fn ggml_elu_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// Rectified linear unit: max(x, 0). Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_relu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -234,6 +262,7 @@ pub unsafe extern "C" fn ggml_relu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_relu`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_relu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -242,6 +271,7 @@ pub unsafe extern "C" fn ggml_relu_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_leaky_relu(
     ctx: *mut ggml_context,
@@ -255,6 +285,7 @@ pub unsafe extern "C" fn ggml_leaky_relu(
 }
 
 /// 1 / (1 + exp(-x)) of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sigmoid(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -263,6 +294,7 @@ pub unsafe extern "C" fn ggml_sigmoid(ctx: *mut ggml_context, a: *mut ggml_tenso
 }
 
 /// As `ggml_sigmoid`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sigmoid_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -271,6 +303,7 @@ pub unsafe extern "C" fn ggml_sigmoid_inplace(ctx: *mut ggml_context, a: *mut gg
 }
 
 /// Gaussian error linear unit, by the tanh approximation. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -279,6 +312,7 @@ pub unsafe extern "C" fn ggml_gelu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_gelu`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -287,6 +321,7 @@ pub unsafe extern "C" fn ggml_gelu_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Gaussian error linear unit, by the error function. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -295,6 +330,7 @@ pub unsafe extern "C" fn ggml_gelu_erf(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// As `ggml_gelu_erf`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_erf_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -303,6 +339,7 @@ pub unsafe extern "C" fn ggml_gelu_erf_inplace(ctx: *mut ggml_context, a: *mut g
 }
 
 /// Gaussian error linear unit, by a sigmoid: x / (1 + exp(-1.702 x)). Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -311,6 +348,7 @@ pub unsafe extern "C" fn ggml_gelu_quick(ctx: *mut ggml_context, a: *mut ggml_te
 }
 
 /// As `ggml_gelu_quick`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -319,6 +357,7 @@ pub unsafe extern "C" fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut
 }
 
 /// x * sigmoid(x) of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_silu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -327,6 +366,7 @@ pub unsafe extern "C" fn ggml_silu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_silu`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_silu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -335,6 +375,7 @@ pub unsafe extern "C" fn ggml_silu_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Gradient of `ggml_silu`: `a` is the gradient of its result, `b` was its source. The result is shaped like `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_silu_back(
     ctx: *mut ggml_context,
@@ -347,6 +388,7 @@ pub unsafe extern "C" fn ggml_silu_back(
 }
 
 /// x * min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_hardswish(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -355,6 +397,7 @@ pub unsafe extern "C" fn ggml_hardswish(ctx: *mut ggml_context, a: *mut ggml_ten
 }
 
 /// min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_hardsigmoid(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -363,6 +406,7 @@ pub unsafe extern "C" fn ggml_hardsigmoid(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// exp(x) of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_exp(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -371,6 +415,7 @@ pub unsafe extern "C" fn ggml_exp(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// As `ggml_exp`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_exp_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -379,6 +424,7 @@ pub unsafe extern "C" fn ggml_exp_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 }
 
 /// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_expm1(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -387,6 +433,7 @@ pub unsafe extern "C" fn ggml_expm1(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_expm1`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_expm1_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -395,6 +442,7 @@ pub unsafe extern "C" fn ggml_expm1_inplace(ctx: *mut ggml_context, a: *mut ggml
 }
 
 /// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_softplus(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -403,6 +451,7 @@ pub unsafe extern "C" fn ggml_softplus(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// As `ggml_softplus`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_softplus_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -411,6 +460,7 @@ pub unsafe extern "C" fn ggml_softplus_inplace(ctx: *mut ggml_context, a: *mut g
 }
 
 /// Each element of `a` rounded down. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_floor(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -419,6 +469,7 @@ pub unsafe extern "C" fn ggml_floor(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_floor`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_floor_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -427,6 +478,7 @@ pub unsafe extern "C" fn ggml_floor_inplace(ctx: *mut ggml_context, a: *mut ggml
 }
 
 /// Each element of `a` rounded up. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ceil(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -435,6 +487,7 @@ pub unsafe extern "C" fn ggml_ceil(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// As `ggml_ceil`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ceil_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -443,6 +496,7 @@ pub unsafe extern "C" fn ggml_ceil_inplace(ctx: *mut ggml_context, a: *mut ggml_
 }
 
 /// Each element of `a` rounded to the nearest integer, halves away from zero. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_round(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -451,6 +505,7 @@ pub unsafe extern "C" fn ggml_round(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_round`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_round_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -459,6 +514,7 @@ pub unsafe extern "C" fn ggml_round_inplace(ctx: *mut ggml_context, a: *mut ggml
 }
 
 /// Each element of `a` rounded towards zero. Rows of `a` must be contiguous.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_trunc(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -467,6 +523,7 @@ pub unsafe extern "C" fn ggml_trunc(ctx: *mut ggml_context, a: *mut ggml_tensor)
 }
 
 /// As `ggml_trunc`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_trunc_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -476,6 +533,7 @@ pub unsafe extern "C" fn ggml_trunc_inplace(ctx: *mut ggml_context, a: *mut ggml
 
 /// Expanded integral of the exponential linear unit: with slopes s(alpha) = log(1 + exp(alpha)), s(alpha_p) * x * x +
 /// `beta` * x where x > 0, else (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_xielu(
     ctx: *mut ggml_context,
@@ -491,6 +549,7 @@ pub unsafe extern "C" fn ggml_xielu(
 }
 
 /// `s` * x of each element of `a`, which may have gaps only between rows.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -499,6 +558,7 @@ pub unsafe extern "C" fn ggml_scale(ctx: *mut ggml_context, a: *mut ggml_tensor,
 }
 
 /// As `ggml_scale`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -507,6 +567,7 @@ pub unsafe extern "C" fn ggml_scale_inplace(ctx: *mut ggml_context, a: *mut ggml
 }
 
 /// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale_bias(
     ctx: *mut ggml_context,
@@ -520,6 +581,7 @@ pub unsafe extern "C" fn ggml_scale_bias(
 }
 
 /// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale_bias_inplace(
     ctx: *mut ggml_context,
@@ -533,6 +595,7 @@ pub unsafe extern "C" fn ggml_scale_bias_inplace(
 }
 
 /// Each element of `a` moved into the range from `min` to `max`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_clamp(
     ctx: *mut ggml_context,
@@ -546,6 +609,7 @@ pub unsafe extern "C" fn ggml_clamp(
 }
 
 /// As `ggml_clamp`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_clamp_inplace(
     ctx: *mut ggml_context,
@@ -559,6 +623,7 @@ pub unsafe extern "C" fn ggml_clamp_inplace(
 }
 
 /// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fill(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -567,6 +632,7 @@ pub unsafe extern "C" fn ggml_fill(ctx: *mut ggml_context, a: *mut ggml_tensor, 
 }
 
 /// As `ggml_fill`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fill_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.

@@ -3,12 +3,14 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::pool;
 use crate::tensor::ops::pool::Planes;
 use std::ffi::c_int;
 
 /// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
 /// ends, as F32.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_1d(
     ctx: *mut ggml_context,
@@ -26,6 +28,7 @@ pub unsafe extern "C" fn ggml_pool_1d(
 
 /// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
 /// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d(
     ctx: *mut ggml_context,
@@ -45,6 +48,7 @@ pub unsafe extern "C" fn ggml_pool_2d(
 }
 
 /// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d_back(
     ctx: *mut ggml_context,

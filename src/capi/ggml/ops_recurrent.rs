@@ -3,11 +3,13 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::recurrent;
 use crate::tensor::ops::recurrent::{DeltaNet, SsmScan};
 
 /// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
 /// `c` [width, channels] gives F32 [channels, tokens, sequences].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_conv(
     ctx: *mut ggml_context,
@@ -23,6 +25,7 @@ pub unsafe extern "C" fn ggml_ssm_conv(
 /// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
 /// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
 /// [state, width, heads, sequences], `K` times.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_scan(
     ctx: *mut ggml_context,
@@ -54,6 +57,7 @@ pub unsafe extern "C" fn ggml_ssm_scan(
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
 /// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
 /// size * sequences]: outputs, then states.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv6(
     ctx: *mut ggml_context,
@@ -74,6 +78,7 @@ pub unsafe extern "C" fn ggml_rwkv_wkv6(
 /// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
 /// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
 /// `scale`, then states.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gated_linear_attn(
     ctx: *mut ggml_context,
@@ -93,6 +98,7 @@ pub unsafe extern "C" fn ggml_gated_linear_attn(
 /// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
 /// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
 /// size * sequences]: outputs, then states.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv7(
     ctx: *mut ggml_context,
@@ -124,6 +130,7 @@ pub unsafe extern "C" fn ggml_rwkv_wkv7(
 /// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
 /// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
 /// after the last `K` tokens, the last first.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gated_delta_net(
     ctx: *mut ggml_context,

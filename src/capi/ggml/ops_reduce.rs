@@ -3,10 +3,12 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::reduce;
 use std::ffi::c_int;
 
 /// Sum of all elements of `a`, as one element of the same type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -15,6 +17,7 @@ pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 }
 
 /// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -23,6 +26,7 @@ pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// Sum of each row of F32 `a` up to each element, that element included.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -31,6 +35,7 @@ pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor
 }
 
 /// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -39,6 +44,7 @@ pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -47,6 +53,7 @@ pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor
 }
 
 /// Indices that sort each row of `a`, as I32 of the same shape.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort(
     ctx: *mut ggml_context,
@@ -60,6 +67,7 @@ pub unsafe extern "C" fn ggml_argsort(
 }
 
 /// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -68,6 +76,7 @@ pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml
 }
 
 /// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.

@@ -2,6 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::rope::Rope;
 use crate::tensor::ops::{Place, rope};
 use std::ffi::c_int;
@@ -36,6 +37,7 @@ unsafe fn multi(rope: Rope, p: *const c_int) -> Rope {
 /// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
 /// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
 /// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope(
     ctx: *mut ggml_context,
@@ -50,6 +52,7 @@ pub unsafe extern "C" fn ggml_rope(
 }
 
 /// As `ggml_rope`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_inplace(
     ctx: *mut ggml_context,
@@ -66,6 +69,7 @@ pub unsafe extern "C" fn ggml_rope_inplace(
 /// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
 /// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
 /// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext(
     ctx: *mut ggml_context,
@@ -90,6 +94,7 @@ pub unsafe extern "C" fn ggml_rope_ext(
 }
 
 /// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext_inplace(
     ctx: *mut ggml_context,
@@ -115,6 +120,7 @@ pub unsafe extern "C" fn ggml_rope_ext_inplace(
 
 /// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
 /// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi(
     ctx: *mut ggml_context,
@@ -145,6 +151,7 @@ pub unsafe extern "C" fn ggml_rope_multi(
 }
 
 /// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi_inplace(
     ctx: *mut ggml_context,
@@ -176,6 +183,7 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
 
 /// As `ggml_rope_ext`, without frequency factors.
 #[deprecated(note = "use ggml_rope_ext instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_custom(
     ctx: *mut ggml_context,
@@ -200,6 +208,7 @@ pub unsafe extern "C" fn ggml_rope_custom(
 
 /// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
 #[deprecated(note = "use ggml_rope_ext_inplace instead")]
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_custom_inplace(
     ctx: *mut ggml_context,
@@ -224,6 +233,7 @@ pub unsafe extern "C" fn ggml_rope_custom_inplace(
 
 /// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
 /// `dims[1]`. NULL `dims` is ignored.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
     n_dims: c_int,
@@ -241,6 +251,7 @@ pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
 }
 
 /// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext_back(
     ctx: *mut ggml_context,
@@ -265,6 +276,7 @@ pub unsafe extern "C" fn ggml_rope_ext_back(
 }
 
 /// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi_back(
     ctx: *mut ggml_context,
@@ -296,6 +308,7 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
 
 /// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
 /// Returns `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_set_offset(a: *mut ggml_tensor, n_offs: c_int) -> *mut ggml_tensor {
     // SAFETY: a valid tensor, by the contract.

@@ -2,9 +2,11 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::rows;
 
 /// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_rows(
     ctx: *mut ggml_context,
@@ -18,6 +20,7 @@ pub unsafe extern "C" fn ggml_get_rows(
 
 /// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
 /// which is not read.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_rows_back(
     ctx: *mut ggml_context,
@@ -32,6 +35,7 @@ pub unsafe extern "C" fn ggml_get_rows_back(
 
 /// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
 /// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_rows(
     ctx: *mut ggml_context,

@@ -2,9 +2,11 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::{Place, softmax};
 
 /// Softmax of each row of contiguous `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -13,6 +15,7 @@ pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -23,6 +26,7 @@ pub unsafe extern "C" fn ggml_soft_max_inplace(ctx: *mut ggml_context, a: *mut g
 /// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
 /// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
 /// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext(
     ctx: *mut ggml_context,
@@ -37,6 +41,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext(
 }
 
 /// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
     ctx: *mut ggml_context,
@@ -52,6 +57,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
 
 /// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
 /// only. NULL takes them away.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
     // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
@@ -60,6 +66,7 @@ pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mu
 }
 
 /// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext_back(
     ctx: *mut ggml_context,
@@ -74,6 +81,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_back(
 }
 
 /// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext_back_inplace(
     ctx: *mut ggml_context,

@@ -2,10 +2,12 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::train;
 
 /// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
 /// one element.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss(
     ctx: *mut ggml_context,
@@ -18,6 +20,7 @@ pub unsafe extern "C" fn ggml_cross_entropy_loss(
 }
 
 /// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss_back(
     ctx: *mut ggml_context,
@@ -33,6 +36,7 @@ pub unsafe extern "C" fn ggml_cross_entropy_loss_back(
 /// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
 /// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
 /// result is a view of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_step_adamw(
     ctx: *mut ggml_context,
@@ -58,6 +62,7 @@ pub unsafe extern "C" fn ggml_opt_step_adamw(
 
 /// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
 /// alpha, weight decay. The result is a view of `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_step_sgd(
     ctx: *mut ggml_context,

@@ -3,10 +3,12 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::view;
 use std::ffi::c_int;
 
 /// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpy(
     ctx: *mut ggml_context,
@@ -19,6 +21,7 @@ pub unsafe extern "C" fn ggml_cpy(
 }
 
 /// A copy of `a` as type `ty`, densely laid out.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cast(
     ctx: *mut ggml_context,
@@ -31,6 +34,7 @@ pub unsafe extern "C" fn ggml_cast(
 }
 
 /// A copy of `a`, densely laid out.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -39,6 +43,7 @@ pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 }
 
 /// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -47,6 +52,7 @@ pub unsafe extern "C" fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tenso
 }
 
 /// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_2d(
     ctx: *mut ggml_context,
@@ -60,6 +66,7 @@ pub unsafe extern "C" fn ggml_cont_2d(
 }
 
 /// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_3d(
     ctx: *mut ggml_context,
@@ -74,6 +81,7 @@ pub unsafe extern "C" fn ggml_cont_3d(
 }
 
 /// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_4d(
     ctx: *mut ggml_context,
@@ -89,6 +97,7 @@ pub unsafe extern "C" fn ggml_cont_4d(
 }
 
 /// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape(
     ctx: *mut ggml_context,
@@ -101,6 +110,7 @@ pub unsafe extern "C" fn ggml_reshape(
 }
 
 /// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -109,6 +119,7 @@ pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_te
 }
 
 /// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_2d(
     ctx: *mut ggml_context,
@@ -122,6 +133,7 @@ pub unsafe extern "C" fn ggml_reshape_2d(
 }
 
 /// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_3d(
     ctx: *mut ggml_context,
@@ -136,6 +148,7 @@ pub unsafe extern "C" fn ggml_reshape_3d(
 }
 
 /// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_4d(
     ctx: *mut ggml_context,
@@ -151,6 +164,7 @@ pub unsafe extern "C" fn ggml_reshape_4d(
 }
 
 /// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_1d(
     ctx: *mut ggml_context,
@@ -165,6 +179,7 @@ pub unsafe extern "C" fn ggml_view_1d(
 
 /// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
 /// dense.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_2d(
     ctx: *mut ggml_context,
@@ -181,6 +196,7 @@ pub unsafe extern "C" fn ggml_view_2d(
 
 /// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
 /// `nb2` bytes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_3d(
     ctx: *mut ggml_context,
@@ -199,6 +215,7 @@ pub unsafe extern "C" fn ggml_view_3d(
 
 /// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
 /// in bytes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_4d(
     ctx: *mut ggml_context,
@@ -218,6 +235,7 @@ pub unsafe extern "C" fn ggml_view_4d(
 }
 
 /// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_permute(
     ctx: *mut ggml_context,
@@ -233,6 +251,7 @@ pub unsafe extern "C" fn ggml_permute(
 }
 
 /// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_transpose(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.

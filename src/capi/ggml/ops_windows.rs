@@ -2,11 +2,13 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
 use crate::tensor::ops::{Place, windows};
 use std::ffi::c_int;
 
 /// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
 /// row by row.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tensor, w: c_int) -> *mut ggml_tensor {
     // SAFETY: a valid context and a valid tensor, by the contract.
@@ -15,6 +17,7 @@ pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tens
 }
 
 /// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_unpart(
     ctx: *mut ggml_context,
@@ -29,6 +32,7 @@ pub unsafe extern "C" fn ggml_win_unpart(
 }
 
 /// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_rel_pos(
     ctx: *mut ggml_context,
@@ -43,6 +47,7 @@ pub unsafe extern "C" fn ggml_get_rel_pos(
 
 /// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
 /// for the two axes of the keys.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos(
     ctx: *mut ggml_context,
@@ -56,6 +61,7 @@ pub unsafe extern "C" fn ggml_add_rel_pos(
 }
 
 /// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
     ctx: *mut ggml_context,

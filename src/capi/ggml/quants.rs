@@ -3,6 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{broken, dtype, logged};
+use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE};
 use crate::quant::{self, convert};
 use crate::{ggml_assert, log_error};
@@ -81,18 +82,21 @@ static TYPES: Table = Table(entries![
 ]);
 
 /// Value of a half-precision number, exactly.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp16_to_fp32(arg0: ggml_fp16_t) -> f32 {
     convert::f16_to_f32(arg0)
 }
 
 /// The half-precision number nearest to a float, ties to even; too large values become infinity.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_fp16(arg0: f32) -> ggml_fp16_t {
     convert::f32_to_f16(arg0)
 }
 
 /// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp16_to_fp32_row(arg0: *const ggml_fp16_t, arg1: *mut f32, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides.
@@ -100,6 +104,7 @@ pub unsafe extern "C" fn ggml_fp16_to_fp32_row(arg0: *const ggml_fp16_t, arg1: *
 }
 
 /// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_fp16_row(arg0: *const f32, arg1: *mut ggml_fp16_t, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides.
@@ -113,12 +118,14 @@ pub unsafe extern "C" fn ggml_fp32_to_bf16(arg0: f32) -> ggml_bf16_t {
 }
 
 /// Value of a bfloat16, exactly.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32(arg0: ggml_bf16_t) -> f32 {
     convert::bf16_to_f32(arg0.bits)
 }
 
 /// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32_row(arg0: *const ggml_bf16_t, arg1: *mut f32, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
@@ -126,6 +133,7 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32_row(arg0: *const ggml_bf16_t, arg1: *
 }
 
 /// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
@@ -134,6 +142,7 @@ pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(arg0: *const f32, arg1: *mut 
 
 /// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
 /// zero are not flushed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
     // SAFETY: forwarded to the caller.
@@ -141,12 +150,14 @@ pub unsafe extern "C" fn ggml_fp32_to_bf16_row(arg0: *const f32, arg1: *mut ggml
 }
 
 /// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_blck_size(ty: raw::ggml_type) -> i64 {
     quant::traits_by_number(ty).map_or(0, |t| t.blck_size)
 }
 
 /// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_size(ty: raw::ggml_type) -> usize {
     quant::traits_by_number(ty).map_or(0, |t| t.type_size)
@@ -154,12 +165,14 @@ pub unsafe extern "C" fn ggml_type_size(ty: raw::ggml_type) -> usize {
 
 /// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
 /// number that names no type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_row_size(ty: raw::ggml_type, ne: i64) -> usize {
     ggml_type::from_raw(ty).map_or(0, |ty| quant::row_size(ty, ne))
 }
 
 /// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_sizef(ty: raw::ggml_type) -> f64 {
     let t = quant::traits_by_number(ty).filter(|t| t.blck_size != 0);
@@ -168,18 +181,21 @@ pub unsafe extern "C" fn ggml_type_sizef(ty: raw::ggml_type) -> f64 {
 
 /// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
 /// named a type. The text lives forever.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_name(ty: raw::ggml_type) -> *const c_char {
     quant::traits_by_number(ty).map_or(std::ptr::null(), |t| t.c_name.as_ptr())
 }
 
 /// Whether values of the type come in blocks with a scale.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_quantized(ty: raw::ggml_type) -> bool {
     quant::traits_by_number(ty).is_some_and(|t| t.is_quantized)
 }
 
 /// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw::ggml_type {
     use ggml_ftype::*;
@@ -220,6 +236,7 @@ pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw:
 
 /// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
 /// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const c_void, nbytes: usize) -> bool {
     let (Some(ty), Ok(n)) = (ggml_type::from_raw(ty), i64::try_from(nbytes)) else {
@@ -236,6 +253,7 @@ pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const
 
 /// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
 /// called from any thread, any number of times.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_init(ty: raw::ggml_type) {
     if let Some(ty) = ggml_type::from_raw(ty) {
@@ -245,12 +263,14 @@ pub unsafe extern "C" fn ggml_quantize_init(ty: raw::ggml_type) {
 
 /// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
 /// thread is not disturbed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_free() {
     quant::quantize_free();
 }
 
 /// Whether quantizing to the type needs an importance matrix.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_requires_imatrix(ty: raw::ggml_type) -> bool {
     ggml_type::from_raw(ty).is_some_and(quant::requires_imatrix)
@@ -261,6 +281,7 @@ pub unsafe extern "C" fn ggml_quantize_requires_imatrix(ty: raw::ggml_type) -> b
 /// one tensor may be done by different threads.
 ///
 /// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_chunk(
     ty: raw::ggml_type,

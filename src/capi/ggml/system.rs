@@ -3,18 +3,21 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::put;
+use crate::guard::guarded;
 use crate::log;
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
 /// Installs a function that hears the message before the process is ended because of a broken contract.
 /// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
     log::set_abort_callback(callback)
 }
 
 /// A short text for a status, for people. Never NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *const c_char {
     use ggml_status::*;
@@ -29,6 +32,7 @@ pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *con
 }
 
 /// Whether two 16-byte identifiers are equal. NULL equals nothing.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_guid_t) -> bool {
     // SAFETY: not NULL, so by the contract 16 readable bytes each.
@@ -36,18 +40,21 @@ pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_gui
 }
 
 /// Version of the interface, "0.26.0".
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_version() -> *const c_char {
     c"0.26.0".as_ptr()
 }
 
 /// What the library was built from; names this implementation.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_commit() -> *const c_char {
     c"libggml-rs".as_ptr()
 }
 
 /// Prepares the clock that the time functions read. Systems of today need no preparation; hosts call it all the same.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_init() {}
 
@@ -59,30 +66,35 @@ fn read_clock(clock: libc::clockid_t) -> i64 {
 }
 
 /// Milliseconds on a clock that only goes forward.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_ms() -> i64 {
     read_clock(libc::CLOCK_MONOTONIC) / 1_000
 }
 
 /// Microseconds on a clock that only goes forward.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_us() -> i64 {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
 /// Processor time of the program, in ticks; see `ggml_cycles_per_ms`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cycles() -> i64 {
     read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Ticks of `ggml_cycles` in a millisecond.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cycles_per_ms() -> i64 {
     1_000
 }
 
 /// Opens a file as `fopen` does; the path is UTF-8 on every system. NULL when it cannot be opened, with `errno` set.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fopen(fname: *const c_char, mode: *const c_char) -> *mut FILE {
     if fname.is_null() || mode.is_null() {
@@ -101,6 +113,7 @@ unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_cha
 
 /// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
 /// Either address may be NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_get(log_callback: *mut ggml_log_callback, user_data: *mut *mut c_void) {
     let (callback, data) = log::callback();
@@ -113,6 +126,7 @@ pub unsafe extern "C" fn ggml_log_get(log_callback: *mut ggml_log_callback, user
 
 /// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
 /// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_set(log_callback: ggml_log_callback, user_data: *mut c_void) {
     log::set_callback(log_callback, user_data);

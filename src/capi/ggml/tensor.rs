@@ -4,6 +4,7 @@ use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{opt_tensor, put, tensor as need};
 use crate::ggml_assert;
+use crate::guard::guarded;
 use crate::sys::cstr;
 use crate::tensor::{TensorRef, names};
 use std::ffi::{c_char, c_int, c_void};
@@ -18,30 +19,35 @@ fn desc(t: TensorRef) -> *const c_char {
 }
 
 /// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_name(op: raw::ggml_op) -> *const c_char {
     ggml_op::from_raw(op).map(names::op_c).unwrap_or_default().as_ptr()
 }
 
 /// Formula of an operation, such as "X*Y"; empty for a number that is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_symbol(op: raw::ggml_op) -> *const c_char {
     ggml_op::from_raw(op).map(names::op_symbol_c).unwrap_or_default().as_ptr()
 }
 
 /// Name of a unary function, such as "GELU"; empty for a number that is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unary_op_name(op: raw::ggml_unary_op) -> *const c_char {
     ggml_unary_op::from_raw(op).map(names::unary_c).unwrap_or_default().as_ptr()
 }
 
 /// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu_op_name(op: raw::ggml_glu_op) -> *const c_char {
     ggml_glu_op::from_raw(op).map(names::glu_c).unwrap_or_default().as_ptr()
 }
 
 /// Number of elements. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nelements(tensor: *const ggml_tensor) -> i64 {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -49,6 +55,7 @@ pub unsafe extern "C" fn ggml_nelements(tensor: *const ggml_tensor) -> i64 {
 }
 
 /// Number of rows: elements over the first dimension. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nrows(tensor: *const ggml_tensor) -> i64 {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -56,6 +63,7 @@ pub unsafe extern "C" fn ggml_nrows(tensor: *const ggml_tensor) -> i64 {
 }
 
 /// Bytes from the first to behind the last byte of the data, strides followed. 0 for an empty tensor and for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nbytes(tensor: *const ggml_tensor) -> usize {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -63,6 +71,7 @@ pub unsafe extern "C" fn ggml_nbytes(tensor: *const ggml_tensor) -> usize {
 }
 
 /// As `ggml_nbytes`, rounded up to `GGML_MEM_ALIGN`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nbytes_pad(tensor: *const ggml_tensor) -> usize {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -71,6 +80,7 @@ pub unsafe extern "C" fn ggml_nbytes_pad(tensor: *const ggml_tensor) -> usize {
 }
 
 /// Bytes of an element, or of a block for quantized formats. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_element_size(tensor: *const ggml_tensor) -> usize {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -78,6 +88,7 @@ pub unsafe extern "C" fn ggml_element_size(tensor: *const ggml_tensor) -> usize 
 }
 
 /// Name of what the tensor computes: the operation, or the unary or gated function where it is one.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_desc(tensor: *const ggml_tensor) -> *const c_char {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -85,6 +96,7 @@ pub unsafe extern "C" fn ggml_op_desc(tensor: *const ggml_tensor) -> *const c_ch
 }
 
 /// Whether the first two dimensions are swapped in memory.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_transposed(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -92,6 +104,7 @@ pub unsafe extern "C" fn ggml_is_transposed(tensor: *const ggml_tensor) -> bool 
 }
 
 /// Whether the strides do not rise from dimension to dimension.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_permuted(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -99,6 +112,7 @@ pub unsafe extern "C" fn ggml_is_permuted(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether some dimension is 0. NULL is empty.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_empty(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -106,6 +120,7 @@ pub unsafe extern "C" fn ggml_is_empty(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether the tensor shows data of another one.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_view(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -113,6 +128,7 @@ pub unsafe extern "C" fn ggml_is_view(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether all dimensions are 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_scalar(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -120,6 +136,7 @@ pub unsafe extern "C" fn ggml_is_scalar(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether all dimensions but the first are 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_vector(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -127,6 +144,7 @@ pub unsafe extern "C" fn ggml_is_vector(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether the third and fourth dimension are 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_matrix(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -134,6 +152,7 @@ pub unsafe extern "C" fn ggml_is_matrix(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Whether the fourth dimension is 1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_3d(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -141,6 +160,7 @@ pub unsafe extern "C" fn ggml_is_3d(tensor: *const ggml_tensor) -> bool {
 }
 
 /// Number of dimensions up to the last that is larger than 1; at least 1. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_n_dims(tensor: *const ggml_tensor) -> c_int {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -148,6 +168,7 @@ pub unsafe extern "C" fn ggml_n_dims(tensor: *const ggml_tensor) -> c_int {
 }
 
 /// Whether the elements lie one behind the other in the order of the dimensions, without gaps.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -155,6 +176,7 @@ pub unsafe extern "C" fn ggml_is_contiguous(tensor: *const ggml_tensor) -> bool 
 }
 
 /// The same as `ggml_is_contiguous`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_0(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -162,6 +184,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_0(tensor: *const ggml_tensor) -> boo
 }
 
 /// As `ggml_is_contiguous`, but there may be gaps between rows.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_1(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -169,6 +192,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_1(tensor: *const ggml_tensor) -> boo
 }
 
 /// As `ggml_is_contiguous`, but there may be gaps between rows and between matrices.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_2(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -176,6 +200,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_2(tensor: *const ggml_tensor) -> boo
 }
 
 /// Whether each row lies without gaps.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_1(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -183,6 +208,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_1(tensor: *const ggml_tensor) -> 
 }
 
 /// Whether each matrix lies without gaps.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_2(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -190,6 +216,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_2(tensor: *const ggml_tensor) -> 
 }
 
 /// Whether each block of three dimensions lies without gaps.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_3(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -197,6 +224,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_3(tensor: *const ggml_tensor) -> 
 }
 
 /// Whether the elements fill one piece of memory without gaps, in any order.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguously_allocated(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -204,6 +232,7 @@ pub unsafe extern "C" fn ggml_is_contiguously_allocated(tensor: *const ggml_tens
 }
 
 /// Whether this is channel-innermost data (C, W, H, N in memory) permuted to W, H, C, N.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_channels(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -211,6 +240,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_channels(tensor: *const ggml_tensor)
 }
 
 /// Whether each row lies without gaps, or is one block.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_rows(tensor: *const ggml_tensor) -> bool {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -218,6 +248,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_rows(tensor: *const ggml_tensor) -> 
 }
 
 /// Address of the data; what it means is the buffer's affair. NULL when not allocated.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_data(tensor: *const ggml_tensor) -> *mut c_void {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -225,6 +256,7 @@ pub unsafe extern "C" fn ggml_get_data(tensor: *const ggml_tensor) -> *mut c_voi
 }
 
 /// The name, a C string inside the tensor; empty when it has none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_name(tensor: *const ggml_tensor) -> *const c_char {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -232,6 +264,7 @@ pub unsafe extern "C" fn ggml_get_name(tensor: *const ggml_tensor) -> *const c_c
 }
 
 /// Whether two tensors have the same number of elements in each dimension.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_are_same_shape(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
     // SAFETY: NULL or valid tensors, by the contract.
@@ -239,6 +272,7 @@ pub unsafe extern "C" fn ggml_are_same_shape(t0: *const ggml_tensor, t1: *const 
 }
 
 /// Whether two tensors have the same stride in each dimension.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_are_same_stride(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
     // SAFETY: NULL or valid tensors, by the contract.
@@ -246,6 +280,7 @@ pub unsafe extern "C" fn ggml_are_same_stride(t0: *const ggml_tensor, t1: *const
 }
 
 /// Whether `t0` repeated a whole number of times in each dimension fills `t1`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_can_repeat(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
     // SAFETY: NULL or valid tensors, by the contract.
@@ -253,6 +288,7 @@ pub unsafe extern "C" fn ggml_can_repeat(t0: *const ggml_tensor, t1: *const ggml
 }
 
 /// Turns the flat index `i` of an element into its coordinates. Addresses may be NULL. Does nothing for an empty tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unravel_index(
     tensor: *const ggml_tensor,
@@ -277,6 +313,7 @@ pub unsafe extern "C" fn ggml_unravel_index(
 }
 
 /// The unary function of a tensor that computes one (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::ggml_unary_op {
     // SAFETY: a valid tensor, by the contract.
@@ -286,6 +323,7 @@ pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::g
 }
 
 /// The gated function of a tensor that computes one (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_glu_op(tensor: *const ggml_tensor) -> raw::ggml_glu_op {
     // SAFETY: a valid tensor, by the contract.
@@ -295,6 +333,7 @@ pub unsafe extern "C" fn ggml_get_glu_op(tensor: *const ggml_tensor) -> raw::ggm
 }
 
 /// Address of the data of an F32 tensor; NULL for other formats and when not allocated.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_data_f32(tensor: *const ggml_tensor) -> *mut f32 {
     // SAFETY: NULL or a valid tensor, by the contract.
@@ -304,6 +343,7 @@ pub unsafe extern "C" fn ggml_get_data_f32(tensor: *const ggml_tensor) -> *mut f
 }
 
 /// Names a tensor; what does not fit into 63 bytes is cut. Returns the tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_name(tensor: *mut ggml_tensor, name: *const c_char) -> *mut ggml_tensor {
     // SAFETY: a valid tensor and a valid C string, by the contract.
@@ -313,6 +353,7 @@ pub unsafe extern "C" fn ggml_set_name(tensor: *mut ggml_tensor, name: *const c_
 
 /// Marks a tensor as an input of its graph: it is allocated so that it can be set before anything is computed.
 /// It must not have an operation (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
     // SAFETY: a valid tensor, by the contract.
@@ -322,6 +363,7 @@ pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
 }
 
 /// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
     // SAFETY: a valid tensor, by the contract.
@@ -329,6 +371,7 @@ pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
 }
 
 /// Marks a tensor as a parameter to train. It must not have an operation (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
     // SAFETY: a valid tensor, by the contract.
@@ -338,6 +381,7 @@ pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
 }
 
 /// Marks a scalar F32 tensor (the contract) as a loss; several add up.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_loss(tensor: *mut ggml_tensor) {
     // SAFETY: a valid tensor, by the contract.

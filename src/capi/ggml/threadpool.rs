@@ -3,6 +3,7 @@
 use crate::abi::ggml::ggml_threadpool_params;
 use crate::capi::convert::put;
 use crate::cpu::threadpool::default_params;
+use crate::guard::guarded;
 use std::ffi::c_int;
 
 /// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
@@ -12,6 +13,7 @@ pub unsafe extern "C" fn ggml_threadpool_params_default(n_threads: c_int) -> ggm
 }
 
 /// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_init(p: *mut ggml_threadpool_params, n_threads: c_int) {
     // SAFETY: NULL or writable, by the contract.
@@ -19,6 +21,7 @@ pub unsafe extern "C" fn ggml_threadpool_params_init(p: *mut ggml_threadpool_par
 }
 
 /// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_match(
     p0: *const ggml_threadpool_params,

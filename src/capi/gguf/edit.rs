@@ -9,11 +9,13 @@ use crate::error::Result;
 use crate::ggml_assert;
 use crate::gguf::value::{self, Printable};
 use crate::gguf::{Gguf, Kv, TensorInfo, Text, Value};
+use crate::guard::guarded;
 use crate::sys::cstr;
 use crate::sys::memory::NumberBytes;
 use std::ffi::{c_char, c_void};
 
 /// Removes a key. Returns its place, or -1 when there was none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_remove_key(ctx: *mut gguf_context, key: *const c_char) -> i64 {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -35,6 +37,7 @@ unsafe fn set(ctx: *mut gguf_context, key: *const c_char, make: impl FnOnce(&[u8
 }
 
 /// Sets a key to a 8-bit unsigned number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_char, val: u8) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -42,6 +45,7 @@ pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_c
 }
 
 /// Sets a key to a 8-bit signed number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_char, val: i8) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -49,6 +53,7 @@ pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_c
 }
 
 /// Sets a key to a 16-bit unsigned number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_char, val: u16) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -56,6 +61,7 @@ pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 16-bit signed number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_char, val: i16) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -63,6 +69,7 @@ pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 32-bit unsigned number; an old value is replaced. "general.alignment" must be a power of 2 (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_char, val: u32) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -70,6 +77,7 @@ pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 32-bit signed number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_char, val: i32) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -77,6 +85,7 @@ pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 32-bit floating-point number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_char, val: f32) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -84,6 +93,7 @@ pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 64-bit unsigned number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_char, val: u64) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -91,6 +101,7 @@ pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 64-bit signed number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_char, val: i64) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -98,6 +109,7 @@ pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 64-bit floating-point number; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_char, val: f64) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -105,6 +117,7 @@ pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a truth value; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c_char, val: bool) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -112,6 +125,7 @@ pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c
 }
 
 /// Sets a key to a text, which is copied; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_char, val: *const c_char) {
     // SAFETY: a valid C string, by the contract.
@@ -122,6 +136,7 @@ pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_
 
 /// Sets a key to an array of `n` numbers of `type`, which are copied; an old value is replaced. Texts are set with
 /// `gguf_set_arr_str` (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_data(
     ctx: *mut gguf_context,
@@ -148,6 +163,7 @@ pub unsafe extern "C" fn gguf_set_arr_data(
 }
 
 /// Sets a key to an array of `n` texts, which are copied; an old value is replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_str(
     ctx: *mut gguf_context,
@@ -163,6 +179,7 @@ pub unsafe extern "C" fn gguf_set_arr_str(
 }
 
 /// Sets all keys of `src` in `ctx`; old values are replaced.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
     // SAFETY: NULL or valid, by the contract.
@@ -177,6 +194,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
 
 /// Adds a tensor at the end. Its data stays the caller's and is read when the file is written. No two tensors may have the
 /// same name (the contract).
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_add_tensor(ctx: *mut gguf_context, tensor: *const ggml_tensor) {
     // SAFETY: valid, by the contract.
@@ -204,6 +222,7 @@ unsafe fn named<'a>(ctx: *mut gguf_context, name: *const c_char) -> (&'a mut Ggu
 
 /// Changes the number format of a tensor, which must be there and whose rows must hold whole blocks (the contract). The
 /// offsets behind it follow.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *const c_char, r#type: raw::ggml_type) {
     // SAFETY: valid, and a valid C string, by the contract.
@@ -215,6 +234,7 @@ pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *con
 
 /// Sets the data of a tensor, which must be there (the contract). The data stays the caller's and is read when the file is
 /// written.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_data(ctx: *mut gguf_context, name: *const c_char, data: *const c_void) {
     // SAFETY: valid, and a valid C string, by the contract.

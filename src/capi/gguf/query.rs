@@ -5,6 +5,7 @@ use crate::abi::ggml::ggml_type;
 use crate::abi::gguf::*;
 use crate::abi::raw;
 use crate::gguf::{Kv, TensorInfo, Value, value};
+use crate::guard::guarded;
 use crate::log_error;
 use crate::sys::cstr;
 use std::ffi::{c_char, c_void};
@@ -50,6 +51,7 @@ fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
 }
 
 /// Name of a value's type, such as "u32"; NULL for a number that is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_type_name(r#type: raw::gguf_type) -> *const c_char {
     gguf_type::from_raw(r#type).map_or(std::ptr::null(), |t| value::type_name(t).as_ptr())
@@ -64,6 +66,7 @@ pub unsafe extern "C" fn gguf_type_size(r#type: raw::gguf_type) -> usize {
 }
 
 /// Version of the format. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
     // SAFETY: NULL or valid, by the contract.
@@ -71,6 +74,7 @@ pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
 }
 
 /// Alignment of tensor data in bytes. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_alignment(ctx: *const gguf_context) -> usize {
     // SAFETY: NULL or valid, by the contract.
@@ -78,6 +82,7 @@ pub unsafe extern "C" fn gguf_get_alignment(ctx: *const gguf_context) -> usize {
 }
 
 /// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_data_offset(ctx: *const gguf_context) -> usize {
     // SAFETY: NULL or valid, by the contract.
@@ -85,6 +90,7 @@ pub unsafe extern "C" fn gguf_get_data_offset(ctx: *const gguf_context) -> usize
 }
 
 /// Number of keys. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_n_kv(ctx: *const gguf_context) -> i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -92,6 +98,7 @@ pub unsafe extern "C" fn gguf_get_n_kv(ctx: *const gguf_context) -> i64 {
 }
 
 /// Place of a key, or -1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_find_key(ctx: *const gguf_context, key: *const c_char) -> i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -100,6 +107,7 @@ pub unsafe extern "C" fn gguf_find_key(ctx: *const gguf_context, key: *const c_c
 }
 
 /// The key at a place; it lives until the key is removed. NULL, and a log line, when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_key(ctx: *const gguf_context, key_id: i64) -> *const c_char {
     // SAFETY: NULL or valid, by the contract.
@@ -107,6 +115,7 @@ pub unsafe extern "C" fn gguf_get_key(ctx: *const gguf_context, key_id: i64) -> 
 }
 
 /// Type of a key's value, `GGUF_TYPE_ARRAY` for arrays. `GGUF_TYPE_COUNT`, and a log line, when there is no such key.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_kv_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
     // SAFETY: NULL or valid, by the contract.
@@ -118,6 +127,7 @@ pub unsafe extern "C" fn gguf_get_kv_type(ctx: *const gguf_context, key_id: i64)
 }
 
 /// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
     // SAFETY: NULL or valid, by the contract.
@@ -129,6 +139,7 @@ pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64
 }
 
 /// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u8(ctx: *const gguf_context, key_id: i64) -> u8 {
     // SAFETY: NULL or valid, by the contract.
@@ -136,6 +147,7 @@ pub unsafe extern "C" fn gguf_get_val_u8(ctx: *const gguf_context, key_id: i64) 
 }
 
 /// The 8-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i8(ctx: *const gguf_context, key_id: i64) -> i8 {
     // SAFETY: NULL or valid, by the contract.
@@ -143,6 +155,7 @@ pub unsafe extern "C" fn gguf_get_val_i8(ctx: *const gguf_context, key_id: i64) 
 }
 
 /// The 16-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u16(ctx: *const gguf_context, key_id: i64) -> u16 {
     // SAFETY: NULL or valid, by the contract.
@@ -150,6 +163,7 @@ pub unsafe extern "C" fn gguf_get_val_u16(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 16-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i16(ctx: *const gguf_context, key_id: i64) -> i16 {
     // SAFETY: NULL or valid, by the contract.
@@ -157,6 +171,7 @@ pub unsafe extern "C" fn gguf_get_val_i16(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 32-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u32(ctx: *const gguf_context, key_id: i64) -> u32 {
     // SAFETY: NULL or valid, by the contract.
@@ -164,6 +179,7 @@ pub unsafe extern "C" fn gguf_get_val_u32(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 32-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i32(ctx: *const gguf_context, key_id: i64) -> i32 {
     // SAFETY: NULL or valid, by the contract.
@@ -171,6 +187,7 @@ pub unsafe extern "C" fn gguf_get_val_i32(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 32-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_f32(ctx: *const gguf_context, key_id: i64) -> f32 {
     // SAFETY: NULL or valid, by the contract.
@@ -178,6 +195,7 @@ pub unsafe extern "C" fn gguf_get_val_f32(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 64-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u64(ctx: *const gguf_context, key_id: i64) -> u64 {
     // SAFETY: NULL or valid, by the contract.
@@ -185,6 +203,7 @@ pub unsafe extern "C" fn gguf_get_val_u64(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 64-bit signed number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i64(ctx: *const gguf_context, key_id: i64) -> i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -192,6 +211,7 @@ pub unsafe extern "C" fn gguf_get_val_i64(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The 64-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_f64(ctx: *const gguf_context, key_id: i64) -> f64 {
     // SAFETY: NULL or valid, by the contract.
@@ -199,6 +219,7 @@ pub unsafe extern "C" fn gguf_get_val_f64(ctx: *const gguf_context, key_id: i64)
 }
 
 /// The truth value of a key. False, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_bool(ctx: *const gguf_context, key_id: i64) -> bool {
     // SAFETY: NULL or valid, by the contract.
@@ -218,6 +239,7 @@ fn text(kv: Option<&Kv>, i: usize) -> *const c_char {
 }
 
 /// The text of a key; it lives until the key is removed. NULL, and a log line, when the key holds something else.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_str(ctx: *const gguf_context, key_id: i64) -> *const c_char {
     // SAFETY: NULL or valid, by the contract.
@@ -238,6 +260,7 @@ fn bytes(kv: Option<&Kv>) -> *const c_void {
 
 /// Address of the number of a key, whatever its type; aligned to 8. It lives until the key is removed. NULL, and a log
 /// line, when the key holds a text.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
     // SAFETY: NULL or valid, by the contract.
@@ -245,6 +268,7 @@ pub unsafe extern "C" fn gguf_get_val_data(ctx: *const gguf_context, key_id: i64
 }
 
 /// Number of elements of a key's array. 0, and a log line, when there is no such key.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_n(ctx: *const gguf_context, key_id: i64) -> usize {
     // SAFETY: NULL or valid, by the contract.
@@ -253,6 +277,7 @@ pub unsafe extern "C" fn gguf_get_arr_n(ctx: *const gguf_context, key_id: i64) -
 
 /// Address of an array's numbers; aligned to 8, truth values as bytes 0 and 1. It lives until the key is removed. NULL,
 /// and a log line, when the key holds texts.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
     // SAFETY: NULL or valid, by the contract.
@@ -260,6 +285,7 @@ pub unsafe extern "C" fn gguf_get_arr_data(ctx: *const gguf_context, key_id: i64
 }
 
 /// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_str(ctx: *const gguf_context, key_id: i64, i: usize) -> *const c_char {
     // SAFETY: NULL or valid, by the contract.
@@ -267,6 +293,7 @@ pub unsafe extern "C" fn gguf_get_arr_str(ctx: *const gguf_context, key_id: i64,
 }
 
 /// Number of tensors. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_n_tensors(ctx: *const gguf_context) -> i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -274,6 +301,7 @@ pub unsafe extern "C" fn gguf_get_n_tensors(ctx: *const gguf_context) -> i64 {
 }
 
 /// Place of a tensor, or -1.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_find_tensor(ctx: *const gguf_context, name: *const c_char) -> i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -282,6 +310,7 @@ pub unsafe extern "C" fn gguf_find_tensor(ctx: *const gguf_context, name: *const
 }
 
 /// Bytes from the start of the tensor data to a tensor's. 0, and a log line, when there is no such tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_offset(ctx: *const gguf_context, tensor_id: i64) -> usize {
     // SAFETY: NULL or valid, by the contract.
@@ -289,6 +318,7 @@ pub unsafe extern "C" fn gguf_get_tensor_offset(ctx: *const gguf_context, tensor
 }
 
 /// Name of a tensor; it lives as long as the file content. NULL, and a log line, when there is no such tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_name(ctx: *const gguf_context, tensor_id: i64) -> *const c_char {
     // SAFETY: NULL or valid, by the contract.
@@ -297,6 +327,7 @@ pub unsafe extern "C" fn gguf_get_tensor_name(ctx: *const gguf_context, tensor_i
 
 /// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
 /// give. NULL, and a log line, when there is no such tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_ne(ctx: *const gguf_context, tensor_id: i64) -> *const i64 {
     // SAFETY: NULL or valid, by the contract.
@@ -304,6 +335,7 @@ pub unsafe extern "C" fn gguf_get_tensor_ne(ctx: *const gguf_context, tensor_id:
 }
 
 /// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_type(ctx: *const gguf_context, tensor_id: i64) -> raw::ggml_type {
     // SAFETY: NULL or valid, by the contract.
@@ -311,6 +343,7 @@ pub unsafe extern "C" fn gguf_get_tensor_type(ctx: *const gguf_context, tensor_i
 }
 
 /// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_size(ctx: *const gguf_context, tensor_id: i64) -> usize {
     // SAFETY: NULL or valid, by the contract.

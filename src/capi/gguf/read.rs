@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::gguf::reader::Reader;
 use crate::gguf::source::{CFile, Callback, Source, Stream};
 use crate::gguf::{Gguf, load};
+use crate::guard::guarded;
 use crate::log_error;
 use crate::sys::cstr;
 use libc::FILE;
@@ -39,6 +40,7 @@ fn give(what: &str, gguf: Result<Gguf>) -> *mut gguf_context {
 }
 
 /// A new file content without keys and tensors. Freed with `gguf_free`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_empty() -> *mut gguf_context {
     give("gguf_init_empty", Ok(Gguf::default()))
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn gguf_init_empty() -> *mut gguf_context {
 /// Reads a GGUF file from where an open, seekable stream stands. With `params.ctx` a context with its tensors is made and
 /// stored there, with data unless `params.no_alloc`; the caller frees it. NULL, with the reason in the log, for a file that
 /// is not valid, not whole, or not of a version that is known.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_init_params) -> *mut gguf_context {
     if file.is_null() {
@@ -63,6 +66,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
 }
 
 /// Reads a GGUF file by its UTF-8 path; see `gguf_init_from_file_ptr`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_init_params) -> *mut gguf_context {
     // SAFETY: NULL or a valid C string, by the contract.
@@ -82,6 +86,7 @@ pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_
 }
 
 /// Reads a GGUF file from memory, of which nothing is kept; see `gguf_init_from_file_ptr`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_buffer(
     data: *const c_void,
@@ -100,6 +105,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
 
 /// Reads a GGUF file through a function, which is asked for at most `max_chunk_read` bytes at once (0: no limit), and for
 /// `max_expected_size` bytes in all; see `gguf_init_from_file_ptr`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_callback(
     callback: gguf_reader_callback_t,
@@ -117,6 +123,7 @@ pub unsafe extern "C" fn gguf_init_from_callback(
 }
 
 /// Frees a file content; its tensors' context is the caller's. NULL is allowed.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_free(ctx: *mut gguf_context) {
     if !ctx.is_null() {

@@ -6,6 +6,7 @@ use crate::backend::tensor_io;
 use crate::capi::convert::logged;
 use crate::error::{Error, Result};
 use crate::ggml_assert;
+use crate::guard::guarded;
 use crate::sys::cstr;
 use crate::tensor::TensorRef;
 use libc::FILE;
@@ -45,6 +46,7 @@ impl Write for CSink {
 
 /// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
 /// could not be written.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: *mut FILE, only_meta: bool) -> bool {
     ggml_assert!(!file.is_null());
@@ -54,6 +56,7 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
 }
 
 /// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
     // SAFETY: NULL or valid, by the contract.
@@ -69,6 +72,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
 }
 
 /// Bytes of everything before the tensor data. 0 for NULL.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
     // SAFETY: NULL or valid, by the contract.
@@ -76,6 +80,7 @@ pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
 }
 
 /// Copies everything before the tensor data to `data`, which has room for `gguf_get_meta_size` bytes.
+#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {
     // SAFETY: NULL or valid, by the contract.

@@ -1,0 +1,1 @@
+//! Where a scheduler put things, and why.
