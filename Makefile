@@ -10,7 +10,7 @@ INCLUDEDIR ?= include
 CARGO      ?= cargo
 export DESTDIR
 
-.PHONY: all run test headers check-headers status check-status install clean help
+.PHONY: all run test headers check-headers status check-status shaders check-shaders install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -40,6 +40,14 @@ status:
 
 check-status:
 	@$(CARGO) run --quiet --example status -- check
+
+# SPIR-V from vulkan_shaders/, packed into src/vulkan/spirv/. The first time builds glslang, which takes some minutes.
+SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --
+shaders:
+	$(SHADERS) .
+
+check-shaders:
+	@$(SHADERS) --check .
 
 install: all
 	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"

@@ -1,0 +1,142 @@
+//! Element-wise operations: binary with broadcast, unary, gated.
+
+#![forbid(unsafe_code)]
+
+use super::{ensure, is_float, src};
+use crate::abi::ggml::ggml_op::*;
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
+use crate::vulkan::shaders::Shader;
+use crate::vulkan::{Info, tune};
+
+/// The grid for element-wise work over rows.
+pub fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
+    let (threads, per) = tune::elementwise(info);
+    Grid::rows(columns, n_rows, threads, per, info)
+}
+
+/// Floats; the second source repeats to the shape of the first, which is the node's.
+pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, b, node] {
+        ensure!(is_float(t.dtype()), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(a.same_shape(node) && b.can_repeat(a), "{:?} does not repeat to {:?}", b.ne(), a.ne());
+    Ok(())
+}
+
+/// ADD, SUB, MUL, DIV, ADD1.
+pub fn binary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (mut a, mut b, mut d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
+        (a, b, d) = (a.flat(), b.flat(), d.flat());
+    }
+    let op = match node.op() {
+        GGML_OP_ADD | GGML_OP_ADD1 => 0,
+        GGML_OP_SUB => 1,
+        GGML_OP_MUL => 2,
+        _ => 3,
+    };
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let same = u32::from(b.ne[0] == a.ne[0]);
+    let kernel = Kernel::new(Shader::named("binary")?, g.size, &[op, a.ty(), b.ty(), d.ty(), same]);
+    let push = Push::new().at(a.at).at(b.at).at(d.at).words(&d.ne).words(&a.nb).words(&b.nb).words(&d.nb).words(&b.ne);
+    plan.dispatch(kernel, push.u32(d.n_rows()), g.groups, &[a.range, b.range], &[d.range]);
+    Ok(())
+}
+
+/// Floats of one shape.
+pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {
+    let a = src(node, 0)?;
+    for t in [a, node] {
+        ensure!(is_float(t.dtype()), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(a.same_shape(node), "shapes {:?} and {:?}", a.ne(), node.ne());
+    ensure!(node.op() != GGML_OP_UNARY || node.unary_op().is_some(), "unary operation {}", node.op_param_i32(0));
+    Ok(())
+}
+
+/// UNARY and the functions that are operations of their own.
+pub fn unary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    if a.is_dense() && d.is_dense() {
+        (a, d) = (a.flat(), d.flat());
+    }
+    let p = |i| node.op_param_f32(i);
+    // The numbers of functions.glsl.
+    let (op, param) = match node.op() {
+        GGML_OP_UNARY => (node.op_param_i32(0) as u32, [p(1), p(2), p(3), p(4)]),
+        GGML_OP_SQR => (64, [0.0; 4]),
+        GGML_OP_SQRT => (65, [0.0; 4]),
+        GGML_OP_LOG => (66, [0.0; 4]),
+        GGML_OP_SIN => (67, [0.0; 4]),
+        GGML_OP_COS => (68, [0.0; 4]),
+        GGML_OP_CLAMP => (69, [p(0), p(1), 0.0, 0.0]),
+        GGML_OP_SCALE => (70, [p(0), p(1), 0.0, 0.0]),
+        GGML_OP_LEAKY_RELU => (71, [p(0), 0.0, 0.0, 0.0]),
+        op => return Err(Error::Unsupported(format!("{op:?} as a function"))),
+    };
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("unary")?, g.size, &[op, a.ty(), d.ty()]);
+    let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).u32(d.n_rows());
+    let push = param.into_iter().fold(push, Push::f32);
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}
+
+/// Floats of one format; two sources of the node's shape, or one of twice the columns.
+pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
+    ensure!(node.glu_op().is_some(), "gated operation {}", node.op_param_i32(0));
+    let a = src(node, 0)?;
+    ensure!(is_float(a.dtype()) && is_float(node.dtype()), "{:?} into {:?}", a.dtype(), node.dtype());
+    ensure!(a.ne()[1..] == node.ne()[1..], "shapes {:?} and {:?}", a.ne(), node.ne());
+    View::shape(a)?;
+    View::shape(node)?;
+    match node.src(1) {
+        Some(b) => {
+            View::shape(b)?;
+            ensure!(a.same_shape(node) && a.same_shape(b) && a.dtype() == b.dtype(), "the halves differ");
+        }
+        None => ensure!(a.ne()[0] == 2 * node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
+    }
+    Ok(())
+}
+
+/// GLU.
+pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (gate, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let half = u64::from(d.ne[0]) * u64::from(gate.nb[0]) * gate.dtype.type_size() as u64;
+    let (gate_at, up_at, up) = match (node.src(1), node.op_param_i32(1) != 0) {
+        (Some(up), _) => {
+            let up = View::of(up)?;
+            (gate.at, up.at, up)
+        }
+        (None, false) => (gate.at, gate.at + half, gate),
+        (None, true) => (gate.at + half, gate.at, gate),
+    };
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[node.op_param_i32(0) as u32, gate.ty(), d.ty()]);
+    let push = Push::new().at(gate_at).at(up_at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
+    let push = push.u32(d.n_rows()).f32(node.op_param_f32(2)).f32(node.op_param_f32(3));
+    plan.dispatch(kernel, push, g.groups, &[gate.range, up.range], &[d.range]);
+    Ok(())
+}
+
+/// An activation of `gate` times `up`, all of one shape in F32, into `result`.
+pub fn fused_gate(
+    op: crate::abi::ggml::ggml_glu_op,
+    gate: TensorRef,
+    up: TensorRef,
+    result: TensorRef,
+    plan: &mut Plan<'_>,
+) -> Result<()> {
+    let (gate, up, d) = (View::of(gate)?, View::of(up)?, View::of(result)?);
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[op as u32, gate.ty(), d.ty()]);
+    let push = Push::new().at(gate.at).at(up.at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
+    plan.dispatch(kernel, push.u32(d.n_rows()).f32(0.0).f32(0.0), g.groups, &[gate.range, up.range], &[d.range]);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The operations, one file per family. Each offers for a node a check, which says why the device cannot compute it, and a plan, which
+//! turns it into dispatches. A plan may rely on its check.
+//!
+//! `elementwise` (binary, unary, gated, scale, clamp, fill) · `norm` · `softmax` · `rope` · `copy` (copies, conversion, concatenation) ·
+//! `rows` (get_rows, set_rows) · `matmul`
+
+pub mod copy;
+pub mod elementwise;
+pub mod matmul;
+pub mod norm;
+pub mod rope;
+pub mod rows;
+pub mod softmax;
+
+use super::Info;
+use super::plan::Plan;
+use crate::abi::ggml::ggml_op::{self, *};
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+
+/// What the backend knows of an operation.
+#[derive(Clone, Copy)]
+pub struct Op {
+    /// Whether a device computes a node; the error says why not.
+    pub check: fn(TensorRef, &Info) -> Result<()>,
+    /// The node's dispatches.
+    pub plan: fn(TensorRef, &mut Plan<'_>) -> Result<()>,
+}
+
+/// Nothing to compute: the node is a name for memory.
+fn nothing(_: TensorRef, _: &mut Plan<'_>) -> Result<()> {
+    Ok(())
+}
+
+fn always(_: TensorRef, _: &Info) -> Result<()> {
+    Ok(())
+}
+
+/// Check and plan of an operation; `None` for one that this backend does not have.
+pub fn find(op: ggml_op) -> Option<Op> {
+    let (check, plan): (fn(TensorRef, &Info) -> Result<()>, fn(TensorRef, &mut Plan<'_>) -> Result<()>) = match op {
+        GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => (always, nothing),
+        GGML_OP_ADD | GGML_OP_SUB | GGML_OP_MUL | GGML_OP_DIV | GGML_OP_ADD1 => {
+            (elementwise::check_binary, elementwise::binary)
+        }
+        GGML_OP_UNARY | GGML_OP_SQR | GGML_OP_SQRT | GGML_OP_LOG | GGML_OP_SIN | GGML_OP_COS | GGML_OP_CLAMP
+        | GGML_OP_SCALE | GGML_OP_LEAKY_RELU => (elementwise::check_unary, elementwise::unary),
+        GGML_OP_GLU => (elementwise::check_gated, elementwise::gated),
+        GGML_OP_CPY | GGML_OP_CONT | GGML_OP_DUP => (copy::check, copy::plan),
+        GGML_OP_GET_ROWS => (rows::check_get, rows::get),
+        GGML_OP_SET_ROWS => (rows::check_set, rows::set),
+        GGML_OP_NORM | GGML_OP_RMS_NORM | GGML_OP_L2_NORM => (norm::check, norm::plan),
+        GGML_OP_SOFT_MAX => (softmax::check, softmax::plan),
+        GGML_OP_ROPE | GGML_OP_ROPE_BACK => (rope::check, rope::plan),
+        GGML_OP_MUL_MAT => (matmul::check, matmul::plan),
+        GGML_OP_MUL_MAT_ID => (matmul::check_id, matmul::plan_id),
+        _ => return None,
+    };
+    Some(Op { check, plan })
+}
+
+/// Whether a device computes a node; the error says why not.
+pub fn supports(node: TensorRef, info: &Info) -> Result<()> {
+    let op = node.op();
+    let Some(found) = find(op) else {
+        return Err(Error::Unsupported(format!("{op:?} is not there yet")));
+    };
+    if !info.features.int64 {
+        return Err(Error::Unsupported("the device lacks 64-bit integers in shaders".into()));
+    }
+    for t in node.srcs().map(|(_, t)| t).chain([node]) {
+        if t.nbytes() as u64 > info.limits.buffer {
+            return Err(Error::Unsupported(format!("'{}' is larger than a buffer can be", t.name())));
+        }
+    }
+    (found.check)(node, info)
+}
+
+/// Fails, with a reason, unless the condition holds.
+macro_rules! ensure {
+    ($cond:expr, $($why:tt)+) => {
+        if !$cond {
+            return Err($crate::error::Error::Unsupported(format!($($why)+)));
+        }
+    };
+}
+pub(super) use ensure;
+
+/// Source `i`, or an error.
+pub(super) fn src(node: TensorRef, i: usize) -> Result<TensorRef> {
+    node.src(i).ok_or_else(|| Error::Unsupported(format!("{:?} without source {i}", node.op())))
+}
+
+/// Whether a type is one of the three floats.
+pub(super) fn is_float(t: ggml_type) -> bool {
+    matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
+}
+
+/// Name of a format as it stands in the names of shader variants.
+pub(super) fn format_name(t: ggml_type) -> String {
+    crate::quant::types::TABLE[t as usize].name().to_lowercase()
+}

@@ -1,0 +1,105 @@
+//! Rotary position embedding.
+
+#![forbid(unsafe_code)]
+
+use super::elementwise::grid;
+use super::{ensure, src};
+use crate::abi::ggml::ggml_op::*;
+use crate::abi::ggml::ggml_type::*;
+use crate::abi::ggml::*;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::vulkan::Info;
+use crate::vulkan::plan::{Kernel, Plan, Push, View};
+use crate::vulkan::shaders::Shader;
+
+/// The mode's number in the shader.
+fn mode(node: TensorRef) -> Option<u32> {
+    match node.op_param_i32(2) {
+        GGML_ROPE_TYPE_NORMAL => Some(0),
+        GGML_ROPE_TYPE_NEOX => Some(1),
+        GGML_ROPE_TYPE_MROPE => Some(2),
+        GGML_ROPE_TYPE_IMROPE => Some(3),
+        GGML_ROPE_TYPE_VISION => Some(4),
+        _ => None,
+    }
+}
+
+/// The four sections, a byte each.
+fn sections(node: TensorRef) -> Option<u32> {
+    (0..4).try_fold(0, |all, i| Some(all | u32::from(u8::try_from(node.op_param_i32(11 + i)).ok()?) << (8 * i)))
+}
+
+/// F32 or F16, a mode that exists, an even number of dimensions inside the row, a position (or four) for each token.
+pub fn check(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, pos) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, node] {
+        ensure!(matches!(t.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(a.same_shape(node), "shapes {:?} and {:?}", a.ne(), node.ne());
+    let Some(mode) = mode(node) else {
+        ensure!(false, "mode {}", node.op_param_i32(2));
+        return Ok(());
+    };
+    let (ne, n_dims, offset) = (node.ne(), i64::from(node.op_param_i32(1)), i64::from(node.op_param_i32(15)));
+    ensure!(ne[0] % 2 == 0, "rows of {}", ne[0]);
+    ensure!(
+        n_dims > 0 && n_dims % 2 == 0 && offset >= 0 && offset % 2 == 0 && n_dims + offset <= ne[0],
+        "{n_dims} dimensions from {offset} on in rows of {}",
+        ne[0]
+    );
+    ensure!(pos.dtype() == GGML_TYPE_I32 && pos.is_contiguous(), "positions of {:?}", pos.dtype());
+    let per_token = if mode >= 2 { 4 } else { 1 };
+    ensure!(pos.ne()[0] >= ne[2] * per_token, "{} positions for {} tokens", pos.ne()[0], ne[2]);
+    if mode >= 2 {
+        ensure!(sections(node).is_some_and(|s| s & 0xff_ffff != 0), "sections");
+    }
+    if mode == 4 {
+        ensure!(n_dims == ne[0] / 2 && offset == 0, "{n_dims} dimensions of {}", ne[0]);
+    }
+    if let Some(f) = node.src(2) {
+        let needed = if mode == 4 { n_dims } else { n_dims / 2 };
+        ensure!(f.dtype() == GGML_TYPE_F32 && f.is_contiguous() && f.ne()[0] >= needed, "factors");
+    }
+    Ok(())
+}
+
+/// ROPE, ROPE_BACK.
+pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let d = View::of(node)?;
+    record(node, d, [d.nb[1], d.nb[2], d.nb[3]], None, plan)
+}
+
+/// ROPE whose result, seen as rows, SET_ROWS puts into the node `set` (F32 or F16) with one index per token.
+pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (d, ids) = (View::of(set)?, View::of(src(set, 1)?)?);
+    // A row of the target holds all heads of a token.
+    record(node, d, [node.ne()[0] as u32, d.nb[1], 0], Some(ids), plan)
+}
+
+fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, pos) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?);
+    let factors = node.src(2).map(View::of).transpose()?;
+    let f = |i| node.op_param_f32(i);
+    let n_dims = node.op_param_i32(1) as u32;
+    let (n_ctx_orig, base, beta_fast, beta_slow) = (node.op_param_i32(4), f(5), f(9), f(10));
+    // Between which dimensions YaRN goes over from extrapolation to interpolation.
+    let bound = |rotations: f32| {
+        n_dims as f32 * (n_ctx_orig as f32 / (rotations * std::f32::consts::TAU)).ln() / (2.0 * base.ln())
+    };
+    let (low, high) = (bound(beta_fast).floor().max(0.0), bound(beta_slow).ceil().min(n_dims as f32 - 1.0));
+    let back = u32::from(node.op() == GGML_OP_ROPE_BACK);
+    let g = grid(a.ne[0] / 2, a.n_rows(), plan.info)?;
+    let constants =
+        [a.ty(), d.ty(), mode(node).unwrap_or(0), back, u32::from(factors.is_some()), ids.map_or(0, |i| i.ty())];
+    let kernel = Kernel::new(Shader::named("rope")?, g.size, &constants);
+    let at = |v: Option<View>| v.map_or(0, |v| v.at);
+    let push = Push::new().at(a.at).at(d.at).at(pos.at).at(at(factors)).at(at(ids));
+    let push = push.words(&a.ne[..3]).u32(a.n_rows()).words(&a.nb).words(&d_nb).u32(d.ne[1]);
+    let push = push.u32(n_dims).u32(node.op_param_i32(15) as u32).f32(base.powf(-2.0 / n_dims as f32));
+    let push = push.f32(f(6)).f32(f(7)).f32(f(8)).f32(low).f32(high).u32(sections(node).unwrap_or(0));
+    let reads: Vec<_> = [Some(a), Some(pos), factors, ids].into_iter().flatten().map(|v| v.range).collect();
+    plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
+    Ok(())
+}

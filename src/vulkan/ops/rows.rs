@@ -1,0 +1,55 @@
+//! Rows by index. Indices are data: shaders check them.
+
+#![forbid(unsafe_code)]
+
+use super::elementwise::grid;
+use super::{ensure, format_name, is_float, src};
+use crate::abi::ggml::ggml_type::*;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::vulkan::Info;
+use crate::vulkan::plan::{Kernel, Plan, Push, View};
+use crate::vulkan::shaders::Shader;
+
+/// Dense rows of a format with a shader, a matrix of indices, F32.
+pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, ids) = (src(node, 0)?, src(node, 1)?);
+    ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows into {:?}", node.dtype());
+    Shader::named(&format!("get_rows.{}", format_name(a.dtype())))?;
+    ensure!(a.is_contiguous_rows() && node.is_contiguous_rows(), "rows with gaps");
+    [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// GET_ROWS.
+pub fn get(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let columns = if a.dtype.blck_size() == 1 { d.ne[0] } else { d.ne[0] / 8 };
+    let g = grid(columns, d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named(&format!("get_rows.{}", format_name(a.dtype)))?, g.size, &[d.ty()]);
+    let push = Push::new().at(a.at).at(ids.at).at(d.at).words(&d.ne).u32(d.n_rows()).u32(a.ne[1]);
+    let push = push.words(&a.nb[1..]).words(&ids.nb[..3]).words(&d.nb[1..]);
+    plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
+    Ok(())
+}
+
+/// Floats into a plain float format.
+pub fn check_set(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, ids) = (src(node, 0)?, src(node, 1)?);
+    ensure!(matches!(a.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows of {:?}", a.dtype());
+    ensure!(matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64), "indices of {:?}", ids.dtype());
+    ensure!(is_float(node.dtype()), "rows into {:?}", node.dtype());
+    ensure!(node.is_contiguous_rows(), "rows with gaps");
+    [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// SET_ROWS.
+pub fn set(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let g = grid(a.ne[0], a.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("set_rows")?, g.size, &[a.ty(), d.ty(), ids.ty()]);
+    let push = Push::new().at(a.at).at(ids.at).at(d.at).words(&a.ne).u32(a.n_rows()).u32(d.ne[1]);
+    let push = push.words(&ids.ne[1..3]).words(&a.nb).words(&ids.nb[..3]).words(&d.nb[1..]);
+    plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
+    Ok(())
+}

@@ -1,0 +1,298 @@
+//! Pipelines: made when first asked for, several at a time, and kept on disk between processes.
+//!
+//! The cache is a file for each driver and device in `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache folder;
+//! set but empty: none). It is written to a name of its own and then renamed, so that other processes see the old one or the new one.
+//! What is read is checked before the driver sees it: header, device, and a digest of all bytes.
+
+use super::command::Program;
+use super::core::Core;
+use super::plan::{Kernel, MAX_PUSH};
+use crate::error::Result;
+use crate::{log_debug, log_warn};
+use ash::vk;
+use rayon::prelude::*;
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The pipelines of a device.
+pub struct Pipelines {
+    core: Arc<Core>,
+    layout: vk::PipelineLayout,
+    cache: vk::PipelineCache,
+    file: Option<PathBuf>,
+    made: RwLock<HashMap<Kernel, vk::Pipeline>>,
+    /// One maker at a time; several pipelines are made in parallel inside.
+    making: Mutex<()>,
+    /// Pipelines that the driver compiled because the cache did not have them.
+    compiled: AtomicUsize,
+    /// The cache holds what the file does not.
+    dirty: AtomicBool,
+    feedback: bool,
+}
+
+impl Pipelines {
+    /// None made yet; the cache of an earlier process is read.
+    pub fn new(core: &Arc<Core>) -> Result<Self> {
+        let ranges =
+            [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: MAX_PUSH as u32 }];
+        let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
+        // SAFETY: the range is within the limit that every device has.
+        let layout = unsafe { core.vk.create_pipeline_layout(&info, None) }
+            .map_err(|e| core.failed("making a pipeline layout", e))?;
+        let file = cache_file(core);
+        let stored = file.as_deref().and_then(read_cache).filter(|data| matches_device(data, core)).unwrap_or_default();
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(&stored);
+        // SAFETY: the data is empty or was written by this library for this driver and device, unchanged.
+        let cache = unsafe { core.vk.create_pipeline_cache(&info, None) };
+        let cache = match cache {
+            Ok(c) => c,
+            Err(e) => {
+                // SAFETY: just made, nothing uses it.
+                unsafe { core.vk.destroy_pipeline_layout(layout, None) };
+                return Err(core.failed("making a pipeline cache", e));
+            }
+        };
+        log_debug!("ggml_vulkan: pipeline cache: {} bytes read", stored.len());
+        Ok(Self {
+            core: core.clone(),
+            layout,
+            cache,
+            file,
+            made: RwLock::default(),
+            making: Mutex::default(),
+            compiled: AtomicUsize::new(0),
+            dirty: AtomicBool::new(false),
+            feedback: core.info.api_version >= vk::API_VERSION_1_3,
+        })
+    }
+
+    /// The pipeline of a kernel, made now if it is not there.
+    pub fn get(&self, kernel: &Kernel) -> Result<Program> {
+        if let Some(p) = self.find(kernel) {
+            return Ok(p);
+        }
+        self.prepare(std::slice::from_ref(kernel))?;
+        self.find(kernel)
+            .ok_or_else(|| crate::error::Error::Backend(format!("Vulkan: no pipeline for {}", kernel.shader.name())))
+    }
+
+    /// The pipeline of a kernel, if it was made.
+    pub fn find(&self, kernel: &Kernel) -> Option<Program> {
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        made.get(kernel).map(|&pipeline| Program { pipeline, layout: self.layout })
+    }
+
+    /// Makes what is missing of a list, in parallel, and keeps the cache on disk.
+    pub fn prepare(&self, kernels: &[Kernel]) -> Result<()> {
+        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing: Vec<Kernel> = kernels.iter().filter(|k| self.find(k).is_none()).copied().collect();
+        let mut seen = std::collections::HashSet::new();
+        missing.retain(|k| seen.insert(*k));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let before = self.compiled.load(Ordering::Relaxed);
+        let start = std::time::Instant::now();
+        let made: Vec<Result<vk::Pipeline>> = missing.par_iter().map(|k| self.make(k)).collect();
+        let mut first_error = None;
+        {
+            let mut all = self.made.write().unwrap_or_else(PoisonError::into_inner);
+            for (kernel, pipeline) in missing.iter().zip(made) {
+                match pipeline {
+                    Ok(p) => drop(all.insert(*kernel, p)),
+                    Err(e) => first_error = first_error.or(Some(e)),
+                }
+            }
+        }
+        let compiled = self.compiled.load(Ordering::Relaxed) - before;
+        log_debug!(
+            "ggml_vulkan: {} pipelines made in {} ms, {compiled} of them compiled",
+            missing.len(),
+            start.elapsed().as_millis()
+        );
+        if compiled > 0 {
+            self.dirty.store(true, Ordering::Relaxed);
+            self.store();
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Pipelines that the driver had to compile: 0 where a warm cache had all.
+    pub fn compiled(&self) -> usize {
+        self.compiled.load(Ordering::Relaxed)
+    }
+
+    fn make(&self, kernel: &Kernel) -> Result<vk::Pipeline> {
+        let vk = &self.core.vk;
+        let what = kernel.shader.name();
+        let info = vk::ShaderModuleCreateInfo::default().code(kernel.shader.words());
+        // SAFETY: the words are a module that `make shaders` compiled; ops ask only for modules whose capabilities the device has.
+        let module = unsafe { vk.create_shader_module(&info, None) }.map_err(|e| self.core.failed(what, e))?;
+        let spec = kernel.spec();
+        let entries: Vec<_> = (0..spec.len() as u32)
+            .map(|i| vk::SpecializationMapEntry { constant_id: i, offset: 4 * i, size: 4 })
+            .collect();
+        let bytes: Vec<u8> = spec.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let specialization = vk::SpecializationInfo::default().map_entries(&entries).data(&bytes);
+        let mut width = vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default()
+            .required_subgroup_size(kernel.subgroup.into());
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module)
+            .name(c"main")
+            .specialization_info(&specialization);
+        if kernel.subgroup != 0 {
+            stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS).push_next(&mut width);
+        }
+        let mut pipeline_feedback = vk::PipelineCreationFeedback::default();
+        let mut stage_feedback = [vk::PipelineCreationFeedback::default()];
+        let mut feedback = vk::PipelineCreationFeedbackCreateInfo::default()
+            .pipeline_creation_feedback(&mut pipeline_feedback)
+            .pipeline_stage_creation_feedbacks(&mut stage_feedback);
+        let mut create = vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout);
+        if self.feedback {
+            create = create.push_next(&mut feedback);
+        }
+        // SAFETY: all that `create` points to lives; the module is destroyed only afterwards.
+        let made = unsafe { vk.create_compute_pipelines(self.cache, &[create], None) };
+        // SAFETY: a pipeline needs its module no more once it is made.
+        unsafe { vk.destroy_shader_module(module, None) };
+        let pipeline = made.map_err(|(_, e)| self.core.failed(&format!("making the pipeline of {what}"), e))?[0];
+        let hit = vk::PipelineCreationFeedbackFlags::VALID
+            | vk::PipelineCreationFeedbackFlags::APPLICATION_PIPELINE_CACHE_HIT;
+        if !(self.feedback && pipeline_feedback.flags.contains(hit)) {
+            self.compiled.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(pipeline)
+    }
+
+    /// Writes the cache to disk, when it holds something new.
+    pub fn store(&self) {
+        let Some(file) = &self.file else { return };
+        if !self.dirty.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: the cache is alive; drivers synchronise access to it.
+        let data = match unsafe { self.core.vk.get_pipeline_cache_data(self.cache) } {
+            Ok(data) => data,
+            Err(e) => return log_warn!("ggml_vulkan: the pipeline cache cannot be read: {e:?}"),
+        };
+        if let Err(e) = write_cache(file, &data) {
+            log_warn!("ggml_vulkan: the pipeline cache {} cannot be written: {e}", file.display());
+        }
+    }
+}
+
+impl Drop for Pipelines {
+    fn drop(&mut self) {
+        self.store();
+        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: streams hold the device and are done with its pipelines before it goes.
+        unsafe {
+            made.drain().for_each(|(_, p)| self.core.vk.destroy_pipeline(p, None));
+            self.core.vk.destroy_pipeline_cache(self.cache, None);
+            self.core.vk.destroy_pipeline_layout(self.layout, None);
+        }
+    }
+}
+
+/// First bytes of a cache file, before a digest and the driver's data.
+const MAGIC: &[u8; 8] = b"ggmlvkc1";
+
+fn digest(data: &[u8]) -> u64 {
+    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    if let Some(dir) = std::env::var_os("GGML_VK_PIPELINE_CACHE_DIR") {
+        return (!dir.is_empty()).then(|| PathBuf::from(dir));
+    }
+    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = if cfg!(windows) {
+        var("LOCALAPPDATA")
+    } else if cfg!(target_os = "macos") {
+        var("HOME").map(|h| h.join("Library/Caches"))
+    } else {
+        var("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| var("HOME").map(|h| h.join(".cache")))
+    };
+    base.map(|b| b.join("ggml-vulkan"))
+}
+
+fn cache_file(core: &Core) -> Option<PathBuf> {
+    let i = &core.info;
+    let uuid: String = i.pipeline_uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let name = format!("{:04x}-{:04x}-{:08x}-{uuid}.bin", i.identity.vendor, i.device_id, i.driver_version);
+    cache_folder().map(|f| f.join(name))
+}
+
+/// The driver's data in a file, if it is whole.
+fn read_cache(file: &Path) -> Option<Vec<u8>> {
+    let bytes = std::fs::read(file).ok()?;
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (sum, data) = rest.split_at_checked(8)?;
+    if u64::from_le_bytes(sum.try_into().ok()?) != digest(data) {
+        log_warn!("ggml_vulkan: the pipeline cache {} is damaged and not used", file.display());
+        return None;
+    }
+    Some(data.to_vec())
+}
+
+fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    let temporary = file.with_extension(format!("{}.{n}.tmp", std::process::id()));
+    let write = || -> std::io::Result<()> {
+        let mut out = std::fs::File::create(&temporary)?;
+        out.write_all(MAGIC)?;
+        out.write_all(&digest(data).to_le_bytes())?;
+        out.write_all(data)?;
+        out.sync_all()?;
+        drop(out);
+        std::fs::rename(&temporary, file)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// Whether the header of the driver's data names this device (the layout is that of VkPipelineCacheHeaderVersionOne).
+fn matches_device(data: &[u8], core: &Core) -> bool {
+    let word = |i: usize| data.get(4 * i..4 * i + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
+    word(1) == Some(1)
+        && word(2) == Some(core.info.identity.vendor)
+        && word(3) == Some(core.info.device_id)
+        && data.get(16..32) == Some(&core.info.pipeline_uuid[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_files_are_not_used() {
+        let folder = std::env::temp_dir().join(format!("ggml-vk-cache-{}", std::process::id()));
+        let file = folder.join("a/b.bin");
+        assert_eq!(read_cache(&file), None);
+        write_cache(&file, b"some data").unwrap();
+        assert_eq!(read_cache(&file).as_deref(), Some(&b"some data"[..]));
+        // Written again while others read: no temporary file stays.
+        write_cache(&file, b"other data").unwrap();
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        let whole = std::fs::read(&file).unwrap();
+        for cut in 0..whole.len() {
+            std::fs::write(&file, &whole[..cut]).unwrap();
+            assert_eq!(read_cache(&file), None, "{cut} bytes");
+        }
+        for i in 0..whole.len() {
+            let mut bad = whole.clone();
+            bad[i] ^= 4;
+            std::fs::write(&file, &bad).unwrap();
+            assert_eq!(read_cache(&file), None, "byte {i}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

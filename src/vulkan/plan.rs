@@ -1,0 +1,280 @@
+//! What an op asks of the device, as data: which module with which constants, what is pushed, how many groups, what is read and written.
+//! Ops only fill a [`Plan`]; nothing here calls the driver.
+
+use super::shaders::Shader;
+use super::{Info, Range, buffer};
+use crate::abi::ggml::ggml_type;
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+
+/// Bytes that may be pushed on every device.
+pub const MAX_PUSH: usize = 128;
+/// Specialization constants a module may have: three sizes of the workgroup and its own.
+pub const MAX_SPEC: usize = 16;
+
+/// A module with its constants: what a pipeline is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// The module.
+    pub shader: Shader,
+    spec: [u32; MAX_SPEC],
+    n_spec: u8,
+    /// Width that subgroups must have, 0 for the driver's choice. Only on devices that can set it.
+    pub subgroup: u8,
+}
+
+impl Kernel {
+    /// A module with workgroups of a size, and the constants from number 3 on.
+    pub fn new(shader: Shader, size: [u32; 3], constants: &[u32]) -> Self {
+        let mut spec = [0; MAX_SPEC];
+        spec[..3].copy_from_slice(&size);
+        spec[3..3 + constants.len()].copy_from_slice(constants);
+        Self { shader, spec, n_spec: 3 + constants.len() as u8, subgroup: 0 }
+    }
+
+    /// Same with a fixed width of subgroups.
+    pub fn with_subgroup(self, width: u32) -> Self {
+        Self { subgroup: width as u8, ..self }
+    }
+
+    /// All constants from number 0 on.
+    pub fn spec(&self) -> &[u32] {
+        &self.spec[..self.n_spec.into()]
+    }
+}
+
+/// Words pushed to a shader, in the order of its push block (scalar layout: no padding, so addresses come first).
+#[derive(Clone, Copy, Debug)]
+pub struct Push {
+    bytes: [u8; MAX_PUSH],
+    len: usize,
+}
+
+impl Default for Push {
+    fn default() -> Self {
+        Self { bytes: [0; MAX_PUSH], len: 0 }
+    }
+}
+
+impl Push {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn bytes(mut self, b: &[u8]) -> Self {
+        self.bytes[self.len..self.len + b.len()].copy_from_slice(b);
+        self.len += b.len();
+        self
+    }
+
+    /// An address.
+    pub fn at(self, address: u64) -> Self {
+        debug_assert!(self.len % 8 == 0, "addresses come first");
+        self.bytes(&address.to_le_bytes())
+    }
+
+    /// A number.
+    pub fn u32(self, v: u32) -> Self {
+        self.bytes(&v.to_le_bytes())
+    }
+
+    /// A signed number.
+    pub fn i32(self, v: i32) -> Self {
+        self.bytes(&v.to_le_bytes())
+    }
+
+    /// A float.
+    pub fn f32(self, v: f32) -> Self {
+        self.bytes(&v.to_le_bytes())
+    }
+
+    /// Several numbers.
+    pub fn words(self, v: &[u32]) -> Self {
+        v.iter().fold(self, |p, &v| p.u32(v))
+    }
+
+    /// What is pushed.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// One dispatch.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// Module and constants.
+    pub kernel: Kernel,
+    /// What is pushed.
+    pub push: Push,
+    /// Workgroups.
+    pub groups: [u32; 3],
+    /// What is read.
+    pub reads: Vec<Range>,
+    /// What is written.
+    pub writes: Vec<Range>,
+}
+
+/// A tensor as shaders see it: where it lies, elements a dimension, strides in elements (in blocks for quantized formats).
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Address of element 0; 0 while only support is asked for.
+    pub at: u64,
+    /// Elements a dimension.
+    pub ne: [u32; 4],
+    /// Elements, or blocks, from one to the next.
+    pub nb: [u32; 4],
+    /// Format.
+    pub dtype: ggml_type,
+    /// All bytes of it.
+    pub range: Range,
+}
+
+impl View {
+    /// Shape and strides, without an address: fails when they do not fit into what shaders count with (V4, V15).
+    pub fn shape(t: TensorRef) -> Result<Self> {
+        let dtype = t.dtype();
+        let size = dtype.type_size();
+        let (mut ne, mut nb) = ([0; 4], [0; 4]);
+        for i in 0..4 {
+            ne[i] = u32::try_from(t.ne()[i])
+                .ok()
+                .filter(|&n| n < 1 << 31)
+                .ok_or_else(|| Error::Unsupported(format!("{} elements in dimension {i}", t.ne()[i])))?;
+            let stride = t.nb()[i];
+            // What a dimension of one element has as stride is never used.
+            nb[i] = if ne[i] == 1 && (i > 0 || stride % size != 0) {
+                0
+            } else {
+                u32::try_from(stride / size)
+                    .ok()
+                    .filter(|_| stride % size == 0)
+                    .ok_or_else(|| Error::Unsupported(format!("stride of {stride} bytes in dimension {i}")))?
+            };
+        }
+        // Within a row indices are 32 bits wide.
+        if u64::from(ne[0]) * u64::from(nb[0]) >= 1 << 32 {
+            return Err(Error::Unsupported(format!("a row spans {} elements", u64::from(ne[0]) * u64::from(nb[0]))));
+        }
+        if t.ne()[1..].iter().try_fold(1u32, |n, &e| n.checked_mul(e as u32)).is_none_or(|n| n >= 1 << 31) {
+            return Err(Error::Unsupported(format!("{} rows", t.nrows())));
+        }
+        Ok(Self { at: 0, ne, nb, dtype, range: Range::default() })
+    }
+
+    /// The whole, for a tensor in a buffer of this backend.
+    pub fn of(t: TensorRef) -> Result<Self> {
+        let range = buffer::range(t)?;
+        Ok(Self { at: range.address, range, ..Self::shape(t)? })
+    }
+
+    /// Rows: elements over those of dimension 0.
+    pub fn n_rows(&self) -> u32 {
+        self.ne[1] * self.ne[2] * self.ne[3]
+    }
+
+    /// Elements.
+    pub fn n(&self) -> u64 {
+        u64::from(self.n_rows()) * u64::from(self.ne[0])
+    }
+
+    /// Number of the type, as shaders know it.
+    pub fn ty(&self) -> u32 {
+        self.dtype as u32
+    }
+
+    /// Whether elements lie one behind the other.
+    pub fn is_dense(&self) -> bool {
+        let mut next = u64::from(self.ne[0] / self.dtype.blck_size() as u32);
+        let first = self.nb[0] == 1 || self.ne[0] <= 1;
+        first
+            && (1..4).all(|i| {
+                let fits = self.ne[i] == 1 || u64::from(self.nb[i]) == next;
+                next *= u64::from(self.ne[i]);
+                fits
+            })
+    }
+
+    /// The same elements as few long rows, where they lie one behind the other: element-wise work needs no more.
+    pub fn flat(self) -> Self {
+        let n = self.n();
+        let mut cols = n;
+        while cols > 1 << 16 && cols % 2 == 0 {
+            cols /= 2;
+        }
+        if !self.is_dense() || n == 0 || cols >= 1 << 31 || n / cols >= 1 << 31 {
+            return self;
+        }
+        Self { ne: [cols as u32, (n / cols) as u32, 1, 1], nb: [1, cols as u32, 0, 0], ..self }
+    }
+}
+
+/// How invocations are laid out over work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Invocations in a group.
+    pub size: [u32; 3],
+    /// Groups.
+    pub groups: [u32; 3],
+}
+
+/// Splits a number of groups over two dimensions, so that no dimension exceeds `limit` (V5). The product may be larger than `n`.
+fn over_two(n: u64, limit: u32) -> Result<[u32; 2]> {
+    let second = n.div_ceil(limit.into()).max(1);
+    let first = n.div_ceil(second).max(1);
+    match (u32::try_from(first), u32::try_from(second)) {
+        (Ok(a), Ok(b)) if b <= limit => Ok([a, b]),
+        _ => Err(Error::Unsupported(format!("{n} workgroups"))),
+    }
+}
+
+impl Grid {
+    /// Element-wise work over rows (`rows.glsl`): groups of `threads` invocations, about `per` columns for each of them.
+    pub fn rows(columns: u32, n_rows: u32, threads: u32, per: u32, info: &Info) -> Result<Self> {
+        let x = columns.div_ceil(per).next_power_of_two().clamp(1, threads);
+        let y = threads / x;
+        let limit = info.limits.groups;
+        let groups_x = columns.div_ceil(x * per).clamp(1, limit[0]);
+        let [gy, gz] = over_two(n_rows.div_ceil(y).into(), limit[1].min(limit[2]))?;
+        Ok(Self { size: [x, y, 1], groups: [groups_x, gy, gz] })
+    }
+
+    /// A list of `n` groups (`group_xyz` in common.glsl) of `threads` invocations.
+    pub fn list(n: u64, threads: u32, info: &Info) -> Result<Self> {
+        let limit = info.limits.groups;
+        let [x, y] = over_two(n, limit[0].min(limit[1]))?;
+        Ok(Self { size: [threads, 1, 1], groups: [x, y, 1] })
+    }
+}
+
+/// Where a plan gets scratch memory: bytes to a range.
+pub type Scratch<'a> = &'a mut dyn FnMut(u64) -> Result<Range>;
+
+/// Dispatches in the order of their execution.
+pub struct Plan<'a> {
+    /// The device.
+    pub info: &'a Info,
+    /// What was asked for so far.
+    pub dispatches: Vec<Dispatch>,
+    scratch: Scratch<'a>,
+}
+
+impl<'a> Plan<'a> {
+    /// An empty plan.
+    pub fn new(info: &'a Info, scratch: Scratch<'a>) -> Self {
+        Self { info, dispatches: Vec::new(), scratch }
+    }
+
+    /// Adds a dispatch.
+    pub fn dispatch(&mut self, kernel: Kernel, push: Push, groups: [u32; 3], reads: &[Range], writes: &[Range]) {
+        if groups.contains(&0) {
+            return;
+        }
+        self.dispatches.push(Dispatch { kernel, push, groups, reads: reads.to_vec(), writes: writes.to_vec() });
+    }
+
+    /// Memory for what one dispatch of an op leaves for the next. Name it in `reads` and `writes` like any other.
+    pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
+        (self.scratch)(bytes)
+    }
+}

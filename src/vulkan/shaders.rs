@@ -1,0 +1,104 @@
+//! The SPIR-V modules that the library carries: one compressed pack for each source in `vulkan_shaders/`, unpacked when first asked for.
+
+#![forbid(unsafe_code)]
+
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Name of a pack, where its compressed body starts, and the pack.
+static PACKS: &[(&str, usize, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/shader_packs.rs"));
+
+/// Number of a module, the same as long as the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shader(u16, u16);
+
+struct Module {
+    name: String,
+    words: Vec<u32>,
+}
+
+/// Modules of a pack, unpacked once. A pack that cannot be read is empty: asking for its modules fails.
+fn modules(pack: usize) -> &'static [Module] {
+    static UNPACKED: OnceLock<Vec<OnceLock<Vec<Module>>>> = OnceLock::new();
+    let all = UNPACKED.get_or_init(|| PACKS.iter().map(|_| OnceLock::new()).collect());
+    all[pack].get_or_init(|| unpack(&PACKS[pack].2[PACKS[pack].1..]).unwrap_or_default())
+}
+
+fn unpack(body: &[u8]) -> Option<Vec<Module>> {
+    let body = miniz_oxide::inflate::decompress_to_vec(body).ok()?;
+    let mut rest = body.as_slice();
+    let mut take = |n: usize| {
+        let (head, tail) = rest.split_at_checked(n)?;
+        rest = tail;
+        Some(head)
+    };
+    let mut out = Vec::new();
+    while let Some(len) = take(1) {
+        let name = String::from_utf8(take(len[0].into())?.to_vec()).ok()?;
+        let n = take(4)?.try_into().map(u32::from_le_bytes).ok()? as usize;
+        let words = take(n.checked_mul(4)?)?.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
+        out.push(Module { name, words: words.collect() });
+    }
+    Some(out)
+}
+
+impl Shader {
+    /// The module of a variant by its name: `source`, or `source.value` with the values of the manifest.
+    pub fn named(name: &str) -> Result<Self> {
+        static KNOWN: OnceLock<HashMap<&'static str, u16>> = OnceLock::new();
+        let packs = KNOWN.get_or_init(|| PACKS.iter().enumerate().map(|(i, p)| (p.0, i as u16)).collect());
+        let source = name.split('.').next().unwrap_or(name);
+        let find = || {
+            let &pack = packs.get(source)?;
+            let module = modules(pack.into()).iter().position(|m| m.name == name)?;
+            Some(Self(pack, module as u16))
+        };
+        find().ok_or_else(|| Error::Unsupported(format!("there is no shader {name}")))
+    }
+
+    fn module(self) -> &'static Module {
+        &modules(self.0.into())[usize::from(self.1)]
+    }
+
+    /// Name of the variant.
+    pub fn name(self) -> &'static str {
+        &self.module().name
+    }
+
+    /// The SPIR-V module.
+    pub fn words(self) -> &'static [u32] {
+        &self.module().words
+    }
+}
+
+/// Names of all modules.
+pub fn names() -> Vec<&'static str> {
+    (0..PACKS.len()).flat_map(|p| modules(p).iter().map(|m| m.name.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pack_holds_modules() {
+        for (i, (name, ..)) in PACKS.iter().enumerate() {
+            assert!(!modules(i).is_empty(), "{name}");
+        }
+        for name in names() {
+            let shader = Shader::named(name).unwrap();
+            assert_eq!(shader.name(), name);
+            // The magic number of SPIR-V, version 1.5.
+            assert_eq!(shader.words()[..2], [0x0723_0203, 0x0001_0500], "{name}");
+        }
+        assert!(Shader::named("no_such_shader").is_err());
+    }
+
+    #[test]
+    fn broken_packs_are_refused() {
+        assert!(unpack(b"no deflate stream").is_none());
+        let body = miniz_oxide::deflate::compress_to_vec(b"\x01a\xff\xff\xff\xff", 1);
+        assert!(unpack(&body).is_none());
+    }
+}

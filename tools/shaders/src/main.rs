@@ -1,0 +1,125 @@
+//! `make shaders`: compiles every variant that `vulkan_shaders/manifest.toml` lists to SPIR-V and writes one pack for each source
+//! into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are.
+//!
+//! usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]
+//!   --check   write nothing; compile all anew and fail where a committed pack differs
+//!   --all     compile also what is up to date
+//!   --dump    write each module as FOLDER/NAME.spv too, for spirv-val and spirv-dis
+
+mod digest;
+mod manifest;
+mod spirv;
+
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+struct Options {
+    check: bool,
+    all: bool,
+    dump: Option<PathBuf>,
+    root: PathBuf,
+    only: Vec<String>,
+}
+
+fn options() -> Result<Options, String> {
+    let (mut check, mut all, mut dump, mut rest) = (false, false, None, Vec::new());
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--check" => check = true,
+            "--all" => all = true,
+            "--dump" => dump = Some(PathBuf::from(args.next().ok_or("--dump needs a folder")?)),
+            _ => rest.push(arg),
+        }
+    }
+    if rest.is_empty() {
+        return Err("usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]".into());
+    }
+    let root = PathBuf::from(rest.remove(0));
+    Ok(Options { check, all, dump, root, only: rest })
+}
+
+/// Head and compressed modules of one section.
+fn pack(folder: &Path, head: &str, section: &manifest::Section, dump: Option<&Path>) -> Result<Vec<u8>, String> {
+    let modules: Vec<(String, Vec<u32>)> = section
+        .variants()
+        .into_par_iter()
+        .map(|v| spirv::compile(folder, section, &v).map(|words| (v.name, words)))
+        .collect::<Result<_, String>>()?;
+    let mut body = Vec::new();
+    for (name, words) in &modules {
+        body.push(u8::try_from(name.len()).map_err(|_| format!("{name}: the name is too long"))?);
+        body.extend_from_slice(name.as_bytes());
+        body.extend_from_slice(&(words.len() as u32).to_le_bytes());
+        body.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        if let Some(dump) = dump {
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            std::fs::write(dump.join(format!("{name}.spv")), bytes).map_err(|e| e.to_string())?;
+        }
+    }
+    let mut out = head.as_bytes().to_vec();
+    out.extend(miniz_oxide::deflate::compress_to_vec(&body, 10));
+    Ok(out)
+}
+
+fn run(o: &Options) -> Result<(), String> {
+    let folder = o.root.join("vulkan_shaders");
+    let target = o.root.join("src/vulkan/spirv");
+    let text = std::fs::read_to_string(folder.join("manifest.toml")).map_err(|e| format!("manifest.toml: {e}"))?;
+    let sections = manifest::parse(&text)?;
+    std::fs::create_dir_all(&target).map_err(|e| e.to_string())?;
+    if let Some(dump) = &o.dump {
+        std::fs::create_dir_all(dump).map_err(|e| e.to_string())?;
+    }
+    let (mut done, mut bad, mut modules) = (0, 0, 0);
+    for section in &sections {
+        if !o.only.is_empty() && !o.only.contains(&section.name) {
+            continue;
+        }
+        let head = digest::head(&folder, &section.name, &section.text).map_err(|e| e.to_string())?;
+        let path = target.join(format!("{}.pack", section.name));
+        let old = std::fs::read(&path).unwrap_or_default();
+        if !o.all && !o.check && o.dump.is_none() && old.starts_with(head.as_bytes()) {
+            continue;
+        }
+        let new = pack(&folder, &head, section, o.dump.as_deref())?;
+        modules += section.variants().len();
+        done += 1;
+        if new == old {
+            continue;
+        }
+        if o.check {
+            eprintln!("{} is not what its sources give: run make shaders", path.display());
+            bad += 1;
+        } else {
+            std::fs::write(&path, &new).map_err(|e| format!("{}: {e}", path.display()))?;
+            println!("{}: {} modules, {} bytes", section.name, section.variants().len(), new.len());
+        }
+    }
+    for entry in std::fs::read_dir(&target).map_err(|e| e.to_string())?.flatten() {
+        let path = entry.path();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if path.extension().is_some_and(|e| e == "pack") && !sections.iter().any(|s| s.name == stem) {
+            if o.check {
+                eprintln!("{} has no section in the manifest", path.display());
+                bad += 1;
+            } else {
+                std::fs::remove_file(&path).map_err(|e| e.to_string())?;
+                println!("{stem}: removed");
+            }
+        }
+    }
+    println!("shaders: {modules} modules of {done} sources compiled, {bad} differ");
+    if bad > 0 { Err(format!("{bad} packs differ")) } else { Ok(()) }
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|o| run(&o)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// What every shader shares: extensions, typed pointers, conversions, the work a group has.
+//
+// Conventions. A shader has no descriptors: addresses come in push constants (scalar layout, addresses first). Strides are counted in
+// elements (blocks, for quantized formats) and fit into 32 bits; what they are multiplied with is widened first (`at`). Workgroup sizes
+// are the specialization constants 0 to 2; the shader's own constants start at 3. Types are specialization constants with the numbers
+// of ggml_type, so one module serves many and the driver drops what is not taken.
+
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+
+layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+
+// Arrays behind an address. Indices are relative to it and 32 bits wide.
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer F32s { float v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer F32x4s { vec4 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer F16s { float16_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer F16x4s { f16vec4 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 1) buffer U8s { uint8_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 1) buffer I8s { int8_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer U16s { uint16_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer U32s { uint v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer I32s { int v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer I64s { int64_t v[]; };
+
+const uint F32 = 0;
+const uint F16 = 1;
+const uint I32 = 26;
+const uint I64 = 27;
+const uint BF16 = 30;
+
+// Address of element `i` of an array of elements of `size` bytes.
+uint64_t at(uint64_t base, uint64_t i, uint size) { return base + i * size; }
+
+// i1 * s1 + i2 * s2 + i3 * s3, widened.
+uint64_t offset3(uvec3 i, uvec3 s) {
+    return uint64_t(i.x) * s.x + uint64_t(i.y) * s.y + uint64_t(i.z) * s.z;
+}
+
+// Coordinates 1 to 3 of row `r` of a tensor with `ne1`, `ne2` rows and matrices.
+uvec3 row_coords(uint r, uint ne1, uint ne2) {
+    const uint q = r / ne1;
+    return uvec3(r - q * ne1, q % ne2, q / ne2);
+}
+
+// The y and z numbers of workgroups taken as one: the host splits long lists of rows over both (`Grid` in plan.rs).
+uint group_yz() { return gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y; }
+// All three taken as one.
+uint group_xyz() { return group_yz() * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+
+float bf16_to_f32(uint bits) { return uintBitsToFloat(bits << 16); }
+
+// To nearest, ties to even; NaN stays one.
+uint f32_to_bf16(float x) {
+    const uint u = floatBitsToUint(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+        return (u >> 16) | 64u;
+    }
+    return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+}
+
+uint type_size(uint type) {
+    if (type == I64) { return 8; }
+    return type == F16 || type == BF16 ? 2 : 4;
+}
+
+// Element `i` of an array of a plain type, as a float. `type` is a constant.
+float load(uint type, uint64_t base, uint i) {
+    if (type == F16) { return float(F16s(base).v[i]); }
+    if (type == BF16) { return bf16_to_f32(uint(U16s(base).v[i])); }
+    if (type == I32) { return float(I32s(base).v[i]); }
+    return F32s(base).v[i];
+}
+
+void store(uint type, uint64_t base, uint i, float x) {
+    if (type == F16) { F16s(base).v[i] = float16_t(x); }
+    else if (type == BF16) { U16s(base).v[i] = uint16_t(f32_to_bf16(x)); }
+    else if (type == I32) { I32s(base).v[i] = int(x); }
+    else { F32s(base).v[i] = x; }
+}

@@ -1,0 +1,21 @@
+// F32, F16, BF16 as formats with blocks of one value.
+#define BLOCK 1
+#if FMT == FMT_F32
+#define BYTES 4
+#else
+#define BYTES 2
+#endif
+
+float value(uint64_t base, uint i) {
+#if FMT == FMT_F32
+    return F32s(base).v[i];
+#elif FMT == FMT_F16
+    return float(F16s(base).v[i]);
+#else
+    return bf16_to_f32(uint(U16s(base).v[i]));
+#endif
+}
+
+void dequant8(uint64_t base, uint i, out float y[8]) {
+    [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(base, 8 * i + j); }
+}

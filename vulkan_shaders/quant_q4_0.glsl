@@ -1,0 +1,29 @@
+// Q4_0: f16 scale, then 16 bytes; low halves are values 0 to 15, high halves 16 to 31, all less 8.
+#define BLOCK 32
+#define BYTES 18
+#define HAS_DEQUANT32
+
+float scale_of(uint64_t block) { return float(F16s(block).v[0]); }
+
+void dequant8(uint64_t base, uint i, out float y[8]) {
+    const uint64_t block = base + uint64_t(i / 4) * BYTES;
+    const float d = scale_of(block);
+    const uint shift = (i & 2u) * 2u;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const uint q = uint(U16s(block).v[1 + (i & 1u) * 4 + j]) >> shift;
+        y[2 * j] = d * (float(q & 15u) - 8.0);
+        y[2 * j + 1] = d * (float((q >> 8) & 15u) - 8.0);
+    }
+}
+
+void dequant32(uint64_t base, uint i, out float y[32]) {
+    const uint64_t block = base + uint64_t(i) * BYTES;
+    const float d = scale_of(block);
+    [[unroll]] for (uint j = 0; j < 8; ++j) {
+        const uint q = uint(U16s(block).v[1 + j]);
+        y[2 * j] = d * (float(q & 15u) - 8.0);
+        y[2 * j + 16] = d * (float((q >> 4) & 15u) - 8.0);
+        y[2 * j + 1] = d * (float((q >> 8) & 15u) - 8.0);
+        y[2 * j + 17] = d * (float(q >> 12) - 8.0);
+    }
+}

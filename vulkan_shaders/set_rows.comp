@@ -1,0 +1,32 @@
+#version 460
+// Rows of a into the rows of d that an index tensor names, converted to a plain format. An index out of range is skipped.
+#include "common.glsl"
+#include "rows.glsl"
+
+layout(constant_id = 3) const uint A = 0;
+layout(constant_id = 4) const uint D = 0;
+layout(constant_id = 5) const uint INDEX = 26;
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, ids, d;
+    uvec4 ne;      // shape of a
+    uint n_rows;
+    uint d_ne1;    // rows there are
+    uvec2 ids_ne;  // of dimensions 1 and 2
+    uvec4 a_nb;
+    uvec3 ids_nb;  // of dimensions 0 to 2
+    uvec3 d_nb;
+} p;
+
+void main() {
+    const uint r = my_row();
+    if (r >= p.n_rows) { return; }
+    const uvec3 i = row_coords(r, p.ne.y, p.ne.z);
+    const uint64_t ids = at(p.ids, offset3(uvec3(i.x, i.yz % p.ids_ne), p.ids_nb), INDEX == I64 ? 8 : 4);
+    int64_t id;
+    if (INDEX == I64) { id = I64s(ids).v[0]; } else { id = int64_t(I32s(ids).v[0]); }
+    if (id < 0 || id >= int64_t(p.d_ne1)) { return; }
+    const uint64_t a = at(p.a, offset3(i, p.a_nb.yzw), type_size(A));
+    const uint64_t d = at(p.d, uint64_t(id) * p.d_nb.x + uint64_t(i.y) * p.d_nb.y + uint64_t(i.z) * p.d_nb.z, type_size(D));
+    for (uint c = first_column(); c < p.ne.x; c += column_step()) { store(D, d, c, load(A, a, c * p.a_nb.x)); }
+}

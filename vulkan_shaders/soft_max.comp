@@ -1,0 +1,56 @@
+#version 460
+// Rows: exp(x * scale + slope * mask), divided by their sum. Fused in: mask (F32 or F16), slopes of heads (ALiBi), sinks.
+// A workgroup takes a row.
+#include "common.glsl"
+#include "reduce.glsl"
+
+layout(constant_id = 4) const uint MASK = 0xffffffff; // type, or none
+layout(constant_id = 5) const bool SINKS = false;
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, mask, sinks, d;
+    uint columns, n_rows, ne1, ne2;
+    uvec3 a_nb, mask_nb, d_nb; // strides of dimensions 1 to 3; rows are dense
+    uvec2 mask_ne;             // of dimensions 2 and 3
+    float scale, max_bias, m0, m1;
+    uint whole; // largest power of two of heads
+} p;
+
+#define NONE uintBitsToFloat(0xff800000u) // minus infinity
+
+float slope(uint head) {
+    if (p.max_bias <= 0.0) { return 1.0; }
+    return head < p.whole ? pow(p.m0, float(head + 1)) : pow(p.m1, float(2 * (head - p.whole) + 1));
+}
+
+void main() {
+    const uint r = group_xyz();
+    if (r >= p.n_rows) { return; }
+    const uint i = gl_LocalInvocationID.x;
+    const uint step = gl_WorkGroupSize.x;
+    const uvec3 at3 = row_coords(r, p.ne1, p.ne2);
+    F32s a = F32s(at(p.a, offset3(at3, p.a_nb), 4));
+    F32s d = F32s(at(p.d, offset3(at3, p.d_nb), 4));
+    const bool masked = MASK != 0xffffffff;
+    const uint64_t mask = masked
+        ? at(p.mask, offset3(uvec3(at3.x, at3.yz % p.mask_ne), p.mask_nb), type_size(MASK)) : 0;
+    const float m = masked ? slope(at3.y) : 0.0;
+    float most = SINKS ? F32s(p.sinks).v[at3.y] : NONE;
+    for (uint c = i; c < p.columns; c += step) {
+        float x = a.v[c] * p.scale;
+        if (masked) { x += m * load(MASK, mask, c); }
+        d.v[c] = x;
+        most = max(most, x);
+    }
+    most = group_max(most);
+    float sum = 0.0;
+    for (uint c = i; c < p.columns; c += step) {
+        const float e = exp(d.v[c] - most);
+        d.v[c] = e;
+        sum += e;
+    }
+    sum = group_sum(sum);
+    if (SINKS) { sum += exp(F32s(p.sinks).v[at3.y] - most); }
+    const float factor = 1.0 / sum;
+    for (uint c = i; c < p.columns; c += step) { d.v[c] *= factor; }
+}
