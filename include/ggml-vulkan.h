@@ -17,29 +17,36 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL when there is no such device.
-GGML_BACKEND_API ggml_backend_t ggml_backend_vk_init(size_t dev_num);
+/// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL, with a log line, when there is no such device
+/// or it cannot be opened.
+GGML_BACKEND_API
+ggml_backend_t ggml_backend_vk_init(size_t dev_num);
 
-/// Whether a backend works on a Vulkan device; false for NULL. This version of the library has none: false.
+/// Whether a backend works on a Vulkan device of this library; false for NULL.
 GGML_BACKEND_API bool ggml_backend_is_vk(ggml_backend_t backend);
 
-/// Number of Vulkan devices. This version of the library has none: 0.
+/// Number of Vulkan devices. The first question opens the system's Vulkan library; 0 when there is none, or no device.
 GGML_BACKEND_API int ggml_backend_vk_get_device_count(void);
 
 /// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no
 /// such device.
 GGML_BACKEND_API void ggml_backend_vk_get_device_description(int device, char *description, size_t description_size);
 
-/// Free and total memory of a Vulkan device in bytes; 0 when there is no such device.
-GGML_BACKEND_API void ggml_backend_vk_get_device_memory(int device, size_t *free, size_t *total);
+/// Free and total memory of a Vulkan device in bytes; 0 when there is no such device. What is free is the driver's word where
+/// it has one, else the total.
+GGML_BACKEND_API
+void ggml_backend_vk_get_device_memory(int device,
+                                       size_t *free,
+                                       size_t *total);
 
-/// The buffer type of Vulkan device `dev_num`; NULL when there is no such device.
+/// The buffer type of Vulkan device `dev_num`; NULL when there is no such device. Its memory is the device's: `data` of
+/// tensors in it is no address of the host.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_buffer_type(size_t dev_num);
 
 /// The buffer type in host memory that makes transfers to and from Vulkan devices fast; NULL without devices.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(void);
 
-/// The family of all Vulkan devices; NULL without devices.
+/// The family of all Vulkan devices; NULL when the system has no Vulkan library, or GGML_DISABLE_VULKAN is set.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_vk_reg(void);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@
 //! # Rooms
 //!
 //! `abi` layouts · `sys` toolbox · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes, constructors ·
-//! `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `opt` · `capi` the `extern "C"` surface.
+//! `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `opt` · `capi` the `extern "C"` surface.
 //! An arrow only ever points down: see `docs/HOUSE.md`.
 
 pub mod abi;
@@ -36,3 +36,4 @@ pub mod sched;
 pub mod sys;
 pub mod tensor;
 pub mod trace;
+pub mod vulkan;

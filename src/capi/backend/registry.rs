@@ -13,7 +13,7 @@ use crate::{ggml_assert, log_error};
 use std::ffi::c_char;
 
 /// The built-in backends, in the order of their registration.
-const BUILTINS: &[Builtin] = &[|| Some(cpu())];
+const BUILTINS: &[Builtin] = &[crate::vulkan::reg, || Some(cpu())];
 
 /// The CPU backend.
 pub(in crate::capi) fn cpu() -> RegRef {

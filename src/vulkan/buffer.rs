@@ -1,0 +1,291 @@
+//! Buffer types and buffers: device memory, host memory that copies fast, host memory imported by a device.
+
+use super::device::VkDevice;
+use super::gpu::Gpu;
+use super::hazard::Range;
+use super::memory::{Memory, Purpose};
+use super::transfer::span;
+use crate::backend::author::{Buffer, BufferType, buffer_author, device_author};
+use crate::backend::tensor_io::Pieces;
+use crate::backend::{BufferRef, DeviceRef};
+use crate::error::{Error, Result};
+use crate::log_error;
+use crate::tensor::TensorRef;
+use std::ffi::{CStr, CString};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What a buffer gives as the address of its first byte. It is no address: device memory has none for the host. Offsets are
+/// counted from it.
+pub const BASE: usize = 0x1000;
+
+/// Device memory as a buffer.
+pub struct VkBuffer {
+    gpu: Arc<Gpu>,
+    memory: Arc<Memory>,
+    /// The address that stands for the first byte.
+    base: usize,
+}
+
+impl VkBuffer {
+    pub(super) fn new(gpu: &Arc<Gpu>, memory: Memory, base: usize) -> Self {
+        Self { gpu: gpu.clone(), memory: Arc::new(memory), base }
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    fn offset(&self, tensor: TensorRef, offset: usize) -> u64 {
+        ((tensor.data() as usize).wrapping_sub(self.base)).wrapping_add(offset) as u64
+    }
+}
+
+/// Where a tensor's data lies.
+pub struct Location {
+    /// The device.
+    pub gpu: Arc<Gpu>,
+    /// The memory.
+    pub memory: Arc<Memory>,
+    /// Offset of the first byte.
+    pub offset: u64,
+}
+
+/// Where a tensor's data lies, when that is in a buffer of this backend and within its bounds.
+pub fn location(tensor: TensorRef) -> Option<Location> {
+    with(tensor, |b, offset| Location { gpu: b.gpu.clone(), memory: b.memory.clone(), offset })
+}
+
+/// The device addresses of a tensor's data, which must be in a buffer of this backend and within its bounds.
+pub fn range(tensor: TensorRef) -> Result<Range> {
+    with(tensor, |b, offset| Range::new(b.memory.address + offset, tensor.nbytes() as u64))
+        .ok_or_else(|| Error::Invalid(format!("tensor '{}' lies in no buffer of a Vulkan device", tensor.name())))
+}
+
+fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> {
+    let buffer: BufferRef = tensor.data_buffer()?;
+    let author = buffer_author::<VkBuffer>(&buffer)?;
+    let offset = author.offset(tensor, 0);
+    let end = offset.checked_add(tensor.nbytes_checked()? as u64)?;
+    (end <= author.memory.size).then(|| f(author, offset))
+}
+
+/// Copies have no way to tell their failure but the log.
+fn told(what: &str, result: Result<()>) {
+    if let Err(e) = result {
+        log_error!("ggml_vulkan: {what}: {e}");
+    }
+}
+
+impl Buffer for VkBuffer {
+    const PIECES: bool = true;
+    const COPIES: bool = true;
+
+    fn base(&self) -> *mut u8 {
+        self.base as *mut u8
+    }
+
+    fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
+        told("memset", self.gpu.fill(&self.memory, self.offset(tensor, offset), size as u64, value));
+    }
+
+    fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
+        told("set", self.gpu.write(&self.memory, self.offset(tensor, offset), data));
+    }
+
+    fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
+        told("get", self.gpu.read(&self.memory, self.offset(tensor, offset), data));
+    }
+
+    fn set_2d(&self, tensor: TensorRef, data: &[u8], p: Pieces) {
+        told("set", self.gpu.write_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+    }
+
+    fn get_2d(&self, tensor: TensorRef, data: &mut [u8], p: Pieces) {
+        debug_assert!(span(p) <= tensor.nbytes());
+        told("get", self.gpu.read_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+    }
+
+    fn copy_from(&self, src: TensorRef, dst: TensorRef) -> bool {
+        let Some(from) = location(src) else { return false };
+        let (to, len) = (self.offset(dst, 0), src.nbytes() as u64);
+        if Arc::ptr_eq(&from.gpu, &self.gpu) {
+            told("copy", self.gpu.copy((&from.memory, from.offset), (&self.memory, to), len));
+            return true;
+        }
+        // From device to device through the host, without a copy more where one of them can be reached directly.
+        let n = src.nbytes();
+        if let Some(target) = self.gpu.direct(&self.memory) {
+            // SAFETY: `dst` lies in this buffer (the contract), and nobody uses it meanwhile.
+            let target = unsafe {
+                let start = target.as_ptr().add(usize::try_from(to).unwrap_or(0));
+                std::slice::from_raw_parts_mut(start, n)
+            };
+            told("copy", from.gpu.read(&from.memory, from.offset, target));
+            return true;
+        }
+        false
+    }
+
+    fn clear(&self, value: u8) {
+        told("clear", self.gpu.fill(&self.memory, 0, self.memory.size, value));
+    }
+}
+
+impl Drop for VkBuffer {
+    fn drop(&mut self) {
+        // Work that is in flight may use the memory; a host that frees too early must not break the device.
+        self.gpu.core.wait_idle();
+        self.gpu.unpin(&self.memory);
+    }
+}
+
+/// The type of a device's own memory.
+pub struct VkBufferType {
+    device: DeviceRef,
+    name: CString,
+}
+
+impl VkBufferType {
+    pub(super) fn new(device: DeviceRef, name: CString) -> Self {
+        Self { device, name }
+    }
+
+    fn author(&self) -> Result<&'static VkDevice> {
+        device_author::<VkDevice>(self.device).ok_or_else(|| Error::Backend("not a Vulkan device".into()))
+    }
+}
+
+/// Tensors begin at multiples of so many bytes at least, so that shaders may load vectors.
+const TENSOR_ALIGNMENT: u64 = 64;
+
+impl BufferType for VkBufferType {
+    type Buffer = VkBuffer;
+
+    fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    fn alloc(&self, size: usize) -> Result<VkBuffer> {
+        let gpu = self.author()?.gpu()?;
+        // Vector loads at the end of a tensor may reach over its end.
+        let bytes = (size as u64).next_multiple_of(TENSOR_ALIGNMENT);
+        let memory = Memory::new(&gpu.core, bytes, Purpose::Tensors, "tensors")?;
+        Ok(VkBuffer::new(&gpu, memory, BASE))
+    }
+
+    fn alignment(&self) -> usize {
+        let align = self.author().map_or(1, |d| d.info().limits.storage_alignment).max(TENSOR_ALIGNMENT);
+        usize::try_from(align).unwrap_or(64)
+    }
+
+    fn max_size(&self) -> usize {
+        let most = self.author().map_or(u64::MAX, |d| d.max_buffer_size());
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+}
+
+/// Host memory that the device copies from and to.
+pub struct VkHostBuffer {
+    gpu: Arc<Gpu>,
+    memory: Arc<Memory>,
+    base: NonNull<u8>,
+}
+// SAFETY: the address is mapped as long as the memory lives, which is as long as the object.
+unsafe impl Send for VkHostBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for VkHostBuffer {}
+
+impl VkHostBuffer {
+    /// The bytes of a tensor from `offset` on.
+    fn at(&self, tensor: TensorRef, offset: usize, size: usize) -> *mut u8 {
+        let start = (tensor.data() as usize).wrapping_sub(self.base.as_ptr() as usize).wrapping_add(offset);
+        let end = start.checked_add(size).map(|e| e as u64);
+        crate::ggml_assert!(end.is_some_and(|e| e <= self.memory.size), "tensor lies outside its buffer");
+        // SAFETY: within the buffer, checked above.
+        unsafe { self.base.as_ptr().add(start) }
+    }
+}
+
+impl Buffer for VkHostBuffer {
+    fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
+        // SAFETY: the range is checked by `at`; nobody else uses it (the contract).
+        unsafe { self.at(tensor, offset, size).write_bytes(value, size) }
+    }
+
+    fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
+        // SAFETY: as above.
+        unsafe { self.at(tensor, offset, data.len()).copy_from(data.as_ptr(), data.len()) }
+    }
+
+    fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
+        // SAFETY: as above.
+        unsafe { data.as_mut_ptr().copy_from(self.at(tensor, offset, data.len()), data.len()) }
+    }
+
+    fn clear(&self, value: u8) {
+        // SAFETY: the memory is `size` mapped bytes.
+        unsafe { self.base.as_ptr().write_bytes(value, usize::try_from(self.memory.size).unwrap_or(0)) }
+    }
+}
+
+impl Drop for VkHostBuffer {
+    fn drop(&mut self) {
+        self.gpu.core.wait_idle();
+        self.gpu.unpin(&self.memory);
+    }
+}
+
+/// The type of host memory that a device copies from and to fast.
+pub struct VkHostBufferType {
+    device: DeviceRef,
+}
+
+impl VkHostBufferType {
+    pub(super) fn new(device: DeviceRef) -> Self {
+        Self { device }
+    }
+
+    fn author(&self) -> Result<&'static VkDevice> {
+        device_author::<VkDevice>(self.device).ok_or_else(|| Error::Backend("not a Vulkan device".into()))
+    }
+}
+
+impl BufferType for VkHostBufferType {
+    type Buffer = VkHostBuffer;
+
+    fn name(&self) -> &CStr {
+        c"Vulkan_Host"
+    }
+
+    fn alloc(&self, size: usize) -> Result<VkHostBuffer> {
+        let gpu = self.author()?.gpu()?;
+        let memory = Arc::new(Memory::new(&gpu.core, size as u64, Purpose::Host, "host tensors")?);
+        let base = memory.mapped().ok_or_else(|| Error::Backend("Vulkan: host memory is not mapped".into()))?;
+        gpu.pin(&memory);
+        Ok(VkHostBuffer { gpu, memory, base })
+    }
+
+    fn alignment(&self) -> usize {
+        64
+    }
+
+    fn max_size(&self) -> usize {
+        let most = self.author().map_or(u64::MAX, |d| d.max_buffer_size());
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
+    fn is_host(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,174 @@
+//! A logical device with its queue and its allocator.
+
+use super::failed;
+use super::info::Info;
+use super::instance::Instance;
+use crate::error::Result;
+use crate::log_warn;
+use ash::{ext, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A logical device. What is made from it (memory, semaphores, pipelines) holds it, so that it goes last.
+pub struct Core {
+    /// Its functions.
+    pub vk: ash::Device,
+    /// What it can do.
+    pub info: Arc<Info>,
+    pub(super) import: Option<ext::external_memory_host::Device>,
+    allocator: Mutex<Option<Allocator>>,
+    queue: Mutex<vk::Queue>,
+    lost: AtomicBool,
+}
+
+pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Core {
+    /// Opens a device.
+    pub fn open(instance: &'static Instance, info: Arc<Info>) -> Result<Arc<Self>> {
+        let f = &info.features;
+        let on = |b: bool| if b { vk::TRUE } else { vk::FALSE };
+        let core = vk::PhysicalDeviceFeatures::default()
+            .shader_int16(f.int16)
+            .shader_int64(f.int64)
+            .pipeline_statistics_query(f.pipeline_statistics);
+        let mut f11 = vk::PhysicalDeviceVulkan11Features::default().storage_buffer16_bit_access(true);
+        let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
+            .buffer_device_address(true)
+            .timeline_semaphore(true)
+            .scalar_block_layout(true)
+            .storage_buffer8_bit_access(true)
+            .shader_float16(f.float16)
+            .shader_int8(f.int8)
+            .vulkan_memory_model(f.memory_model);
+        let mut dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures {
+            shader_integer_dot_product: on(f.integer_dot),
+            ..Default::default()
+        };
+        let mut size = vk::PhysicalDeviceSubgroupSizeControlFeatures::default()
+            .subgroup_size_control(f.subgroup_size_control)
+            .compute_full_subgroups(f.subgroup_size_control);
+        let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
+        let priorities = [1.0];
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(info.queue_family).queue_priorities(&priorities)];
+        let names: Vec<_> = info.extensions.iter().map(|e| e.as_ptr()).collect();
+        let mut create = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&names)
+            .enabled_features(&core)
+            .push_next(&mut f11)
+            .push_next(&mut f12);
+        if f.integer_dot {
+            create = create.push_next(&mut dot);
+        }
+        if f.subgroup_size_control {
+            create = create.push_next(&mut size);
+        }
+        if !f.coopmat.is_empty() {
+            create = create.push_next(&mut coopmat);
+        }
+        if f.maintenance4 {
+            create = create.push_next(&mut m4);
+        }
+        // SAFETY: what `create` points to lives, the features and extensions are there.
+        let vk = unsafe { instance.vk.create_device(info.physical, &create, None) }
+            .map_err(|e| failed("opening the device", e))?;
+        // SAFETY: the family has this queue.
+        let queue = unsafe { vk.get_device_queue(info.queue_family, 0) };
+        const MIB: u64 = 1 << 20;
+        let made = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.vk.clone(),
+            device: vk.clone(),
+            physical_device: info.physical,
+            debug_settings: AllocatorDebugSettings::default(),
+            buffer_device_address: true,
+            allocation_sizes: AllocationSizes::new(16 * MIB, 16 * MIB),
+        });
+        let allocator = match made {
+            Ok(a) => a,
+            Err(e) => {
+                // SAFETY: just made, nothing uses it.
+                unsafe { vk.destroy_device(None) };
+                return Err(crate::error::Error::Backend(format!("Vulkan: no allocator: {e}")));
+            }
+        };
+        let import = f.external_host.then(|| ext::external_memory_host::Device::new(&instance.vk, &vk));
+        Ok(Arc::new(Self {
+            vk,
+            info,
+            import,
+            allocator: Mutex::new(Some(allocator)),
+            queue: Mutex::new(queue),
+            lost: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether the device is lost; a new one must be opened.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The error for a failed call; a lost device is remembered.
+    pub(super) fn failed(&self, what: &str, result: vk::Result) -> crate::error::Error {
+        if result == vk::Result::ERROR_DEVICE_LOST {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        failed(&format!("{}: {what}", self.info.identity.name), result)
+    }
+
+    pub(super) fn with_allocator<T>(&self, f: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
+        lock(&self.allocator).as_mut().map(f)
+    }
+
+    /// Gives recorded commands to the queue: they wait for `waits` and then set `signal`.
+    ///
+    /// # Safety
+    /// `commands` is recorded, not in use, and stays, with all it uses and the semaphores, until `signal` is reached. Its
+    /// pool is used by no other thread meanwhile.
+    pub(super) unsafe fn submit(
+        &self,
+        commands: &[vk::CommandBuffer],
+        waits: &[(vk::Semaphore, u64)],
+        signal: (vk::Semaphore, u64),
+    ) -> Result<()> {
+        let (wait_semaphores, wait_values): (Vec<_>, Vec<_>) = waits.iter().copied().unzip();
+        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; waits.len()];
+        let (signals, values) = ([signal.0], [signal.1]);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(&wait_values)
+            .signal_semaphore_values(&values);
+        let info = vk::SubmitInfo::default()
+            .command_buffers(commands)
+            .wait_semaphores(&wait_semaphores)
+            .wait_dst_stage_mask(&stages)
+            .signal_semaphores(&signals)
+            .push_next(&mut timeline);
+        let queue = lock(&self.queue);
+        // SAFETY: the queue is locked; the rest is promised by the caller.
+        unsafe { self.vk.queue_submit(*queue, &[info], vk::Fence::null()) }
+            .map_err(|e| self.failed("submitting work", e))
+    }
+
+    /// Waits until everything submitted is done.
+    pub fn wait_idle(&self) {
+        let queue = lock(&self.queue);
+        // SAFETY: the queue is locked.
+        if let Err(e) = unsafe { self.vk.queue_wait_idle(*queue) } {
+            log_warn!("{}", self.failed("waiting for the device", e));
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        drop(lock(&self.allocator).take());
+        // SAFETY: everything made from the device held it, so nothing of it is left.
+        unsafe { self.vk.destroy_device(None) };
+    }
+}

@@ -1,0 +1,182 @@
+//! The family "Vulkan" and its devices as backend objects.
+
+use super::buffer::{VkBufferType, VkHostBufferType};
+use super::core::lock;
+use super::env;
+use super::gpu::Gpu;
+use super::info::Info;
+use super::instance::{Instance, instance};
+use super::stream::{VkEvent, VkStream};
+use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
+use crate::backend::author::{Device, Reg, device_author, leak_buffer_type, publish};
+use crate::backend::{BufferTypeRef, DeviceRef, RegRef};
+use crate::error::Result;
+use crate::log_warn;
+use crate::tensor::TensorRef;
+use ash::vk;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A device of the family.
+pub struct VkDevice {
+    name: CString,
+    instance: &'static Instance,
+    info: Arc<Info>,
+    opened: Mutex<Option<Arc<Gpu>>>,
+    buffer_type: OnceLock<BufferTypeRef>,
+    host_buffer_type: OnceLock<BufferTypeRef>,
+}
+
+impl VkDevice {
+    fn new(index: usize, instance: &'static Instance, info: Arc<Info>) -> Self {
+        Self {
+            name: CString::new(format!("Vulkan{index}")).unwrap_or_default(),
+            instance,
+            info,
+            opened: Mutex::new(None),
+            buffer_type: OnceLock::new(),
+            host_buffer_type: OnceLock::new(),
+        }
+    }
+
+    /// What it can do.
+    pub fn info(&self) -> &Arc<Info> {
+        &self.info
+    }
+
+    /// The opened device: opened on first use, and anew after it was lost.
+    pub fn gpu(&self) -> Result<Arc<Gpu>> {
+        let mut opened = lock(&self.opened);
+        match &*opened {
+            Some(gpu) if !gpu.core.is_lost() => Ok(gpu.clone()),
+            _ => {
+                if opened.take().is_some() {
+                    log_warn!("ggml_vulkan: {} was lost and is opened anew", self.info.identity.name);
+                }
+                Ok(opened.insert(Gpu::open(self.instance, &self.info)?).clone())
+            }
+        }
+    }
+
+    /// Bytes that one buffer should have at most.
+    pub(super) fn max_buffer_size(&self) -> u64 {
+        const DEFAULT: u64 = 1 << 30;
+        let l = &self.info.limits;
+        env::number("GGML_VK_SUBALLOCATION_BLOCK_SIZE").unwrap_or(DEFAULT).min(l.allocation).min(l.buffer)
+    }
+}
+
+impl Device for VkDevice {
+    type Stream = VkStream;
+    type Event = VkEvent;
+    const HOST_BUFFERS: bool = true;
+    const EVENTS: bool = true;
+    const OFFLOADS: bool = true;
+
+    fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    fn description(&self) -> &CStr {
+        &self.info.description
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut p = vk::PhysicalDeviceMemoryProperties2::default();
+        if self.info.features.memory_budget {
+            p = p.push_next(&mut budget);
+        }
+        // SAFETY: the device is one of the instance, and the chained struct is known to it.
+        unsafe { self.instance.vk.get_physical_device_memory_properties2(self.info.physical, &mut p) };
+        let heaps = p.memory_properties;
+        let (mut free, mut total) = (0u64, 0u64);
+        for (i, heap) in heaps.memory_heaps_as_slice().iter().enumerate() {
+            if heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL) || self.info.shares_memory() {
+                total += heap.size;
+                free += if self.info.features.memory_budget {
+                    budget.heap_budget[i].saturating_sub(budget.heap_usage[i])
+                } else {
+                    heap.size
+                };
+            }
+        }
+        (usize::try_from(free).unwrap_or(usize::MAX), usize::try_from(total).unwrap_or(usize::MAX))
+    }
+
+    fn kind(&self) -> ggml_backend_dev_type {
+        match self.info.identity.kind {
+            vk::PhysicalDeviceType::INTEGRATED_GPU => ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_IGPU,
+            _ => ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU,
+        }
+    }
+
+    fn device_id(&self) -> Option<&CStr> {
+        self.info.pci.as_deref()
+    }
+
+    fn caps(&self) -> ggml_backend_dev_caps {
+        ggml_backend_dev_caps {
+            r#async: true,
+            host_buffer: true,
+            buffer_from_host_ptr: false,
+            events: true,
+            mmap_support: self.info.identity.kind != vk::PhysicalDeviceType::INTEGRATED_GPU,
+        }
+    }
+
+    fn open(&self, this: DeviceRef, _params: Option<&CStr>) -> Result<VkStream> {
+        VkStream::new(&self.gpu()?, this, self.name.clone())
+    }
+
+    fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
+        *self.buffer_type.get_or_init(|| leak_buffer_type(Some(this), VkBufferType::new(this, self.name.clone())))
+    }
+
+    fn host_buffer_type(&self, this: DeviceRef) -> Option<BufferTypeRef> {
+        Some(*self.host_buffer_type.get_or_init(|| leak_buffer_type(Some(this), VkHostBufferType::new(this))))
+    }
+
+    fn supports_op(&self, op: TensorRef) -> bool {
+        super::stream::supports(&self.info, op)
+    }
+
+    fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool {
+        buft == self.buffer_type(this)
+    }
+
+    fn offload_op(&self, op: TensorRef) -> bool {
+        super::stream::worth_offloading(op)
+    }
+}
+
+struct VkReg(&'static Instance);
+
+impl Reg for VkReg {
+    type Device = VkDevice;
+
+    fn name(&self) -> &CStr {
+        c"Vulkan"
+    }
+
+    fn devices(&self) -> Vec<VkDevice> {
+        self.0.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self.0, card.clone())).collect()
+    }
+}
+
+/// The family "Vulkan"; `None` when there is no Vulkan here.
+pub fn reg() -> Option<RegRef> {
+    static REG: OnceLock<Option<RegRef>> = OnceLock::new();
+    *REG.get_or_init(|| Some(publish(VkReg(instance()?))))
+}
+
+/// Device `index` of the family.
+pub fn device(index: usize) -> Option<DeviceRef> {
+    let reg = reg()?;
+    (index < reg.device_count()).then(|| reg.device(index)).flatten()
+}
+
+/// What is behind a device of the family.
+pub fn author(device: DeviceRef) -> Option<&'static VkDevice> {
+    device_author(device)
+}

@@ -1,0 +1,100 @@
+//! What flows between recorded steps: where a barrier must stand.
+
+#![forbid(unsafe_code)]
+
+/// A range of device addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Range {
+    /// Device address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Range {
+    /// `len` bytes from `address` on.
+    pub fn new(address: u64, len: u64) -> Self {
+        Self { address, len }
+    }
+
+    /// Whether they share a byte.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.len > 0
+            && other.len > 0
+            && self.address < other.address.saturating_add(other.len)
+            && other.address < self.address.saturating_add(self.len)
+    }
+
+    fn join(&mut self, other: &Self) {
+        let end = (self.address + self.len).max(other.address + other.len);
+        self.address = self.address.min(other.address);
+        self.len = end - self.address;
+    }
+}
+
+/// What was read and written since the last barrier.
+#[derive(Default)]
+pub(super) struct Hazards {
+    reads: Vec<Range>,
+    writes: Vec<Range>,
+}
+
+impl Hazards {
+    /// Beyond as many ranges, they are joined: a barrier too many is harmless, a long search is not.
+    const MOST: usize = 96;
+
+    /// Notes a step; whether a barrier must stand before it.
+    pub fn step(&mut self, reads: &[Range], writes: &[Range]) -> bool {
+        let clash = |a: &[Range], b: &[Range]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
+        let barrier = clash(reads, &self.writes) || clash(writes, &self.writes) || clash(writes, &self.reads);
+        if barrier {
+            self.clear();
+        }
+        add(&mut self.reads, reads);
+        add(&mut self.writes, writes);
+        barrier
+    }
+
+    /// A barrier stands, or everything before is known to be done.
+    pub fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+    }
+}
+
+fn add(list: &mut Vec<Range>, new: &[Range]) {
+    for range in new.iter().filter(|r| r.len > 0) {
+        if list.contains(range) {
+            continue;
+        }
+        let full = list.len() >= Hazards::MOST;
+        match list.last_mut() {
+            Some(last) if full => last.join(range),
+            _ => list.push(*range),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barriers_stand_only_where_data_flows() {
+        let r = |a, n| Range::new(a, n);
+        let mut h = Hazards::default();
+        assert!(!h.step(&[r(0, 100), r(100, 100)], &[r(200, 100)]));
+        assert!(!h.step(&[r(0, 50)], &[r(300, 100)]), "both read");
+        assert!(h.step(&[r(299, 1)], &[r(400, 4)]), "read after write");
+        assert!(!h.step(&[r(299, 1)], &[r(404, 4)]), "the barrier covers both");
+        assert!(h.step(&[], &[r(407, 10)]), "write after write");
+        assert!(!h.step(&[r(0, 10)], &[]));
+        assert!(h.step(&[], &[r(9, 1)]), "write after read");
+        assert!(!h.step(&[r(9, 0)], &[r(9, 0)]), "nothing touched");
+        let mut many = Hazards::default();
+        for i in 0..1000 {
+            assert!(!many.step(&[], &[r(i * 10, 10)]));
+        }
+        assert!(many.step(&[r(9995, 1)], &[]) && many.writes.is_empty());
+    }
+}

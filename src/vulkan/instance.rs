@@ -1,0 +1,230 @@
+//! libvulkan, opened at run time, and which of its devices are used.
+//!
+//! The instance is made on first use and stays until the process ends: drivers may have threads that run until the very
+//! end, and nothing of them may go away under another thread's feet.
+
+use super::env;
+use super::info::{Identity, Info};
+use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
+use ash::{ext, vk};
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The instance and the devices to use.
+pub struct Instance {
+    // Keeps the library open.
+    _entry: ash::Entry,
+    /// The instance's functions.
+    pub vk: ash::Instance,
+    /// The devices to use, in the order of their numbers.
+    pub cards: Vec<Arc<Info>>,
+}
+
+/// The instance, made on first use; `None` when there is no libvulkan, or Vulkan is switched off.
+pub fn instance() -> Option<&'static Instance> {
+    static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
+    INSTANCE.get_or_init(open).as_ref()
+}
+
+/// Messages of the validation layers so far.
+pub fn validation_messages() -> usize {
+    MESSAGES.load(Ordering::Relaxed)
+}
+
+static MESSAGES: AtomicUsize = AtomicUsize::new(0);
+static ABORT_ON_MESSAGE: AtomicBool = AtomicBool::new(false);
+
+const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+fn open() -> Option<Instance> {
+    if env::set("GGML_DISABLE_VULKAN") {
+        log_debug!("ggml_vulkan: switched off by GGML_DISABLE_VULKAN");
+        return None;
+    }
+    // SAFETY: running the initializers of the system's Vulkan loader is what the user of this backend wants.
+    let entry = match unsafe { ash::Entry::load() } {
+        Ok(entry) => entry,
+        Err(e) => {
+            log_info!("ggml_vulkan: no Vulkan library here ({e}): no devices");
+            return None;
+        }
+    };
+    match create(&entry) {
+        Ok(vk) => {
+            let cards = choose(&entry, &vk);
+            Some(Instance { _entry: entry, vk, cards })
+        }
+        Err(reason) => {
+            log_info!("ggml_vulkan: {reason}: no devices");
+            None
+        }
+    }
+}
+
+fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
+    // SAFETY: a plain question.
+    let version = unsafe { entry.try_enumerate_instance_version() };
+    let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
+    if version < vk::API_VERSION_1_2 {
+        return Err("the Vulkan library is older than 1.2".into());
+    }
+    let wish = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
+    // SAFETY: a plain question.
+    let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
+    let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));
+    let validate = wish.is_some() && has_validation;
+    if wish.is_some() && !has_validation {
+        log_warn!("ggml_vulkan: GGML_VK_VALIDATE is set, but there are no validation layers");
+    }
+    ABORT_ON_MESSAGE.store(wish.as_deref() == Some("abort"), Ordering::Relaxed);
+
+    let names = if validate { vec![VALIDATION.as_ptr()] } else { Vec::new() };
+    let mut extensions = Vec::new();
+    let mut flags = vk::InstanceCreateFlags::empty();
+    // SAFETY: a plain question.
+    let offered = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
+    let offers = |name: &CStr| offered.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+    if validate && offers(ext::debug_utils::NAME) {
+        extensions.push(ext::debug_utils::NAME.as_ptr());
+    }
+    if offers(ash::khr::portability_enumeration::NAME) {
+        extensions.push(ash::khr::portability_enumeration::NAME.as_ptr());
+        flags |= vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR;
+    }
+    let checks = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+    let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&checks);
+    let mut listener = listener();
+    let app = vk::ApplicationInfo::default()
+        .application_name(c"ggml")
+        .engine_name(c"libggml-rs")
+        .api_version(version.min(vk::API_VERSION_1_3));
+    let mut info = vk::InstanceCreateInfo::default()
+        .flags(flags)
+        .application_info(&app)
+        .enabled_layer_names(&names)
+        .enabled_extension_names(&extensions);
+    if validate {
+        info = info.push_next(&mut features).push_next(&mut listener);
+    }
+    // SAFETY: everything that `info` points to lives until the end of this function.
+    let vk = unsafe { entry.create_instance(&info, None) }.map_err(|e| format!("no Vulkan instance ({e:?})"))?;
+    if validate && offers(ext::debug_utils::NAME) {
+        let utils = ext::debug_utils::Instance::new(entry, &vk);
+        // SAFETY: the instance lives; the messenger stays with it until the process ends.
+        if let Err(e) = unsafe { utils.create_debug_utils_messenger(&self::listener(), None) } {
+            log_warn!("ggml_vulkan: no debug messenger: {e:?}");
+        }
+        log_info!("ggml_vulkan: validation layers are on");
+    }
+    Ok(vk)
+}
+
+fn listener() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+    vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(vk::DebugUtilsMessageSeverityFlagsEXT::WARNING | vk::DebugUtilsMessageSeverityFlagsEXT::ERROR)
+        .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE)
+        .pfn_user_callback(Some(message))
+}
+
+/// # Safety
+/// `data` is a message of the layers, as the extension promises.
+unsafe extern "system" fn message(
+    _: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    _: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: the layers give a valid message whose text is NULL or a C string.
+    let text = unsafe {
+        let p = data.as_ref().map_or(std::ptr::null(), |d| d.p_message);
+        if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
+    };
+    MESSAGES.fetch_add(1, Ordering::Relaxed);
+    log_error!("ggml_vulkan: validation: {text}");
+    if ABORT_ON_MESSAGE.load(Ordering::Relaxed) {
+        ggml_abort!("a message of the Vulkan validation layers, and GGML_VK_VALIDATE=abort");
+    }
+    vk::FALSE
+}
+
+/// Which devices to use: those that GGML_VK_VISIBLE_DEVICES names, else all graphics processors, each once, else the
+/// first device that is no processor.
+fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
+    // SAFETY: the instance lives.
+    let all = unsafe { vk.enumerate_physical_devices() }.unwrap_or_else(|e| {
+        log_warn!("ggml_vulkan: the devices cannot be listed: {e:?}");
+        Vec::new()
+    });
+    let identities: Vec<_> = all.iter().map(|d| Identity::of(vk, *d)).collect();
+    let named = env::visible_devices();
+    let chosen = match &named {
+        Some(list) => pick_named(list, all.len()),
+        None => pick_default(&identities),
+    };
+    let mut cards = Vec::new();
+    for i in chosen {
+        match Info::probe(entry, vk, all[i]) {
+            Ok(info) => cards.push(Arc::new(info)),
+            Err(reason) => log_info!("ggml_vulkan: {} is not used: {reason}", identities[i].name),
+        }
+    }
+    if cards.is_empty() {
+        log_info!("ggml_vulkan: no devices found");
+    } else {
+        log_debug!("ggml_vulkan: found {} Vulkan devices:", cards.len());
+    }
+    for (i, card) in cards.iter().enumerate() {
+        log_debug!("ggml_vulkan: {i} = {}", card.summary());
+    }
+    cards
+}
+
+fn pick_named(list: &[usize], available: usize) -> Vec<usize> {
+    let (good, bad): (Vec<usize>, Vec<usize>) = list.iter().partition(|i| **i < available);
+    if !bad.is_empty() {
+        log_warn!("ggml_vulkan: GGML_VK_VISIBLE_DEVICES names {bad:?}, but there are {available} devices");
+    }
+    good
+}
+
+fn pick_default(devices: &[Identity]) -> Vec<usize> {
+    let mut chosen: Vec<usize> = Vec::new();
+    for (i, new) in devices.iter().enumerate().filter(|(_, d)| d.is_gpu()) {
+        // One card may be there twice, through two drivers.
+        match chosen.iter_mut().find(|k| devices[**k].same_card(new)) {
+            Some(k) if new.driver_rank() < devices[*k].driver_rank() => *k = i,
+            Some(_) => {}
+            None => chosen.push(i),
+        }
+    }
+    if chosen.is_empty() {
+        chosen.extend(devices.iter().position(|d| d.kind != vk::PhysicalDeviceType::CPU));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(kind: vk::PhysicalDeviceType, uuid: u8, vendor: u32, driver: vk::DriverId) -> Identity {
+        Identity { name: "x".into(), kind, vendor, driver, uuid: [uuid; 16], luid: None }
+    }
+
+    #[test]
+    fn software_devices_are_used_only_when_named() {
+        use vk::PhysicalDeviceType as T;
+        let cpu = card(T::CPU, 1, 0x10005, vk::DriverId::MESA_LLVMPIPE);
+        assert!(pick_default(std::slice::from_ref(&cpu)).is_empty());
+        let gpu = card(T::DISCRETE_GPU, 2, 0x10de, vk::DriverId::NVIDIA_PROPRIETARY);
+        let igpu = card(T::INTEGRATED_GPU, 3, 0x8086, vk::DriverId::INTEL_OPEN_SOURCE_MESA);
+        assert_eq!(pick_default(&[cpu.clone(), gpu.clone(), igpu]), [1, 2]);
+        let other = card(T::VIRTUAL_GPU, 4, 0, vk::DriverId::MESA_VENUS);
+        assert_eq!(pick_default(&[cpu, other]), [1]);
+        assert_eq!(pick_named(&[1, 7, 0], 2), [1, 0]);
+        let nvk = card(T::DISCRETE_GPU, 2, 0x10de, vk::DriverId::MESA_NVK);
+        assert_eq!(pick_default(&[nvk.clone(), gpu.clone()]), [1], "one card, two drivers: the better one");
+        assert_eq!(pick_default(&[gpu, nvk]), [0]);
+    }
+}

@@ -1,0 +1,56 @@
+//! The Vulkan backend. Who lives here:
+//!
+//! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device can do, and why it is
+//!   refused; `env`: switches from the environment
+//! - `core`: a logical device with its queue and allocator; `memory`: pieces of memory on it; `timeline`: counted progress
+//! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
+//! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
+//! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
+//! - `device`: the family "Vulkan" and its devices as backend objects
+//!
+//! # How memory is named
+//!
+//! Shaders get buffer addresses in push constants; there are no descriptors. A tensor's `data` is an offset into its
+//! buffer plus a base that is no address ([`buffer::BASE`]); [`buffer::range`] gives the device address.
+//!
+//! # How work is ordered
+//!
+//! Each stream records on its own ([`command::Recorder`]), with a command pool and a timeline semaphore of its own; nothing
+//! of it is shared between threads but the queue, which is behind a lock. Barriers stand only where a step reads or writes
+//! what an earlier one wrote, or writes what it reads.
+
+pub mod buffer;
+pub mod command;
+pub mod core;
+pub mod device;
+pub mod env;
+pub mod gpu;
+mod hazard;
+pub mod info;
+pub mod instance;
+pub mod memory;
+pub mod stream;
+pub mod timeline;
+pub mod transfer;
+
+pub use command::{Program, Recorder};
+pub use device::reg;
+pub use gpu::Gpu;
+pub use hazard::Range;
+pub use info::{Features, Info, Limits};
+
+use crate::error::Error;
+use ash::vk;
+
+/// The error for a failed Vulkan call.
+pub(crate) fn failed(what: &str, result: vk::Result) -> Error {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => {
+            Error::OutOfMemory { what: format!("Vulkan: {what}"), bytes: 0 }
+        }
+        vk::Result::ERROR_DEVICE_LOST => {
+            Error::Backend(format!("Vulkan: {what}: the device is lost; free the backend and create it anew"))
+        }
+        other => Error::Backend(format!("Vulkan: {what}: {other:?}")),
+    }
+}

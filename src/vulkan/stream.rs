@@ -1,0 +1,246 @@
+//! Streams: computing graphs, asynchronous copies, events.
+
+use super::buffer::{self, Location};
+use super::command::{Place, Recorder};
+use super::core::lock;
+use super::gpu::Gpu;
+use super::info::Info;
+use super::timeline::Mark;
+use super::transfer::span;
+use crate::abi::ggml::{ggml_guid, ggml_op, ggml_tensor_flag};
+use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
+use crate::backend::tensor_io::Pieces;
+use crate::backend::{BackendRef, DeviceRef, op_is_empty};
+use crate::error::{Error, Result};
+use crate::graph::GraphRef;
+use crate::log_error;
+use crate::tensor::TensorRef;
+use std::ffi::{CStr, CString};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+/// A stream of work on a device.
+pub struct VkStream {
+    gpu: Arc<Gpu>,
+    name: CString,
+    recorder: Mutex<Recorder>,
+}
+
+/// What an op needs to record itself.
+pub struct Graph<'a> {
+    /// The device.
+    pub gpu: &'a Arc<Gpu>,
+    /// What records.
+    pub recorder: &'a mut Recorder,
+}
+
+/// A mark in a stream's queue.
+#[derive(Default)]
+pub struct VkEvent {
+    mark: Mutex<Option<Mark>>,
+}
+
+impl VkEvent {
+    /// A mark nowhere: waiting for it is no waiting.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Event for VkEvent {
+    fn synchronize(&self) {
+        let mark = lock(&self.mark).clone();
+        if let Some(mark) = mark {
+            told("event_synchronize", mark.timeline.wait(mark.value));
+        }
+    }
+}
+
+fn told(what: &str, result: Result<()>) {
+    if let Err(e) = result {
+        log_error!("ggml_vulkan: {what}: {e}");
+    }
+}
+
+/// Whether a device can compute a node.
+pub(super) fn supports(_info: &Info, op: TensorRef) -> bool {
+    op_is_empty(op.op())
+}
+
+/// Whether a node is worth computing here although its weights must be copied first: from as many rows on.
+pub(super) fn worth_offloading(op: TensorRef) -> bool {
+    let least = super::env::number("GGML_OP_OFFLOAD_MIN_BATCH").and_then(|n| i64::try_from(n).ok()).unwrap_or(32);
+    let rows = match op.op() {
+        ggml_op::GGML_OP_GET_ROWS => 0,
+        ggml_op::GGML_OP_MUL_MAT => op.ne()[1],
+        ggml_op::GGML_OP_MUL_MAT_ID | ggml_op::GGML_OP_ROPE | ggml_op::GGML_OP_ROPE_BACK => op.ne()[2],
+        _ => op.nrows(),
+    };
+    rows >= least
+}
+
+impl VkStream {
+    pub(super) fn new(gpu: &Arc<Gpu>, _device: DeviceRef, name: CString) -> Result<Self> {
+        let recorder = Mutex::new(Recorder::new(&gpu.core)?);
+        Ok(Self { gpu: gpu.clone(), name, recorder })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    fn place(&self, tensor: TensorRef) -> Result<Location> {
+        match buffer::location(tensor) {
+            Some(l) if Arc::ptr_eq(&l.gpu, &self.gpu) => Ok(l),
+            _ => Err(Error::Invalid(format!(
+                "tensor '{}' does not lie on {}",
+                tensor.name(),
+                self.name.to_string_lossy()
+            ))),
+        }
+    }
+
+    fn queue_set(&self, tensor: TensorRef, data: &HostSource, p: Pieces) -> Result<()> {
+        let at = self.place(tensor)?;
+        let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
+        let mut recorder = lock(&self.recorder);
+        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+            return self.gpu.write_2d(&at.memory, offset, bytes, p);
+        }
+        let to = Place::new(&at.memory, offset);
+        let source = NonNull::from(bytes).cast();
+        if let Some((memory, start)) = self.gpu.pinned(source, bytes.len()) {
+            let strides = (p.stride_data as u64, p.stride_tensor as u64);
+            return recorder.copy_pieces(Place::new(&memory, start), to, p.size as u64, p.count as u64, strides);
+        }
+        if bytes.len() > LONG_COPY {
+            recorder.finish()?;
+            return self.gpu.write_2d(&at.memory, offset, bytes, p);
+        }
+        recorder.upload_pieces(to, bytes, p.size, p.count, (p.stride_data, p.stride_tensor))
+    }
+
+    fn queue_get(&self, tensor: TensorRef, mut data: HostTarget, p: Pieces) -> Result<()> {
+        let at = self.place(tensor)?;
+        let offset = at.offset + p.offset as u64;
+        let mut recorder = lock(&self.recorder);
+        let bytes = data.bytes();
+        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+            return self.gpu.read_2d(&at.memory, offset, bytes, p);
+        }
+        let (from, len) = (Place::new(&at.memory, offset), bytes.len());
+        let target: NonNull<u8> = NonNull::from(&mut *bytes).cast();
+        if let Some((memory, start)) = self.gpu.pinned(target, len) {
+            let strides = (p.stride_tensor as u64, p.stride_data as u64);
+            return recorder.copy_pieces(from, Place::new(&memory, start), p.size as u64, p.count as u64, strides);
+        }
+        if len > LONG_COPY {
+            recorder.finish()?;
+            return self.gpu.read_2d(&at.memory, offset, bytes, p);
+        }
+        // SAFETY: `HostTarget` promises that the bytes are writable, and nobody else's, until the stream is synchronised.
+        unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }
+    }
+
+    fn record_graph(&self, recorder: &mut Recorder, graph: GraphRef) -> Result<()> {
+        recorder.start_graph();
+        for node in graph.nodes() {
+            if op_is_empty(node.op()) || node.is_empty() || !node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE) {
+                continue;
+            }
+            return Err(Error::Unsupported(format!("{} on Vulkan", node.op_raw())));
+        }
+        recorder.submit()
+    }
+}
+
+/// Bytes from which on a copy is not queued through staging memory of its own size.
+const LONG_COPY: usize = 64 << 20;
+
+impl Stream for VkStream {
+    type Event = VkEvent;
+    type Plan = NoPlan;
+    const GUID: &'static ggml_guid =
+        &[0xb8, 0xf7, 0x4f, 0x86, 0x40, 0x3c, 0xe1, 0x02, 0x91, 0xc8, 0xdd, 0xe9, 0x02, 0x3f, 0xc0, 0x2b];
+    const QUEUES: bool = true;
+    const TRANSFERS: bool = true;
+    const PIECES: bool = true;
+    const COPIES: bool = true;
+    const EVENTS: bool = true;
+
+    fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    fn compute(&self, graph: GraphRef) -> Result<()> {
+        let mut recorder = lock(&self.recorder);
+        self.record_graph(&mut recorder, graph)
+    }
+
+    fn synchronize(&self) {
+        told("synchronize", lock(&self.recorder).finish());
+    }
+
+    fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
+        let p = whole(offset, data.bytes().len());
+        told("set_async", self.queue_set(tensor, &data, p));
+    }
+
+    fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {
+        let p = whole(offset, data.bytes().len());
+        told("get_async", self.queue_get(tensor, data, p));
+    }
+
+    fn set_2d_async(&self, tensor: TensorRef, data: HostSource, pieces: Pieces) {
+        debug_assert!(span(pieces) <= tensor.nbytes());
+        told("set_2d_async", self.queue_set(tensor, &data, pieces));
+    }
+
+    fn get_2d_async(&self, tensor: TensorRef, data: HostTarget, pieces: Pieces) {
+        told("get_2d_async", self.queue_get(tensor, data, pieces));
+    }
+
+    fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
+        let (Some(source), Some(target)) = (buffer::location(src), buffer::location(dst)) else { return false };
+        let Some(other) = stream_author::<Self>(&from) else { return false };
+        if !Arc::ptr_eq(&source.gpu, &self.gpu) || !Arc::ptr_eq(&target.gpu, &self.gpu) {
+            return false;
+        }
+        let queue = || -> Result<()> {
+            let mark = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
+            let mut recorder = lock(&self.recorder);
+            if let Some(mark) = &mark {
+                recorder.wait_for(mark)?;
+            }
+            let (a, b) = (Place::new(&source.memory, source.offset), Place::new(&target.memory, target.offset));
+            recorder.copy(a, b, src.nbytes() as u64)
+        };
+        match queue() {
+            Ok(()) => true,
+            Err(e) => {
+                log_error!("ggml_vulkan: copy_async: {e}");
+                false
+            }
+        }
+    }
+
+    fn event_record(&self, event: &VkEvent) {
+        match lock(&self.recorder).mark() {
+            Ok(mark) => *lock(&event.mark) = Some(mark),
+            Err(e) => log_error!("ggml_vulkan: event_record: {e}"),
+        }
+    }
+
+    fn event_wait(&self, event: &VkEvent) {
+        let mark = lock(&event.mark).clone();
+        if let Some(mark) = mark {
+            told("event_wait", lock(&self.recorder).wait_for(&mark));
+        }
+    }
+}
+
+/// `len` bytes from `offset` on as one piece.
+fn whole(offset: usize, len: usize) -> Pieces {
+    Pieces { offset, size: len, count: 1, stride_tensor: len, stride_data: len }
+}
