@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched ops plugin bad examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched ops plugin bad rs examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched ops plugin bad examples}
+suites=${*:-abi dump host sched ops plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -226,6 +226,19 @@ suite_bad() {
     fi
 }
 
+# ggml-rs.h: errors, placement reports, timelines.
+suite_rs() {
+    local files=$out/text/rs
+    rm -rf "$files" && mkdir -p "$files"
+    build ours rs/test_rs.c test_rs || return
+    counted "rs" on ours "$out/ours/test_rs" "$files"
+    counted "rs files" python3 "$here/rs/check.py" "$files"
+    if command -v valgrind > /dev/null; then
+        mkdir -p "$files/valgrind"
+        counted "rs under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_rs" "$files/valgrind"
+    fi
+}
+
 # The sentence-embedding host: its messages, and its vectors when the model is at hand (make run fetches it).
 suite_examples() {
     local which model=${MINILM_GGUF:-$root/target/minilm/f32.gguf} line
@@ -249,7 +262,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|ops|plugin|bad|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|ops|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -80,6 +80,38 @@ GGML_API void ggml_rs_clear_error(void);
 GGML_API
 enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
 
+/// The placement report of the graph that `sched` has split last, as text that is freed with `ggml_rs_string_free`: which
+/// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
+/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, then without memory), while the graph lives and before the next
+/// reset; NULL, with an error, when no graph is split. The environment variable GGML_SCHED_REPORT=file.html (or .json)
+/// writes one for the largest graph of a scheduler without the host's help.
+///
+/// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
+/// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,
+/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio`, and `blocks`
+/// with the first and last step that need them.
+GGML_API
+char *ggml_rs_sched_report(ggml_backend_sched_t sched,
+                           enum ggml_rs_format format);
+
+/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. false, with an error, when no graph is split
+/// or the file cannot be written.
+GGML_API
+bool ggml_rs_sched_write_report(ggml_backend_sched_t sched,
+                                enum ggml_rs_format format,
+                                const char *path);
+
+/// Frees a text that a function of this header gave to the caller. Nothing for NULL.
+GGML_API void ggml_rs_string_free(char *text);
+
+/// The nodes of the graph split last that run on the CPU although the scheduler has another device, and why: writes up to
+/// `max` of them to `list` (which may be NULL when `max` is 0) and returns how many there are. 0 when there is no
+/// accelerator. Operations that no accelerator computes are also named in the log, once each, as a warning.
+GGML_API
+size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched,
+                               struct ggml_rs_fallback *list,
+                               size_t max);
+
 /// Begins a timeline of what runs when, in a new file: stretches of graphs, copies between backends and single nodes, in the
 /// Chrome trace format that ui.perfetto.dev reads. `%p` in the path becomes the number of the process. The environment
 /// variable GGML_TRACE does the same from the start. One timeline at a time; one under way is ended. false, with an error,

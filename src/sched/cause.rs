@@ -35,6 +35,11 @@ impl Cause {
         Self(Self::WEIGHT_0 + slot)
     }
 
+    /// Which source is the weight that decided, if one did.
+    pub fn weight_slot(self) -> Option<usize> {
+        self.0.checked_sub(Self::WEIGHT_0).map(usize::from)
+    }
+
     /// Short text as debug output shows it; the number before the dot is the pass.
     pub fn text(self) -> &'static str {
         const STEPS: [&str; 11] =

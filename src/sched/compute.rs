@@ -20,6 +20,13 @@ fn handle(graph: &ggml_cgraph) -> GraphRef {
     }
 }
 
+/// Says which backend failed, unless it stopped on the host's wish.
+fn report_failure(backend: BackendRef, stretch: usize, status: ggml_status) {
+    if status != ggml_status::GGML_STATUS_ABORTED {
+        crate::log_error!("the backend {} failed in stretch {stretch} of the graph: {status:?}", backend.name());
+    }
+}
+
 impl Scheduler {
     /// The event that a backend records after its stretches, for the copy in use.
     fn event(&self, backend: usize) -> Option<EventRef> {
@@ -60,6 +67,7 @@ impl Scheduler {
                     Some(_) => self.run_observed(backend, handle(graph)),
                 };
                 if status != ggml_status::GGML_STATUS_SUCCESS {
+                    report_failure(backend, number, status);
                     return Ok(status);
                 }
             }

@@ -3,8 +3,8 @@
 //! Who lives here: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
 //! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: stretches of
 //! one backend and the copies they need), `arena` (the tensors of the copies), `assemble` (backends reorder their
-//! stretches; the whole as a problem for the allocator), `compute` and `experts` (the run), `report` (what `GGML_SCHED_DEBUG`
-//! prints), `traced` (stretches and copies as events of the trace), `scheduler` (the object that hosts hold).
+//! stretches; the whole as a problem for the allocator), `compute` and `experts` (the run), `report` (debug
+//! output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `scheduler` (the object that hosts hold).
 //!
 //! # A graph and its allocation
 //!

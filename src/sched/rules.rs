@@ -4,6 +4,7 @@ use super::cause::Placement;
 use super::flat::Flat;
 use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef};
+use crate::tensor::TensorRef;
 
 /// Answers of up to 16 backends: a bit each for "asked" and "yes".
 #[derive(Clone, Copy, Default)]
@@ -38,6 +39,11 @@ impl<'a> Rules<'a> {
     /// Nothing asked yet.
     pub fn new(backends: &'a [BackendRef], bufts: &'a [BufferTypeRef], ids: &'a TensorIds) -> Self {
         Self { backends, bufts, ids, ops: vec![Answers::default(); ids.len()], types: Vec::new() }
+    }
+
+    /// The tensor with a number.
+    pub fn tensor(&self, id: u32) -> TensorRef {
+        self.ids.tensor(id)
     }
 
     /// Whether backend `b` can compute the tensor.

@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
+use super::report::fallback;
 use super::rules::Rules;
 use super::split::{Copies, Replaced, Split, Splitter};
 use super::traced;
@@ -17,6 +18,7 @@ use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, invalid};
 use std::ffi::c_void;
+use std::path::PathBuf;
 
 /// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
 const MAX_REPLACED: usize = 1 << 20;
@@ -71,6 +73,11 @@ pub struct Scheduler {
     pub(super) buffers: Vec<i32>,
     pub(super) graph_size: usize,
     pub(super) prev_graph_size: usize,
+    /// A bit for each operation of which has been said that only the CPU computes it.
+    said_fallbacks: u128,
+    /// Where the environment wants a placement report, and the nodes of the largest graph that one was written for.
+    pub(super) report_path: Option<PathBuf>,
+    pub(super) reported_nodes: usize,
 }
 
 fn number_from_env(name: &str) -> i32 {
@@ -140,6 +147,9 @@ impl Scheduler {
             buffers: Vec::new(),
             graph_size: 0,
             prev_graph_size: 0,
+            said_fallbacks: 0,
+            report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
+            reported_nodes: 0,
         }
     }
 
@@ -246,6 +256,7 @@ impl Scheduler {
             op_offload: self.op_offload,
         }
         .run()?;
+        fallback::warn(&mut rules, &self.flat, &self.placed, &mut self.said_fallbacks);
         let mut splitter = Splitter {
             rules: &mut rules,
             flat: &mut self.flat,
@@ -302,6 +313,7 @@ impl Scheduler {
         }
         self.is_alloc = true;
         traced::step(begun, "split and allocate", graph.n_nodes());
+        self.report_if_asked(graph);
         Ok(())
     }
 

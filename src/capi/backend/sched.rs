@@ -29,7 +29,7 @@ unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a mut Scheduler> {
 /// # Safety
 /// As for [`opt_sched`].
 #[track_caller]
-unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a mut Scheduler {
+pub(in crate::capi) unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a mut Scheduler {
     // SAFETY: forwarded to the caller.
     match unsafe { opt_sched(p) } {
         Some(s) => s,

@@ -1,1 +1,92 @@
 //! Where a scheduler put things, and why.
+
+use crate::abi::backend::ggml_backend_sched_t;
+use crate::abi::raw;
+use crate::abi::rs::{ggml_rs_fallback, ggml_rs_format};
+use crate::capi::backend::sched::need_sched;
+use crate::capi::convert::{known, logged, text_path};
+use crate::guard::guarded;
+use crate::log_error;
+use crate::sched::report::Format;
+use std::ffi::{CString, c_char};
+
+#[track_caller]
+fn format_of(format: raw::ggml_rs_format) -> Format {
+    match known(ggml_rs_format::from_raw(format), "format", format) {
+        ggml_rs_format::GGML_RS_FORMAT_JSON => Format::Json,
+        ggml_rs_format::GGML_RS_FORMAT_HTML => Format::Html,
+    }
+}
+
+/// The placement report of the graph that `sched` has split last, as text that is freed with `ggml_rs_string_free`: which
+/// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
+/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, then without memory), while the graph lives and before the next
+/// reset; NULL, with an error, when no graph is split. The environment variable GGML_SCHED_REPORT=file.html (or .json)
+/// writes one for the largest graph of a scheduler without the host's help.
+///
+/// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
+/// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,
+/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio`, and `blocks`
+/// with the first and last step that need them.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
+    let format = format_of(format);
+    // SAFETY: a valid scheduler whose graph lives, by the contract.
+    let text = logged("ggml_rs_sched_report", unsafe { need_sched(sched) }.report_text(format));
+    // JSON writes a zero byte of a name as an escape, so there is none in the text.
+    text.and_then(|t| CString::new(t).ok()).map_or(std::ptr::null_mut(), CString::into_raw)
+}
+
+/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. false, with an error, when no graph is split
+/// or the file cannot be written.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rs_sched_write_report(
+    sched: ggml_backend_sched_t,
+    format: raw::ggml_rs_format,
+    path: *const c_char,
+) -> bool {
+    let format = format_of(format);
+    // SAFETY: NULL or a valid C string, by the contract.
+    let Some(path) = (unsafe { text_path(path) }) else {
+        log_error!("ggml_rs_sched_write_report: no path");
+        return false;
+    };
+    // SAFETY: a valid scheduler whose graph lives, by the contract.
+    logged("ggml_rs_sched_write_report", unsafe { need_sched(sched) }.write_report(format, path)).is_some()
+}
+
+/// Frees a text that a function of this header gave to the caller. Nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: it came from `CString::into_raw` and is not used afterwards, by the contract.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// The nodes of the graph split last that run on the CPU although the scheduler has another device, and why: writes up to
+/// `max` of them to `list` (which may be NULL when `max` is 0) and returns how many there are. 0 when there is no
+/// accelerator. Operations that no accelerator computes are also named in the log, once each, as a warning.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
+    sched: ggml_backend_sched_t,
+    list: *mut ggml_rs_fallback,
+    max: usize,
+) -> usize {
+    // SAFETY: a valid scheduler whose graph lives, by the contract.
+    let all = unsafe { need_sched(sched) }.fallbacks();
+    let wanted = if list.is_null() { 0 } else { max.min(all.len()) };
+    for (i, f) in all.iter().take(wanted).enumerate() {
+        let mut out = ggml_rs_fallback { node: f.node.as_ptr(), cause: f.cause, reason: [0; 256] };
+        let end = (0..out.reason.len()).rev().find(|&i| f.reason.is_char_boundary(i)).unwrap_or(0);
+        for (to, &from) in out.reason.iter_mut().zip(&f.reason.as_bytes()[..end]) {
+            *to = from as c_char;
+        }
+        // SAFETY: `list` has room for `max` entries, by the contract.
+        unsafe { list.add(i).write(out) };
+    }
+    all.len()
+}

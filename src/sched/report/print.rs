@@ -1,11 +1,11 @@
 //! What `GGML_SCHED_DEBUG` prints: 1 the stretches and their inputs, 2 also every node with its sources, their backends
 //! and why they are there.
 
-use super::cause::Placement;
-use super::scheduler::Scheduler;
 use crate::abi::ggml::{ggml_log_level, ggml_tensor_flag};
 use crate::graph::GraphRef;
 use crate::log;
+use crate::sched::cause::Placement;
+use crate::sched::scheduler::Scheduler;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::op_name;
 use std::ffi::CString;
@@ -34,7 +34,7 @@ fn send(mut text: String) {
 
 impl Scheduler {
     /// Prints the placement of a graph that has just been split.
-    pub(super) fn print_assignments(&self, graph: GraphRef) {
+    pub(in crate::sched) fn print_assignments(&self, graph: GraphRef) {
         let mut next = self.splits.iter().enumerate().peekable();
         for (i, node) in graph.nodes().enumerate() {
             if let Some((number, split)) = next.next_if(|(_, s)| s.nodes.start == i) {
@@ -49,7 +49,7 @@ impl Scheduler {
                 }
                 send(line);
             }
-            if self.debug > 1 && !super::flat::is_view_op(node.op_raw()) {
+            if self.debug > 1 && !crate::sched::flat::is_view_op(node.op_raw()) {
                 send(self.node_line(graph, i, node));
             }
         }

@@ -1,0 +1,204 @@
+//! The placement report as JSON. Its keys are part of the interface: ggml-rs.h describes them.
+
+use super::memory;
+use crate::error::Result;
+use crate::graph::GraphRef;
+use crate::invalid;
+use crate::sched::cause::Placement;
+use crate::sched::flat::is_view_op;
+use crate::sched::scheduler::Scheduler;
+use crate::tensor::TensorRef;
+use crate::tensor::traced::{op_name, type_and_shape};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// A node of the split graph, in the order in which nodes are computed.
+pub(super) struct Node {
+    pub tensor: TensorRef,
+    pub placed: Placement,
+    pub split: usize,
+    /// It only looks at memory in another way.
+    pub is_view: bool,
+}
+
+/// Something that happens in the order of the run: a copy, or a node.
+pub(super) struct Step {
+    /// What is written.
+    pub tensor: TensorRef,
+    /// What is read.
+    pub reads: Vec<TensorRef>,
+    /// The original, for a copy.
+    pub copied: Option<TensorRef>,
+    pub split: usize,
+}
+
+impl Scheduler {
+    /// All nodes in the order of the run.
+    pub(super) fn nodes_in_order(&self) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        for (number, split) in self.splits.iter().enumerate() {
+            let Some(stretch) = &split.graph else { continue };
+            // SAFETY: a slice of a graph that the caller keeps alive until the scheduler is reset (the contract).
+            let Some(stretch) = (unsafe { GraphRef::from_ptr(stretch) }) else { continue };
+            for tensor in stretch.nodes() {
+                let is_view = is_view_op(tensor.op_raw());
+                nodes.push(Node { tensor, placed: self.placement(tensor), split: number, is_view });
+            }
+        }
+        nodes
+    }
+
+    /// The steps of the run. `nodes` as from [`Self::nodes_in_order`].
+    fn steps(&self, nodes: &[Node]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut next = nodes.iter().peekable();
+        for (number, split) in self.splits.iter().enumerate() {
+            for input in &split.inputs {
+                let copy = self.copies.get(input.set, self.cur_copy).tensor;
+                steps.push(Step { tensor: copy, reads: vec![input.tensor], copied: Some(input.tensor), split: number });
+            }
+            while let Some(n) = next.next_if(|n| n.split == number) {
+                let reads = n.tensor.srcs().map(|(_, s)| s).collect();
+                steps.push(Step { tensor: n.tensor, reads, copied: None, split: number });
+            }
+        }
+        steps
+    }
+
+    fn backends_json(&self, nodes: &[Node]) -> Value {
+        let one = |(i, b): (usize, &crate::backend::BackendRef)| {
+            let device = b.device();
+            let kind = device.kind().map_or_else(String::new, |k| format!("{k:?}"));
+            json!({
+                "name": b.name(),
+                "device": device.name(),
+                "description": device.description(),
+                "kind": kind.trim_start_matches("GGML_BACKEND_DEVICE_TYPE_").to_lowercase(),
+                "buffer_type": self.bufts[i].name(),
+                "compute_bytes": self.buffer_size(i),
+                "nodes": nodes.iter().filter(|n| !n.is_view && n.placed.backend == i as i8).count(),
+            })
+        };
+        self.backends.iter().enumerate().map(one).collect()
+    }
+
+    fn splits_json(&self, nodes: &[Node]) -> Value {
+        let mut first = 0;
+        let mut all = Vec::new();
+        for (number, split) in self.splits.iter().enumerate() {
+            let n = nodes[first..].iter().take_while(|n| n.split == number).count();
+            let inputs: Vec<Value> = split.inputs.iter().map(|i| self.input_json(i)).collect();
+            all.push(json!({ "backend": split.backend, "first": first, "nodes": n, "copies": inputs }));
+            first += n;
+        }
+        all.into()
+    }
+
+    fn input_json(&self, input: &crate::sched::split::Input) -> Value {
+        let t = input.tensor;
+        let is_input = t.has_flag(crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
+        let kind = match t.buffer().is_some_and(|b| b.is_weights()) {
+            true => "weight",
+            false if is_input => "input",
+            false => "result",
+        };
+        json!({ "tensor": t.name(), "from": input.from, "bytes": t.nbytes(), "kind": kind, "shape": type_and_shape(t) })
+    }
+
+    fn node_json(&self, n: &Node, places: &HashMap<TensorRef, usize>) -> Value {
+        let t = n.tensor;
+        let sources: Vec<Value> = t
+            .srcs()
+            .map(|(_, s)| match places.get(&s) {
+                Some(&i) => json!(i),
+                None => json!(s.name()),
+            })
+            .collect();
+        json!({
+            "name": t.name(),
+            "op": op_name(t),
+            "shape": type_and_shape(t),
+            "bytes": t.nbytes(),
+            "backend": n.placed.backend,
+            "cause": n.placed.cause.text(),
+            "split": n.split,
+            "view": n.is_view,
+            "sources": sources,
+        })
+    }
+
+    fn leafs_json(&self) -> Value {
+        let one = |&id: &u32| {
+            let t = self.ids.tensor(id);
+            let placed = self.placement(t);
+            json!({
+                "name": t.name(),
+                "shape": type_and_shape(t),
+                "bytes": t.nbytes(),
+                "backend": placed.backend,
+                "cause": placed.cause.text(),
+                "weight": t.buffer().is_some_and(|b| b.is_weights()),
+            })
+        };
+        self.flat.leafs.iter().map(one).collect()
+    }
+
+    fn memory_json(&self, steps: &[Step]) -> Value {
+        let mut lasting: Vec<TensorRef> = self.flat.leafs.iter().map(|&id| self.ids.tensor(id)).collect();
+        if self.n_copies > 1 {
+            lasting.extend(self.copies.made().map(|c| c.tensor));
+        }
+        let block = |b: &memory::Block| {
+            json!({
+                "tensor": b.tensor.name(), "op": op_name(b.tensor), "from": b.from, "to": b.to, "buffer": b.chunk,
+                "offset": b.offset, "bytes": b.bytes, "over": b.over,
+            })
+        };
+        let one = |m: memory::Memory| {
+            json!({
+                "buffer_type": m.buft.name(),
+                "buffers": m.chunks,
+                "used_bytes": m.used,
+                "lower_bound": m.lower_bound,
+                "ratio": if m.lower_bound > 0 { m.used as f64 / m.lower_bound as f64 } else { 1.0 },
+                "blocks": m.blocks.iter().map(block).collect::<Value>(),
+            })
+        };
+        memory::survey(steps, &lasting).into_iter().map(one).collect()
+    }
+
+    /// The placement report of the graph that is split.
+    ///
+    /// # Errors
+    /// No graph is split since the last reset.
+    pub fn report(&self) -> Result<Value> {
+        if self.splits.is_empty() || self.ids.is_empty() {
+            return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
+        }
+        let nodes = self.nodes_in_order();
+        let steps = self.steps(&nodes);
+        let places: HashMap<TensorRef, usize> = nodes.iter().enumerate().map(|(i, n)| (n.tensor, i)).collect();
+        let step = |s: &Step| match s.copied {
+            Some(original) => json!({ "copy": original.name(), "split": s.split }),
+            None => json!({ "node": places.get(&s.tensor), "split": s.split }),
+        };
+        let fallback = |f: super::fallback::Fallback| {
+            let cause = format!("{:?}", f.cause);
+            json!({
+                "node": places.get(&f.node), "name": f.node.name(), "op": op_name(f.node), "reason": f.reason,
+                "cause": cause.trim_start_matches("GGML_RS_FALLBACK_").to_lowercase(),
+            })
+        };
+        Ok(json!({
+            "library": concat!("libggml-rs ", env!("CARGO_PKG_VERSION")),
+            "pipeline_copies": self.n_copies,
+            "backends": self.backends_json(&nodes),
+            "splits": self.splits_json(&nodes),
+            "leafs": self.leafs_json(),
+            "nodes": nodes.iter().map(|n| self.node_json(n, &places)).collect::<Value>(),
+            "steps": steps.iter().map(step).collect::<Value>(),
+            "fallbacks": self.fallbacks().into_iter().map(fallback).collect::<Value>(),
+            "memory": self.memory_json(&steps),
+        }))
+    }
+}

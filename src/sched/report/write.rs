@@ -1,0 +1,55 @@
+//! Reports into text and files.
+
+use super::page;
+use crate::error::{Error, Result};
+use crate::graph::GraphRef;
+use crate::log_warn;
+use crate::sched::scheduler::Scheduler;
+use std::path::Path;
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For programs.
+    Json,
+    /// For people: one page that needs nothing else.
+    Html,
+}
+
+impl Scheduler {
+    /// The placement report as text.
+    ///
+    /// # Errors
+    /// As for [`Scheduler::report`].
+    pub fn report_text(&self, format: Format) -> Result<String> {
+        let report = self.report()?;
+        Ok(match format {
+            Format::Json => report.to_string(),
+            Format::Html => page::render(&report),
+        })
+    }
+
+    /// The placement report in a file, which is replaced.
+    ///
+    /// # Errors
+    /// As for [`Scheduler::report`], or the file cannot be written.
+    pub fn write_report(&self, format: Format, path: &Path) -> Result<()> {
+        let text = self.report_text(format)?;
+        std::fs::write(path, text).map_err(|source| Error::Io { what: path.display().to_string(), source })
+    }
+
+    /// Writes the report that the environment variable GGML_SCHED_REPORT asks for (a page; JSON when the name ends with
+    /// `.json`), when this graph is the largest of the scheduler so far.
+    pub(in crate::sched) fn report_if_asked(&mut self, graph: GraphRef) {
+        let Some(path) = self.report_path.as_deref() else { return };
+        let n = graph.n_nodes();
+        if n <= self.reported_nodes {
+            return;
+        }
+        let format = if path.extension().is_some_and(|e| e == "json") { Format::Json } else { Format::Html };
+        if let Err(e) = self.write_report(format, path) {
+            log_warn!("GGML_SCHED_REPORT: {e}");
+        }
+        self.reported_nodes = n;
+    }
+}
