@@ -5,6 +5,7 @@ use super::core::{Core, lock};
 use super::info::Info;
 use super::instance::Instance;
 use super::memory::Memory;
+use super::pipeline::Pipelines;
 use crate::error::Result;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct Gpu {
     /// The logical device.
     pub core: Arc<Core>,
+    /// Its pipelines.
+    pub pipelines: Pipelines,
     /// For copies that belong to no stream.
     transfer: Mutex<Recorder>,
     pinned: RwLock<Vec<Pinned>>,
@@ -32,7 +35,8 @@ impl Gpu {
         let core = Core::open(instance, info.clone())?;
         let transfer = Mutex::new(Recorder::new(&core)?);
         let direct = !super::env::set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM");
-        Ok(Arc::new(Self { core, transfer, pinned: RwLock::default(), direct }))
+        let pipelines = Pipelines::new(&core)?;
+        Ok(Arc::new(Self { core, pipelines, transfer, pinned: RwLock::default(), direct }))
     }
 
     /// What the device can do.

@@ -6,6 +6,9 @@
 //! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
+//! - `shaders`: the SPIR-V modules, made by `make shaders`; `pipeline`: pipelines and their cache on disk
+//! - `plan`: what an op asks of the device, as data; `ops`: the operations, one file a family; `tune`: how work is cut for a device
+//! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes
 //! - `device`: the family "Vulkan" and its devices as backend objects
 //!
 //! # How memory is named
@@ -24,14 +27,21 @@ pub mod command;
 pub mod core;
 pub mod device;
 pub mod env;
+pub mod fusion;
 pub mod gpu;
+pub mod graph;
 mod hazard;
 pub mod info;
 pub mod instance;
 pub mod memory;
+pub mod ops;
+pub mod pipeline;
+pub mod plan;
+pub mod shaders;
 pub mod stream;
 pub mod timeline;
 pub mod transfer;
+pub mod tune;
 
 pub use command::{Program, Recorder};
 pub use device::reg;

@@ -7,13 +7,13 @@ use super::gpu::Gpu;
 use super::info::Info;
 use super::timeline::Mark;
 use super::transfer::span;
-use crate::abi::ggml::{ggml_guid, ggml_op, ggml_tensor_flag};
+use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BackendRef, DeviceRef, op_is_empty};
+use crate::backend::{BackendRef, DeviceRef};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
-use crate::log_error;
+use crate::{log_debug, log_error};
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -21,17 +21,10 @@ use std::sync::{Arc, Mutex};
 
 /// A stream of work on a device.
 pub struct VkStream {
-    gpu: Arc<Gpu>,
     name: CString,
+    // Waits for its work when it goes, so before the pipelines that the work uses.
     recorder: Mutex<Recorder>,
-}
-
-/// What an op needs to record itself.
-pub struct Graph<'a> {
-    /// The device.
-    pub gpu: &'a Arc<Gpu>,
-    /// What records.
-    pub recorder: &'a mut Recorder,
+    gpu: Arc<Gpu>,
 }
 
 /// A mark in a stream's queue.
@@ -63,8 +56,14 @@ fn told(what: &str, result: Result<()>) {
 }
 
 /// Whether a device can compute a node.
-pub(super) fn supports(_info: &Info, op: TensorRef) -> bool {
-    op_is_empty(op.op())
+pub(super) fn supports(info: &Info, op: TensorRef) -> bool {
+    match super::ops::supports(op, info) {
+        Ok(()) => true,
+        Err(e) => {
+            log_debug!("ggml_vulkan: {:?} '{}': {e}", op.op(), op.name());
+            false
+        }
+    }
 }
 
 /// Whether a node is worth computing here although its weights must be copied first: from as many rows on.
@@ -142,17 +141,6 @@ impl VkStream {
         // SAFETY: `HostTarget` promises that the bytes are writable, and nobody else's, until the stream is synchronised.
         unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }
     }
-
-    fn record_graph(&self, recorder: &mut Recorder, graph: GraphRef) -> Result<()> {
-        recorder.start_graph();
-        for node in graph.nodes() {
-            if op_is_empty(node.op()) || node.is_empty() || !node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE) {
-                continue;
-            }
-            return Err(Error::Unsupported(format!("{} on Vulkan", node.op_raw())));
-        }
-        recorder.submit()
-    }
 }
 
 /// Bytes from which on a copy is not queued through staging memory of its own size.
@@ -175,7 +163,7 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        self.record_graph(&mut recorder, graph)
+        super::graph::record(&mut recorder, &self.gpu.pipelines, graph)
     }
 
     fn synchronize(&self) {
