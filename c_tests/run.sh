@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched ops plugin bad rs examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched quant ops train plugin bad rs examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched ops plugin bad rs examples}
+suites=${*:-abi dump host sched quant ops train plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -165,6 +165,20 @@ suite_sched() {
     counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
 }
 
+# Every format, quantized in every way from many kinds of rows on both libraries: bytes. QUANT_SEEDS: rows of each kind.
+suite_quant() {
+    local which
+    if [ -z "$oracle" ]; then note "quant is skipped without the original"; return; fi
+    build ours quant/quant_diff.c quant_diff || return
+    for which in oracle ours; do
+        on "$which" "$out/ours/quant_diff" "$out/text/quant.$which.bin" 1 "${QUANT_SEEDS:-2}" 2> "$out/text/quant.err" || bad "quantizing on $which" "ended with status $?: $(tail -n 1 "$out/text/quant.err" | cut -c1-200)"
+    done
+    python3 "$here/quant/compare.py" "$out/text/quant.oracle.bin" "$out/text/quant.ours.bin" > "$out/text/quant.table"
+    grep -vE '^(PASS|FAIL)|passed' "$out/text/quant.table"
+    counted "quant" cat "$out/text/quant.table"
+    rm -f "$out/text/quant.oracle.bin" "$out/text/quant.ours.bin"
+}
+
 suite_ops() {
     build ours diff/ops.cpp ops -Wno-deprecated-declarations || return
     if [ -z "$oracle" ]; then
@@ -180,6 +194,21 @@ suite_ops() {
         counted "ops with $threads threads" cat "$out/text/ops.$threads.table"
     done
     grep -E 'FAIL' "$out/text/ops.1.table" > /dev/null || echo "the table of errors: $out/text/ops.1.table"
+}
+
+# Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.
+suite_train() {
+    local which
+    build ours opt/train.c train || return
+    if command -v valgrind > /dev/null; then
+        on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/train" short > /dev/null 2> "$out/text/train.valgrind"
+        if [ $? -eq 0 ]; then ok "training under valgrind"; else bad "training under valgrind" "$(grep -m 2 '^==' "$out/text/train.valgrind" | tr '\n' '|')"; fi
+    fi
+    [ -n "$oracle" ] || { note "training is not compared without the original"; return; }
+    for which in oracle ours; do
+        on "$which" "$out/ours/train" > "$out/text/train.$which.txt" 2> "$out/text/train.$which.err" || bad "training on $which" "ended with status $?: $(tail -n 1 "$out/text/train.$which.err" | cut -c1-200)"
+    done
+    counted "training" python3 "$here/opt/compare.py" "$out/text/train.oracle.txt" "$out/text/train.oracle.err" "$out/text/train.ours.txt" "$out/text/train.ours.err"
 }
 
 # module HEADERS OUTPUT [flags]: the accelerator as a loadable module
@@ -262,7 +291,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|ops|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|quant|ops|train|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -134,8 +134,9 @@ typedef void (*ggml_opt_epoch_callback)(bool train,
 extern "C" {
 #endif // __cplusplus
 
-/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements, shuffled and copied
-/// in shards of `ndata_shard`. This version of the library cannot train: NULL, with a log line.
+/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements (0: no labels), which are shuffled
+/// and copied in shards of `ndata_shard`. Write data and labels to its tensors, in host memory, before use. NULL
+/// when memory cannot be had (see the log). Free it with `ggml_opt_dataset_free`.
 GGML_API
 ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data,
                                          enum ggml_type type_label,
@@ -144,7 +145,7 @@ ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data,
                                          int64_t ndata,
                                          int64_t ndata_shard);
 
-/// Frees a data set. Nothing for NULL.
+/// Frees a data set with its tensors. Nothing for NULL.
 GGML_API void ggml_opt_dataset_free(ggml_opt_dataset_t dataset);
 
 /// Number of data points; 0 for NULL.
@@ -153,23 +154,22 @@ GGML_API int64_t ggml_opt_dataset_ndata(ggml_opt_dataset_t dataset);
 /// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_dataset_data(ggml_opt_dataset_t dataset);
 
-/// Tensor of all labels, [ne_label, ndata]; NULL for NULL.
+/// Tensor of all labels, [ne_label, ndata]; NULL for NULL and for a data set without labels.
 GGML_API struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset);
 
-/// Shuffles the first `idata` data points, or all when it is negative, with the random numbers of `opt_ctx`. This
-/// version of the library cannot train: nothing but a log line.
+/// Shuffles the shards of the first `idata` data points, or of all when it is negative, with the random numbers of
+/// `opt_ctx`. The order is that of the original with GNU's C++ library.
 GGML_API void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata);
 
-/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
-/// ndata_batch]. This version of the library cannot train: nothing but a log line.
+/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label, ndata_batch],
+/// which is NULL for a data set without labels. A batch is a whole number of shards.
 GGML_API
 void ggml_opt_dataset_get_batch(ggml_opt_dataset_t dataset,
                                 struct ggml_tensor *data_batch,
                                 struct ggml_tensor *labels_batch,
                                 int64_t ibatch);
 
-/// Copies batch `ibatch`, `nb_data_batch` bytes of data and its labels, into host memory. This version of the
-/// library cannot train: nothing but a log line.
+/// As `ggml_opt_dataset_get_batch`, into host memory: `nb_data_batch` bytes of data and the labels of as many points.
 GGML_API
 void ggml_opt_dataset_get_batch_host(ggml_opt_dataset_t dataset,
                                      void *data_batch,
@@ -188,14 +188,17 @@ GGML_API
 struct ggml_opt_params ggml_opt_default_params(ggml_backend_sched_t backend_sched,
                                                enum ggml_opt_loss_type loss_type);
 
-/// Begins a training run with these parameters. This version of the library cannot train: NULL, with a log line.
-GGML_API ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
+/// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
+/// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
+/// as long as the run. NULL when memory cannot be had (see the log). End it with `ggml_opt_free`.
+GGML_API
+ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
 
 /// Ends a training run and frees what it holds. Nothing for NULL.
 GGML_API void ggml_opt_free(ggml_opt_context_t opt_ctx);
 
-/// Sets gradients to zero and forgets the loss; with `optimizer` the state of the optimizer too. This version of
-/// the library cannot train: nothing but a log line.
+/// Sets gradients to zero; with `optimizer` the moments and the step count of the optimizer too. Without static graphs
+/// there is something to reset only between `ggml_opt_alloc` and `ggml_opt_eval`.
 GGML_API void ggml_opt_reset(ggml_opt_context_t opt_ctx, bool optimizer);
 
 /// Whether the graphs of a training run are built once only; false for NULL.
@@ -207,19 +210,20 @@ GGML_API struct ggml_tensor *ggml_opt_inputs(ggml_opt_context_t opt_ctx);
 /// Output of the forward graph; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_outputs(ggml_opt_context_t opt_ctx);
 
-/// Labels that outputs are compared with; NULL for NULL.
+/// Labels that outputs are compared with; NULL for NULL and for a loss that does not compare.
 GGML_API struct ggml_tensor *ggml_opt_labels(ggml_opt_context_t opt_ctx);
 
 /// The loss, one number; NULL for NULL.
 GGML_API struct ggml_tensor *ggml_opt_loss(ggml_opt_context_t opt_ctx);
 
-/// Predictions made from the outputs; NULL for NULL.
+/// Predictions made from the outputs, for the cross entropy; otherwise, and for NULL, NULL.
 GGML_API struct ggml_tensor *ggml_opt_pred(ggml_opt_context_t opt_ctx);
 
-/// How many predictions are right, one number; NULL for NULL.
+/// How many predictions are right, one number, for the cross entropy; otherwise, and for NULL, NULL.
 GGML_API struct ggml_tensor *ggml_opt_ncorrect(ggml_opt_context_t opt_ctx);
 
-/// Accumulated gradient of a node of the forward graph; NULL when there is none.
+/// Accumulated gradient of a node of the forward graph; NULL when there is none, as with static graphs that take a step
+/// after each evaluation.
 GGML_API struct ggml_tensor *ggml_opt_grad_acc(ggml_opt_context_t opt_ctx, struct ggml_tensor *node);
 
 /// Optimizer of a training run; AdamW for NULL.
@@ -228,13 +232,13 @@ GGML_API enum ggml_opt_optimizer_type ggml_opt_context_optimizer_type(ggml_opt_c
 /// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
 GGML_API const char *ggml_opt_optimizer_name(enum ggml_opt_optimizer_type optimizer);
 
-/// Room for the results of evaluations. This version of the library cannot train: NULL, with a log line.
+/// Room for the results of evaluations. Free it with `ggml_opt_result_free`.
 GGML_API ggml_opt_result_t ggml_opt_result_init(void);
 
 /// Frees results. Nothing for NULL.
 GGML_API void ggml_opt_result_free(ggml_opt_result_t result);
 
-/// Forgets the results gathered so far. This version of the library cannot train: nothing but a log line.
+/// Forgets the results gathered so far. Nothing for NULL.
 GGML_API void ggml_opt_result_reset(ggml_opt_result_t result);
 
 /// Number of data points evaluated; 0 for NULL.
@@ -243,15 +247,18 @@ GGML_API void ggml_opt_result_ndata(ggml_opt_result_t result, int64_t *ndata);
 /// Loss, and its uncertainty unless `unc` is NULL; without evaluations 0 and not a number.
 GGML_API void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc);
 
-/// Writes all predictions, as many as `ggml_opt_result_ndata` says. This version of the library cannot train:
-/// nothing but a log line.
+/// Writes all predictions, as many as `ggml_opt_result_ndata` says; nothing when the loss makes none.
 GGML_API void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred);
 
-/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations not a number.
-GGML_API void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double *unc);
+/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations, or predictions, not a number.
+GGML_API
+void ggml_opt_result_accuracy(ggml_opt_result_t result,
+                              double *accuracy,
+                              double *unc);
 
-/// Tells a training run whose graphs are built anew each time the next forward graph with its input and output.
-/// This version of the library cannot train: nothing but a log line.
+/// Tells a training run without static graphs the forward graph of its next evaluation, made in `ctx_compute` with room for
+/// gradients, with its input and output. Call it before each `ggml_opt_alloc`. Context and graph must live until
+/// `ggml_opt_eval` has returned. Gradients add up from the first evaluation on; see `ggml_opt_reset`.
 GGML_API
 void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx,
                             struct ggml_context *ctx_compute,
@@ -259,16 +266,21 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx,
                             struct ggml_tensor *inputs,
                             struct ggml_tensor *outputs);
 
-/// Allocates the graph for the next evaluation, with gradients when `backward` is true. This version of the library
-/// cannot train: nothing but a log line.
-GGML_API void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward);
+/// Allocates the graph for the next evaluation, with gradients when `backward` is true, and with a step of the optimizer when one
+/// is due. Call it exactly once before each `ggml_opt_eval`. With static graphs the same graph twice in a row keeps
+/// its memory. A graph that cannot be allocated is said in the log; its evaluation fails.
+GGML_API
+void ggml_opt_alloc(ggml_opt_context_t opt_ctx,
+                    bool backward);
 
-/// Computes the graph, adds to `result` unless that is NULL, and takes an optimizer step where one is due. This
-/// version of the library cannot train: nothing but a log line.
-GGML_API void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result);
+/// Computes the graph, takes an optimizer step where one is due, and adds to `result` unless that is NULL. All evaluations added
+/// to one result have the same number of data points. A failure is said in the log, and adds nothing.
+GGML_API
+void ggml_opt_eval(ggml_opt_context_t opt_ctx,
+                   ggml_opt_result_t result);
 
-/// Trains on the first `idata_split` data points and evaluates on the rest, with a callback after each batch. This
-/// version of the library cannot train: nothing but a log line.
+/// Trains on the first `idata_split` data points (all when negative), then evaluates on the rest. After each batch the
+/// callback is called, unless it is NULL. Needs static graphs, and data points in whole batches.
 GGML_API
 void ggml_opt_epoch(ggml_opt_context_t opt_ctx,
                     ggml_opt_dataset_t dataset,
@@ -278,8 +290,8 @@ void ggml_opt_epoch(ggml_opt_context_t opt_ctx,
                     ggml_opt_epoch_callback callback_train,
                     ggml_opt_epoch_callback callback_eval);
 
-/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error. This version of the library cannot
-/// train: nothing but a log line.
+/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points done, loss and accuracy with their
+/// uncertainties, time taken and time left.
 GGML_API
 void ggml_opt_epoch_callback_progress_bar(bool train,
                                           ggml_opt_context_t opt_ctx,
@@ -289,8 +301,10 @@ void ggml_opt_epoch_callback_progress_bar(bool train,
                                           int64_t ibatch_max,
                                           int64_t t_start_us);
 
-/// Trains a model from `inputs` to `outputs` on a data set for `nepoch` epochs, the last `val_split` of the data
-/// kept for validation. This version of the library cannot train: nothing but a log line.
+/// Trains a model from `inputs`, [ne_datapoint, points of a batch], to `outputs`, whose nodes are in `ctx_compute`, on a data set
+/// for `nepoch` epochs. `nbatch_logical` points, whole batches, make an optimizer step. The last `val_split` (0 up to 1) of
+/// the shuffled data is kept for validation. `get_opt_pars` gets a pointer to the epoch, an `int64_t` from 1. Unless
+/// `silent`, standard error shows epochs and progress.
 GGML_API
 void ggml_opt_fit(ggml_backend_sched_t backend_sched,
                   struct ggml_context *ctx_compute,

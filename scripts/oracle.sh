@@ -91,7 +91,7 @@ peers() {
     original
     mkdir -p "$cache/peers/tests"
     ln -sfn "$cache/src/ggml" "$cache/peers/ggml" # test-gguf and test-alloc include ../ggml/src/*.h
-    for name in gguf alloc rope barrier quantize-fns; do
+    for name in gguf alloc rope barrier quantize-fns opt; do
         [ -x "$cache/peers/test-$name" ] && continue
         echo "building test-$name against the original ..."
         cp "$cache/src/llama.cpp/tests/test-$name.cpp" "$cache/peers/tests/"

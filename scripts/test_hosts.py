@@ -270,6 +270,8 @@ def peers(t):
         start = time.time()
         if t.run("ours", name) is not None:
             t.check(True, f"{name} (built against the original) runs on this library", f"{time.time() - start:.1f} s")
+    wanted, got = ((t.run(side, "test-opt") or "").count("OK\x1b") for side in ("original", "ours"))
+    t.check(wanted == got > 100, "test-opt (built against the original) passes what the original passes", f"{got} of {wanted}")
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,

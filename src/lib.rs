@@ -31,6 +31,7 @@ pub mod gguf;
 pub mod graph;
 pub mod guard;
 pub mod log;
+pub mod opt;
 pub mod quant;
 pub mod sched;
 pub mod sys;

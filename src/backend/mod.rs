@@ -7,6 +7,7 @@
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
 //! - `graph_copy`: a graph copied to another device, two backends compared
+//! - `grad_reset`: the state of a training graph set back
 //! - `author`: safe traits for those who write a backend
 
 pub mod author;
@@ -15,6 +16,7 @@ mod buffer_type;
 mod device;
 pub mod dl;
 mod event;
+pub mod grad_reset;
 pub mod graph_copy;
 pub mod handle;
 pub mod host;

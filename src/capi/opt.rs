@@ -1,22 +1,62 @@
-//! ggml-opt.h: training. This version of the library has parameters and names; what would make or run something fails with
-//! a log line, and there is no data set, training run or result but NULL.
+//! ggml-opt.h: training.
 
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
+use crate::abi::graph::ggml_cgraph;
 use crate::abi::opt::*;
 use crate::abi::raw;
-use crate::capi::convert::put;
+use crate::capi::convert::{broken, dtype, graph, known, logged, opt_out, opt_tensor, put, tensor};
 use crate::guard::guarded;
+use crate::opt::dataset::Shape;
+use crate::opt::epoch::{Watch, clock_us, epoch};
+use crate::opt::fit::{Plan, fit};
+use crate::opt::progress::Progress;
+use crate::opt::{Dataset, Handle, Model, Results, Run, Settings, eval};
+use crate::sched::Scheduler;
+use crate::tensor::{Context, TensorRef};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
+use std::ptr::NonNull;
 
-/// Says that a function has nothing to work with yet.
-fn absent(function: &str) {
-    log_error!("{function}: this version of the library cannot train");
+/// The data set behind the opaque pointer, `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from `ggml_opt_dataset_init`, and no other thread uses it during the call.
+unsafe fn opt_dataset(p: ggml_opt_dataset_t) -> Option<Handle<Dataset>> {
+    // SAFETY: forwarded to the caller.
+    unsafe { Handle::from_ptr(p.cast()) }
 }
 
-/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements, shuffled and copied
-/// in shards of `ndata_shard`. This version of the library cannot train: NULL, with a log line.
+/// The run behind the opaque pointer, `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from `ggml_opt_init`, and no other thread uses it during the call.
+unsafe fn opt_run(p: ggml_opt_context_t) -> Option<Handle<Run>> {
+    // SAFETY: forwarded to the caller.
+    unsafe { Handle::from_ptr(p.cast()) }
+}
+
+/// The results behind the opaque pointer, `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from `ggml_opt_result_init`, and no other thread uses it during the call.
+unsafe fn opt_results(p: ggml_opt_result_t) -> Option<Handle<Results>> {
+    // SAFETY: forwarded to the caller.
+    unsafe { Handle::from_ptr(p.cast()) }
+}
+
+/// What the header forbids to be NULL.
+#[track_caller]
+fn need<T>(handle: Option<T>, name: &str) -> T {
+    match handle {
+        Some(h) => h,
+        None => broken(&format!("GGML_ASSERT({name} != NULL) failed")),
+    }
+}
+
+/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements (0: no labels), which are shuffled
+/// and copied in shards of `ndata_shard`. Write data and labels to its tensors, in host memory, before use. NULL
+/// when memory cannot be had (see the log). Free it with `ggml_opt_dataset_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_init(
@@ -27,44 +67,54 @@ pub unsafe extern "C" fn ggml_opt_dataset_init(
     ndata: i64,
     ndata_shard: i64,
 ) -> ggml_opt_dataset_t {
-    let _ = (type_data, type_label, ne_datapoint, ne_label, ndata, ndata_shard);
-    absent("ggml_opt_dataset_init");
-    std::ptr::null_mut()
+    let shape = Shape {
+        data: dtype(type_data),
+        labels: dtype(type_label),
+        point: ne_datapoint,
+        label: ne_label,
+        points: ndata,
+        shard: ndata_shard,
+    };
+    let made = logged("ggml_opt_dataset_init", Dataset::new(&shape));
+    made.map_or(std::ptr::null_mut(), |d| Box::into_raw(Box::new(d)).cast())
 }
 
-/// Frees a data set. Nothing for NULL.
+/// Frees a data set with its tensors. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
-    let _ = dataset;
+    if !dataset.is_null() {
+        // SAFETY: it came from `ggml_opt_dataset_init`, and the contract forbids any later use.
+        drop(unsafe { Box::from_raw(dataset.cast::<Dataset>()) });
+    }
 }
 
 /// Number of data points; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> i64 {
-    let _ = dataset;
-    0
+    // SAFETY: NULL or a data set, by the contract.
+    unsafe { opt_dataset(dataset) }.map_or(0, |d| d.with(|d| d.n_points()))
 }
 
 /// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
-    let _ = dataset;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a data set, by the contract.
+    opt_out(unsafe { opt_dataset(dataset) }.map(|d| d.with(|d| d.data())))
 }
 
-/// Tensor of all labels, [ne_label, ndata]; NULL for NULL.
+/// Tensor of all labels, [ne_label, ndata]; NULL for NULL and for a data set without labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
-    let _ = dataset;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a data set, by the contract.
+    opt_out(unsafe { opt_dataset(dataset) }.and_then(|d| d.with(|d| d.labels())))
 }
 
-/// Shuffles the first `idata` data points, or all when it is negative, with the random numbers of `opt_ctx`. This
-/// version of the library cannot train: nothing but a log line.
+/// Shuffles the shards of the first `idata` data points, or of all when it is negative, with the random numbers of
+/// `opt_ctx`. The order is that of the original with GNU's C++ library.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
@@ -72,12 +122,14 @@ pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
     dataset: ggml_opt_dataset_t,
     idata: i64,
 ) {
-    let _ = (opt_ctx, dataset, idata);
-    absent("ggml_opt_dataset_shuffle");
+    // SAFETY: a run and a data set, by the contract.
+    let (run, dataset) = unsafe { (need(opt_run(opt_ctx), "opt_ctx"), need(opt_dataset(dataset), "dataset")) };
+    let n_points = (idata >= 0).then_some(idata);
+    run.with(|r| dataset.with(|d| d.shuffle(r.random(), n_points)));
 }
 
-/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
-/// ndata_batch]. This version of the library cannot train: nothing but a log line.
+/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label, ndata_batch],
+/// which is NULL for a data set without labels. A batch is a whole number of shards.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
@@ -86,12 +138,13 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
     labels_batch: *mut ggml_tensor,
     ibatch: i64,
 ) {
-    let _ = (dataset, data_batch, labels_batch, ibatch);
-    absent("ggml_opt_dataset_get_batch");
+    // SAFETY: a data set and valid tensors, by the contract.
+    let (dataset, data, labels) =
+        unsafe { (need(opt_dataset(dataset), "dataset"), tensor(data_batch, "data_batch"), opt_tensor(labels_batch)) };
+    dataset.with(|d| d.get_batch(data, labels, ibatch));
 }
 
-/// Copies batch `ibatch`, `nb_data_batch` bytes of data and its labels, into host memory. This version of the
-/// library cannot train: nothing but a log line.
+/// As `ggml_opt_dataset_get_batch`, into host memory: `nb_data_batch` bytes of data and the labels of as many points.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
@@ -101,8 +154,11 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
     labels_batch: *mut c_void,
     ibatch: i64,
 ) {
-    let _ = (dataset, data_batch, nb_data_batch, labels_batch, ibatch);
-    absent("ggml_opt_dataset_get_batch_host");
+    ggml_assert!(!data_batch.is_null());
+    // SAFETY: a data set, by the contract.
+    let dataset = need(unsafe { opt_dataset(dataset) }, "dataset");
+    // SAFETY: memory for a batch, by the contract.
+    dataset.with(|d| unsafe { d.get_batch_host(data_batch.cast(), nb_data_batch, labels_batch.cast(), ibatch) });
 }
 
 /// The parameters that optimizers have by default. `userdata` is not used.
@@ -143,101 +199,149 @@ pub unsafe extern "C" fn ggml_opt_default_params(
     }
 }
 
-/// Begins a training run with these parameters. This version of the library cannot train: NULL, with a log line.
+/// The checked parameters.
+#[track_caller]
+fn settings(p: &ggml_opt_params) -> Settings {
+    Settings {
+        scheduler: need(NonNull::new(p.backend_sched.cast::<Scheduler>()), "backend_sched"),
+        loss: known(ggml_opt_loss_type::from_raw(p.loss_type), "loss_type", p.loss_type),
+        build: known(ggml_opt_build_type::from_raw(p.build_type), "build_type", p.build_type),
+        period: p.opt_period,
+        optimizer: known(ggml_opt_optimizer_type::from_raw(p.optimizer), "optimizer", p.optimizer),
+        get_params: p.get_opt_pars,
+        user_data: p.get_opt_pars_ud,
+    }
+}
+
+/// A model of C's pointers.
+///
+/// # Safety
+/// A valid context and valid tensors, for as long as the run uses them.
+#[track_caller]
+unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut ggml_tensor) -> Model {
+    Model {
+        ctx: need(NonNull::new(ctx.cast::<Context>()), "ctx_compute"),
+        // SAFETY: forwarded to the caller.
+        inputs: unsafe { tensor(inputs, "inputs") },
+        // SAFETY: forwarded to the caller.
+        outputs: unsafe { tensor(outputs, "outputs") },
+    }
+}
+
+/// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
+/// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
+/// as long as the run. NULL when memory cannot be had (see the log). End it with `ggml_opt_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
-    let _ = params;
-    absent("ggml_opt_init");
-    std::ptr::null_mut()
+    let is_static = !params.ctx_compute.is_null();
+    ggml_assert!(is_static || params.inputs.is_null() && params.outputs.is_null());
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let model = is_static.then(|| unsafe { model(params.ctx_compute, params.inputs, params.outputs) });
+    let made = logged("ggml_opt_init", Run::new(settings(&params), model));
+    made.map_or(std::ptr::null_mut(), |r| Box::into_raw(Box::new(r)).cast())
 }
 
 /// Ends a training run and frees what it holds. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
-    let _ = opt_ctx;
+    if !opt_ctx.is_null() {
+        // SAFETY: it came from `ggml_opt_init`, and the contract forbids any later use.
+        drop(unsafe { Box::from_raw(opt_ctx.cast::<Run>()) });
+    }
 }
 
-/// Sets gradients to zero and forgets the loss; with `optimizer` the state of the optimizer too. This version of
-/// the library cannot train: nothing but a log line.
+/// Sets gradients to zero; with `optimizer` the moments and the step count of the optimizer too. Without static graphs
+/// there is something to reset only between `ggml_opt_alloc` and `ggml_opt_eval`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: bool) {
-    let _ = (opt_ctx, optimizer);
-    absent("ggml_opt_reset");
+    // SAFETY: a run, by the contract.
+    need(unsafe { opt_run(opt_ctx) }, "opt_ctx").with(|r| r.reset(optimizer));
 }
 
 /// Whether the graphs of a training run are built once only; false for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> bool {
-    let _ = opt_ctx;
-    false
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { opt_run(opt_ctx) }.is_some_and(|r| r.with(|r| r.is_static()))
+}
+
+/// A tensor of a run for C, NULL when there is none.
+///
+/// # Safety
+/// As for [`opt_run`].
+unsafe fn tensor_of(opt_ctx: ggml_opt_context_t, pick: impl FnOnce(&mut Run) -> Option<TensorRef>) -> *mut ggml_tensor {
+    // SAFETY: forwarded to the caller.
+    opt_out(unsafe { opt_run(opt_ctx) }.and_then(|r| r.with(pick)))
 }
 
 /// Input of the forward graph; NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.inputs)) }
 }
 
 /// Output of the forward graph; NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.outputs)) }
 }
 
-/// Labels that outputs are compared with; NULL for NULL.
+/// Labels that outputs are compared with; NULL for NULL and for a loss that does not compare.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| r.objective()?.labels) }
 }
 
 /// The loss, one number; NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| Some(r.objective()?.loss)) }
 }
 
-/// Predictions made from the outputs; NULL for NULL.
+/// Predictions made from the outputs, for the cross entropy; otherwise, and for NULL, NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| r.objective()?.predictions) }
 }
 
-/// How many predictions are right, one number; NULL for NULL.
+/// How many predictions are right, one number, for the cross entropy; otherwise, and for NULL, NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    let _ = opt_ctx;
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| r.objective()?.n_correct) }
 }
 
-/// Accumulated gradient of a node of the forward graph; NULL when there is none.
+/// Accumulated gradient of a node of the forward graph; NULL when there is none, as with static graphs that take a step
+/// after each evaluation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *mut ggml_tensor) -> *mut ggml_tensor {
-    let _ = (opt_ctx, node);
-    std::ptr::null_mut()
+    // SAFETY: NULL or a run, and NULL or a valid tensor, by the contract.
+    unsafe { tensor_of(opt_ctx, |r| r.accumulator(opt_tensor(node)?)) }
 }
 
 /// Optimizer of a training run; AdamW for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_context_t) -> raw::ggml_opt_optimizer_type {
-    let _ = opt_ctx;
-    ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW as raw::ggml_opt_optimizer_type
+    // SAFETY: NULL or a run, by the contract.
+    let optimizer = unsafe { opt_run(opt_ctx) }.map(|r| r.with(|r| r.settings().optimizer));
+    optimizer.unwrap_or(ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW) as raw::ggml_opt_optimizer_type
 }
 
 /// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
@@ -252,73 +356,84 @@ pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimi
     .as_ptr()
 }
 
-/// Room for the results of evaluations. This version of the library cannot train: NULL, with a log line.
+/// Room for the results of evaluations. Free it with `ggml_opt_result_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
-    absent("ggml_opt_result_init");
-    std::ptr::null_mut()
+    Box::into_raw(Box::<Results>::default()).cast()
 }
 
 /// Frees results. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
-    let _ = result;
+    if !result.is_null() {
+        // SAFETY: it came from `ggml_opt_result_init`, and the contract forbids any later use.
+        drop(unsafe { Box::from_raw(result.cast::<Results>()) });
+    }
 }
 
-/// Forgets the results gathered so far. This version of the library cannot train: nothing but a log line.
+/// Forgets the results gathered so far. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
-    let _ = result;
-    absent("ggml_opt_result_reset");
+    // SAFETY: NULL or results, by the contract.
+    if let Some(r) = unsafe { opt_results(result) } {
+        r.with(Results::reset);
+    }
 }
 
 /// Number of data points evaluated; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata: *mut i64) {
-    let _ = result;
-    // SAFETY: NULL or writable, by the contract.
-    unsafe { put(ndata, 0) }
+    // SAFETY: NULL or results; NULL or writable, by the contract.
+    unsafe { put(ndata, opt_results(result).map_or(0, |r| r.with(|r| r.n_points()))) }
 }
 
 /// Loss, and its uncertainty unless `unc` is NULL; without evaluations 0 and not a number.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *mut f64, unc: *mut f64) {
-    let _ = result;
+    // SAFETY: NULL or results, by the contract.
+    let known = unsafe { opt_results(result) }.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss()));
     // SAFETY: NULL or writable, by the contract.
     unsafe {
-        put(loss, 0.0);
-        put(unc, f64::NAN);
+        put(loss, known.0);
+        put(unc, known.1);
     }
 }
 
-/// Writes all predictions, as many as `ggml_opt_result_ndata` says. This version of the library cannot train:
-/// nothing but a log line.
+/// Writes all predictions, as many as `ggml_opt_result_ndata` says; nothing when the loss makes none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *mut i32) {
-    let _ = (result, pred);
-    absent("ggml_opt_result_pred");
+    // SAFETY: NULL or results, by the contract.
+    let Some(results) = (unsafe { opt_results(result) }) else { return };
+    results.with(|r| {
+        let from = r.predictions();
+        ggml_assert!(from.is_empty() || !pred.is_null());
+        // SAFETY: room for all predictions, by the contract.
+        unsafe { from.as_ptr().copy_to(pred, from.len()) }
+    });
 }
 
-/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations not a number.
+/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations, or predictions, not a number.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, accuracy: *mut f64, unc: *mut f64) {
-    let _ = result;
+    // SAFETY: NULL or results, by the contract.
+    let known = unsafe { opt_results(result) }.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy()));
     // SAFETY: NULL or writable, by the contract.
     unsafe {
-        put(accuracy, f64::NAN);
-        put(unc, f64::NAN);
+        put(accuracy, known.0);
+        put(unc, known.1);
     }
 }
 
-/// Tells a training run whose graphs are built anew each time the next forward graph with its input and output.
-/// This version of the library cannot train: nothing but a log line.
+/// Tells a training run without static graphs the forward graph of its next evaluation, made in `ctx_compute` with room for
+/// gradients, with its input and output. Call it before each `ggml_opt_alloc`. Context and graph must live until
+/// `ggml_opt_eval` has returned. Gradients add up from the first evaluation on; see `ggml_opt_reset`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_prepare_alloc(
@@ -328,30 +443,35 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     inputs: *mut ggml_tensor,
     outputs: *mut ggml_tensor,
 ) {
-    let _ = (opt_ctx, ctx_compute, gf, inputs, outputs);
-    absent("ggml_opt_prepare_alloc");
+    // SAFETY: a run, a valid context, a valid graph and valid tensors, by the contract.
+    let (run, model, forward) =
+        unsafe { (need(opt_run(opt_ctx), "opt_ctx"), model(ctx_compute, inputs, outputs), graph(gf)) };
+    run.with(|r| r.set_model(model, forward));
 }
 
-/// Allocates the graph for the next evaluation, with gradients when `backward` is true. This version of the library
-/// cannot train: nothing but a log line.
+/// Allocates the graph for the next evaluation, with gradients when `backward` is true, and with a step of the optimizer when one
+/// is due. Call it exactly once before each `ggml_opt_eval`. With static graphs the same graph twice in a row keeps
+/// its memory. A graph that cannot be allocated is said in the log; its evaluation fails.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: bool) {
-    let _ = (opt_ctx, backward);
-    absent("ggml_opt_alloc");
+    // SAFETY: a run, by the contract.
+    let run = need(unsafe { opt_run(opt_ctx) }, "opt_ctx");
+    logged("ggml_opt_alloc", run.with(|r| r.alloc(backward)));
 }
 
-/// Computes the graph, adds to `result` unless that is NULL, and takes an optimizer step where one is due. This
-/// version of the library cannot train: nothing but a log line.
+/// Computes the graph, takes an optimizer step where one is due, and adds to `result` unless that is NULL. All evaluations added
+/// to one result have the same number of data points. A failure is said in the log, and adds nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml_opt_result_t) {
-    let _ = (opt_ctx, result);
-    absent("ggml_opt_eval");
+    // SAFETY: a run, and NULL or results, by the contract.
+    let (run, results) = unsafe { (need(opt_run(opt_ctx), "opt_ctx"), opt_results(result)) };
+    logged("ggml_opt_eval", eval::eval(run, results));
 }
 
-/// Trains on the first `idata_split` data points and evaluates on the rest, with a callback after each batch. This
-/// version of the library cannot train: nothing but a log line.
+/// Trains on the first `idata_split` data points (all when negative), then evaluates on the rest. After each batch the
+/// callback is called, unless it is NULL. Needs static graphs, and data points in whole batches.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch(
@@ -363,12 +483,21 @@ pub unsafe extern "C" fn ggml_opt_epoch(
     callback_train: ggml_opt_epoch_callback,
     callback_eval: ggml_opt_epoch_callback,
 ) {
-    let _ = (opt_ctx, dataset, result_train, result_eval, idata_split, callback_train, callback_eval);
-    absent("ggml_opt_epoch");
+    // SAFETY: a run and a data set, and NULL or results, by the contract.
+    let (run, dataset, trained, evaluated) = unsafe {
+        (
+            need(opt_run(opt_ctx), "opt_ctx"),
+            need(opt_dataset(dataset), "dataset"),
+            opt_results(result_train),
+            opt_results(result_eval),
+        )
+    };
+    let train = Watch { results: trained, callback: callback_train };
+    epoch(run, dataset, idata_split, train, Watch { results: evaluated, callback: callback_eval });
 }
 
-/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error. This version of the library cannot
-/// train: nothing but a log line.
+/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points done, loss and accuracy with their
+/// uncertainties, time taken and time left.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
@@ -380,12 +509,25 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     ibatch_max: i64,
     t_start_us: i64,
 ) {
-    let _ = (train, opt_ctx, dataset, result, ibatch, ibatch_max, t_start_us);
-    absent("ggml_opt_epoch_callback_progress_bar");
+    let _ = dataset;
+    // SAFETY: NULL or a run, and NULL or results, by the contract.
+    let (run, results) = unsafe { (opt_run(opt_ctx), opt_results(result)) };
+    let progress = Progress {
+        train,
+        done: ibatch,
+        all: ibatch_max,
+        per_batch: run.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
+        loss: results.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
+        accuracy: results.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
+        elapsed_us: clock_us() - t_start_us,
+    };
+    eprint!("{}", progress.line());
 }
 
-/// Trains a model from `inputs` to `outputs` on a data set for `nepoch` epochs, the last `val_split` of the data
-/// kept for validation. This version of the library cannot train: nothing but a log line.
+/// Trains a model from `inputs`, [ne_datapoint, points of a batch], to `outputs`, whose nodes are in `ctx_compute`, on a data set
+/// for `nepoch` epochs. `nbatch_logical` points, whole batches, make an optimizer step. The last `val_split` (0 up to 1) of
+/// the shuffled data is kept for validation. `get_opt_pars` gets a pointer to the epoch, an `int64_t` from 1. Unless
+/// `silent`, standard error shows epochs and progress.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_fit(
@@ -402,19 +544,14 @@ pub unsafe extern "C" fn ggml_opt_fit(
     val_split: f32,
     silent: bool,
 ) {
-    let _ = (
-        backend_sched,
-        ctx_compute,
-        inputs,
-        outputs,
-        dataset,
-        loss_type,
-        optimizer,
-        get_opt_pars,
-        nepoch,
-        nbatch_logical,
-        val_split,
-        silent,
-    );
-    absent("ggml_opt_fit");
+    // SAFETY: the defaults ask for nothing.
+    let defaults = unsafe { ggml_opt_default_params(backend_sched, loss_type) };
+    let settings = settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults });
+    // SAFETY: a valid context, valid tensors and a data set, by the contract.
+    let (model, dataset) = unsafe { (model(ctx_compute, inputs, outputs), need(opt_dataset(dataset), "dataset")) };
+    let show: ggml_opt_epoch_callback = if silent { None } else { Some(ggml_opt_epoch_callback_progress_bar) };
+    let plan = Plan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
+    if let Err(e) = fit(settings, model, dataset, &plan) {
+        log_error!("ggml_opt_fit: {e}");
+    }
 }

@@ -28,6 +28,12 @@ pub trait Decode: Block {
 pub trait Encode: Block {
     /// The block for these values; `x` holds exactly [`Block::VALUES`].
     fn encode(x: &[f32]) -> Self;
+
+    /// The block for these values behind another one of the same row. Only a format that carries something over looks at that.
+    #[inline]
+    fn encode_behind(x: &[f32], _before: Option<&Self>) -> Self {
+        Self::encode(x)
+    }
 }
 
 /// A block that can be fitted with an importance for each value.
@@ -91,8 +97,11 @@ pub fn decode_row<B: Decode>(x: &[u8], y: &mut [f32]) {
 
 /// Writes floats as a row of blocks; as many whole blocks as both sides have room for.
 pub fn encode_row<B: Encode>(x: &[f32], y: &mut [u8]) {
+    let mut before = None;
     for (x, y) in x.chunks_exact(B::VALUES).zip(y.chunks_exact_mut(size_of::<B>())) {
-        y.copy_from_slice(bytes_of(&B::encode(x)));
+        let block = B::encode_behind(x, before.as_ref());
+        y.copy_from_slice(bytes_of(&block));
+        before = Some(block);
     }
 }
 

@@ -1,5 +1,12 @@
 //! IQ3_S: groups of four magnitudes from a grid of 512 points, a sign for each value, and a four-bit scale for every 32
 //! values. 3.4375 bits a value.
+//!
+//! # Groups of zeros
+//!
+//! The encoder of ggml 0.26 leaves no room for the grid indices and signs of a group of 32 zeros: those of the groups behind it in the
+//! block move up by 8 and 4 bytes, while their ninth bits and scales stay where they belong. A decoder then reads other values
+//! for these groups. Files are to be the files that users of the original get, byte for byte, so this encoder does the same.
+//! Blocks without such a group, or with such groups at the end only, are not touched by it.
 #![forbid(unsafe_code)]
 
 use super::block::Decode;
@@ -48,6 +55,8 @@ impl EncodeSearch for BlockIq3S {
         let sigma2 = 2.0 * sum_squares(x) / 256.0;
         let mut block = Self { d: 0, qs: [0; 64], qh: [0; 8], signs: [0; 32], scales: [0; 4] };
         let mut scales = [0.0; 8];
+        // Groups that were given room; see above.
+        let mut placed = 0;
         for (g, x) in x.chunks_exact(32).enumerate() {
             let weights = weights(x, importance.map(|i| &i[32 * g..32 * g + 32]), sigma2);
             let (mut values, mut levels, mut signs) = ([0.0; 32], [0; 32], [0; 4]);
@@ -56,7 +65,6 @@ impl EncodeSearch for BlockIq3S {
             }
             let top = values.iter().fold(values[0], |m, v| max(m, *v));
             if top == 0.0 {
-                // ggml 0.26 also forgets to leave room for such a group, which misplaces the ones after it. Not followed.
                 continue;
             }
             let mut scale = lattice::fit_group(lattice, HOW, &values, &weights, top, top / 15.0, &mut levels)?;
@@ -66,10 +74,11 @@ impl EncodeSearch for BlockIq3S {
             }
             for (k, levels) in levels.chunks_exact(4).enumerate() {
                 let index = lattice.locate(levels).ok()?;
-                block.qs[8 * g + k] = index as u8;
+                block.qs[8 * placed + k] = index as u8;
                 block.qh[g] |= ((index >> 8) as u8) << k;
             }
-            block.signs[4 * g..4 * g + 4].copy_from_slice(&signs);
+            block.signs[4 * placed..4 * placed + 4].copy_from_slice(&signs);
+            placed += 1;
             scales[g] = scale;
         }
         let top = scales.iter().fold(0.0, |m, s| max(m, *s));

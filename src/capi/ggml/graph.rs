@@ -2,14 +2,13 @@
 
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
-use crate::backend::tensor_io;
+use crate::backend::grad_reset::{reset_gradients, set_zero};
 use crate::capi::convert::{
     ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
 };
 use crate::graph::{GraphRef, backward, build};
 use crate::guard::guarded;
 use crate::sys::cstr;
-use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
 use std::ffi::{c_char, c_int};
 
@@ -119,33 +118,12 @@ pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cg
     unsafe { need_graph(src).copy_to(need_graph(dst)) }
 }
 
-fn store(t: TensorRef, value: f32) {
-    if t.is_empty() {
-        return;
-    }
-    if !t.buffer_raw().is_null() {
-        return match value {
-            0.0 => tensor_io::memset(t, 0, 0, t.nbytes()),
-            _ => tensor_io::set_bytes(t, &value.to_ne_bytes(), 0),
-        };
-    }
-    ggml_assert!(!t.data().is_null(), "'{}' has no data to set", t.name());
-    // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, by the contract.
-    unsafe {
-        if value == 0.0 {
-            t.data().write_bytes(0, t.nbytes());
-        } else {
-            t.data().cast::<f32>().write_unaligned(value);
-        }
-    }
-}
-
 /// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
     // SAFETY: a valid tensor with data, by the contract.
-    store(unsafe { need(tensor, "tensor") }, 0.0);
+    set_zero(unsafe { need(tensor, "tensor") });
     tensor
 }
 
@@ -156,19 +134,7 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     // SAFETY: NULL or a valid graph, by the contract.
     let Some(graph) = (unsafe { opt_graph(cgraph) }) else { return };
-    ggml_assert!(graph.has_grads(), "only a graph with gradients can be reset");
-    for node in graph.nodes() {
-        if node.op() == ggml_op::GGML_OP_OPT_STEP_ADAMW {
-            [node.src(2), node.src(3)].into_iter().flatten().for_each(|t| store(t, 0.0));
-        }
-        let Some(acc) = graph.grad_acc(node) else { continue };
-        if node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS) {
-            ggml_assert!(acc.dtype() == ggml_type::GGML_TYPE_F32 && acc.is_scalar());
-            store(acc, 1.0);
-        } else {
-            store(acc, 0.0);
-        }
-    }
+    reset_gradients(graph);
 }
 
 /// Forgets all nodes and leafs of a graph.

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Compares the bytes that quant_diff wrote on two libraries, block by block, and prints a table: format by way, blocks that differ of all.
+
+One thing may differ: the codes of IQ4_NL blocks of zeros at the very start of a quick conversion, which the original takes from
+memory it never wrote (src/quant/iq4_nl.rs). They decode to zeros all the same.
+"""
+import collections
+import sys
+
+
+def records(path):
+    with open(path, "rb") as f:
+        while line := f.readline():
+            name, way, kind, seed, block, size = line.decode().rstrip("\n").split("\t")
+            yield (name, way, kind, int(seed)), int(block), f.read(int(size))
+
+
+def main():
+    total, different, by_chance, examples = collections.Counter(), collections.Counter(), collections.Counter(), {}
+    names, lost = [], 0
+    ours = iter(records(sys.argv[2]))
+    for key, size, want in records(sys.argv[1]):
+        other = next(ours, None)
+        if other is None or other[0] != key or other[1] != size:
+            lost += 1
+            continue
+        name, way, kind, seed = key
+        if name not in names:
+            names.append(name)
+        got, leading = other[2], True
+        for i in range(0, len(want), size):
+            a, b = want[i:i + size], got[i:i + size]
+            total[name, way] += 1
+            leading = leading and name == "iq4_nl" and way == "quick" and a[:2] == b"\0\0"
+            if a == b:
+                continue
+            if leading and b[:2] == b"\0\0":
+                by_chance[name, way] += 1
+                continue
+            different[name, way] += 1
+            examples.setdefault((name, way), f"{kind}, seed {seed}, block {i // size}")
+    print(f"{'format':10} {'quick':>18} {'plain':>18} {'weighted':>18}   blocks that differ of all, 'c': of them left to chance")
+    passed = failed = 0
+    for name in names:
+        row = [f"{name:10}"]
+        for way in ("quick", "plain", "weighted"):
+            n, d, c = total[name, way], different[name, way], by_chance[name, way]
+            row.append(f"{f'{d} of {n}' + (f' {c}c' if c else '') if n else '-':>18}")
+        print(" ".join(row))
+    for name in names:
+        wrong = [f"{way}: {examples[name, way]}" for way in ("quick", "plain", "weighted") if different[name, way]]
+        passed, failed = passed + (not wrong), failed + bool(wrong)
+        print(f"{'FAIL' if wrong else 'PASS'} {name}: {sum(total[name, w] for w in ('quick', 'plain', 'weighted'))} blocks" + (f"; {'; '.join(wrong)}" if wrong else " equal"))
+    if lost or next(ours, None) is not None or len(names) < 20:
+        failed += 1
+        print(f"FAIL records: {lost} are not there, {len(names)} formats")
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0)
+
+
+sys.exit(main())

@@ -1,0 +1,72 @@
+//! One evaluation: the graph that waits is computed, the optimizer takes its step if one is due, and results are added up.
+
+use super::results::Outcome;
+use super::{Handle, Results, Run};
+use crate::abi::ggml::ggml_status::GGML_STATUS_SUCCESS;
+use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32, GGML_TYPE_I64};
+use crate::backend::tensor_io;
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert};
+
+/// Evaluates what `Run::alloc` prepared, and adds to `results`. After an error nothing is added; the run counts on all the same.
+pub fn eval(run: Handle<Run>, results: Option<Handle<Results>>) -> Result<()> {
+    let (mut scheduler, graph) = run.with(|r| r.pending());
+    let (wants_params, get_params, user_data) =
+        run.with(|r| (r.step().is_some(), r.settings().get_params, r.settings().user_data));
+    if wants_params {
+        let Some(get_params) = get_params else { ggml_abort!("a step needs get_opt_pars") };
+        // SAFETY: the host gave the function with its argument. No reference to the run is held: the host may ask it things.
+        let params = unsafe { get_params(user_data) };
+        run.with(|r| {
+            if let Some((numbers, iteration)) = r.step() {
+                numbers.set(&params, iteration);
+            }
+        });
+    }
+    // SAFETY: the scheduler lives and is used by nobody else, by the promise of the run's settings.
+    let computed = unsafe {
+        let s = scheduler.as_mut();
+        let status = s.compute_async(graph);
+        s.synchronize();
+        status
+    };
+    let computed = computed.and_then(|status| match status {
+        GGML_STATUS_SUCCESS => Ok(()),
+        status => Err(Error::Backend(format!("computing ended with {status:?}"))),
+    });
+    let outcome = run.with(|r| {
+        let outcome = if results.is_some() && computed.is_ok() { outcome_of(r) } else { None };
+        r.advance();
+        outcome
+    });
+    if let (Some(results), Some(outcome)) = (results, outcome) {
+        results.with(|r| r.add(outcome));
+    }
+    computed
+}
+
+fn read<const N: usize>(t: TensorRef) -> [u8; N] {
+    let mut bytes = [0; N];
+    tensor_io::get_bytes(t, &mut bytes, 0);
+    bytes
+}
+
+/// What the graph that was just computed gave.
+fn outcome_of(run: &Run) -> Option<Outcome> {
+    let (model, o) = (run.model()?, run.objective()?);
+    let n_points = model.outputs.ne()[1];
+    ggml_assert!(o.loss.is_scalar() && o.loss.dtype() == GGML_TYPE_F32);
+    let loss = f32::from_ne_bytes(read(o.loss));
+    let predictions = o.predictions.map(|t| {
+        ggml_assert!(t.dtype() == GGML_TYPE_I32);
+        let mut bytes = vec![0; t.nbytes()];
+        tensor_io::get_bytes(t, &mut bytes, 0);
+        bytes.chunks_exact(4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect()
+    });
+    let n_correct = o.n_correct.map(|t| {
+        ggml_assert!(t.is_scalar() && t.dtype() == GGML_TYPE_I64);
+        i64::from_ne_bytes(read(t))
+    });
+    Some(Outcome { n_points, loss, predictions, n_correct, per_point: o.per_point, period: run.settings().period })
+}

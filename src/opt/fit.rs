@@ -1,0 +1,89 @@
+//! Training from the first to the last epoch.
+
+use super::epoch::{Watch, clock_us, epoch};
+use super::progress;
+use super::{Dataset, Handle, Model, Results, Run, Settings};
+use crate::abi::opt::ggml_opt_epoch_callback;
+use crate::error::Result;
+use crate::ggml_assert;
+use std::cell::Cell;
+
+/// How long and on what to train.
+pub struct Plan {
+    /// Passes over the data.
+    pub epochs: i64,
+    /// Points of a step of the optimizer: a multiple of the model's batch, and a divisor of the data.
+    pub points_per_step: i64,
+    /// Share of the data that is kept for evaluation, from 0 up to but not including 1.
+    pub validation: f32,
+    /// Drawn after each batch; with one, standard error hears of epochs too.
+    pub show: ggml_opt_epoch_callback,
+}
+
+/// Steps of a data set and how they are cut into batches.
+struct Cut {
+    period: i32,
+    /// Points to train on.
+    train: i64,
+}
+
+fn cut(n_points: i64, per_batch: i64, plan: &Plan) -> Cut {
+    let per_step = plan.points_per_step;
+    ggml_assert!(per_step > 0 && n_points % per_step == 0, "{n_points} points are no whole steps of {per_step}");
+    ggml_assert!(per_batch > 0 && per_step % per_batch == 0, "{per_step} points are no whole batches of {per_batch}");
+    ggml_assert!((0.0..1.0).contains(&plan.validation), "a share of {} for validation", plan.validation);
+    let period = i32::try_from(per_step / per_batch).unwrap_or(0);
+    // Single precision, as the original has it: the cut decides what is trained on.
+    let steps = ((1.0 - plan.validation) * (n_points / per_step) as f32) as i64;
+    Cut { period, train: steps * per_step }
+}
+
+/// Trains `model` on a data set. The settings' period follows from the plan; their callback gets the epoch, an `int64_t` that
+/// counts from 1, as its argument.
+pub fn fit(settings: Settings, model: Model, dataset: Handle<Dataset>, plan: &Plan) -> Result<()> {
+    let started = clock_us();
+    let n_points = dataset.with(|d| d.n_points());
+    let Cut { period, train } = cut(n_points, model.inputs.ne()[1], plan);
+    // The callback reads it while the loop counts.
+    let number = Cell::new(1i64);
+    let settings = Settings { period, user_data: number.as_ptr().cast(), ..settings };
+    let mut owned = Box::new(Run::new(settings, Some(model))?);
+    let run = Handle::of(&mut owned);
+    let shuffle = |n| run.with(|r| dataset.with(|d| d.shuffle(r.random(), n)));
+    // There is no point in another order when a step takes all the data.
+    if plan.points_per_step < n_points {
+        shuffle(None);
+    }
+    let mut results = [Box::<Results>::default(), Box::<Results>::default()];
+    let [train_watch, validation_watch] =
+        results.each_mut().map(|r| Watch { results: Some(Handle::of(r)), callback: plan.show });
+    let say = |text: String| {
+        if plan.show.is_some() {
+            eprint!("{text}");
+        }
+    };
+    while number.get() <= plan.epochs {
+        if plan.points_per_step < train {
+            shuffle(Some(train));
+        }
+        [train_watch, validation_watch].iter().filter_map(|w| w.results).for_each(|r| r.with(Results::reset));
+        say(format!("ggml_opt_fit: epoch {:04}/{:04}:\n", number.get(), plan.epochs));
+        epoch(run, dataset, train, train_watch, validation_watch);
+        say("\n".into());
+        number.set(number.get() + 1);
+    }
+    say(format!("ggml_opt_fit: training took {}\n", progress::clock(clock_us() - started)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_cut_into_batches_and_validation_takes_the_rest() {
+        let plan = |validation| Plan { epochs: 1, points_per_step: 20, validation, show: None };
+        let of = |validation| (cut(100, 5, &plan(validation)).period, cut(100, 5, &plan(validation)).train);
+        assert_eq!([of(0.0), of(0.05), of(0.5)], [(4, 100), (4, 80), (4, 40)]);
+    }
+}

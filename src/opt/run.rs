@@ -1,0 +1,316 @@
+//! A training run: the object that hosts hold as `ggml_opt_context_t`. Which graph comes next, what it is built of, and the
+//! counters that decide when the optimizer takes a step. `eval` computes what this file prepares.
+
+use super::graphs;
+use super::loss::{self, Objective};
+use super::mirror::Mirror;
+use super::random::Twister;
+use super::state::{State, StepNumbers};
+use crate::abi::ggml::{GGML_DEFAULT_GRAPH_SIZE, ggml_tensor_flag::*};
+use crate::abi::opt::ggml_opt_build_type::{self, *};
+use crate::abi::opt::{ggml_opt_get_optimizer_params, ggml_opt_loss_type, ggml_opt_optimizer_type};
+use crate::backend::grad_reset::reset_gradients;
+use crate::error::Result;
+use crate::graph::{GraphRef, build};
+use crate::sched::Scheduler;
+use crate::tensor::{Context, TensorRef};
+use crate::{ggml_abort, ggml_assert};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// What a run needs to know; the checked form of `ggml_opt_params`. Whoever makes one promises that the scheduler lives, and is
+/// used by nobody else during a call, for as long as the run does.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Computes the graphs.
+    pub scheduler: NonNull<Scheduler>,
+    /// What is minimised.
+    pub loss: ggml_opt_loss_type,
+    /// The most that is built.
+    pub build: ggml_opt_build_type,
+    /// Evaluations of a step; at least 1.
+    pub period: i32,
+    /// The optimizer.
+    pub optimizer: ggml_opt_optimizer_type,
+    /// Gives the optimizer's parameters before a step.
+    pub get_params: ggml_opt_get_optimizer_params,
+    /// Its argument.
+    pub user_data: *mut c_void,
+}
+
+/// A model: the context that its nodes lie in, its input and its output. Whoever makes one promises that the context is valid,
+/// and used by nobody else during a call, until the run gets another model or ends.
+#[derive(Clone, Copy)]
+pub struct Model {
+    /// Context of the forward graph, where what is built behind it goes.
+    pub ctx: NonNull<Context>,
+    /// Input; its second dimension counts data points.
+    pub inputs: TensorRef,
+    /// Output; its second dimension counts data points.
+    pub outputs: TensorRef,
+}
+
+/// A graph of the run and what the scheduler computes in its place: the graph itself, or its mirror.
+#[derive(Clone, Copy)]
+struct Allocated {
+    graph: GraphRef,
+    placed: GraphRef,
+}
+
+/// A training run.
+pub struct Run {
+    settings: Settings,
+    /// Graphs are built once, and mirrored for the scheduler.
+    is_static: bool,
+    model: Option<Model>,
+    forward: Option<GraphRef>,
+    gradients: Option<GraphRef>,
+    steps: Option<GraphRef>,
+    objective: Option<Objective>,
+    allocated: Option<Allocated>,
+    mirror: Option<Mirror>,
+    /// Kind of the graph that was allocated last.
+    kind: ggml_opt_build_type,
+    is_ready: bool,
+    /// The next step of the optimizer, from 1.
+    iteration: i64,
+    /// Evaluations since the last step.
+    in_period: i32,
+    random: Twister,
+    numbers: Option<StepNumbers>,
+    state: Option<State>,
+}
+
+impl Run {
+    /// A run; with a model its graphs are built now, and only now.
+    pub fn new(settings: Settings, model: Option<Model>) -> Result<Self> {
+        ggml_assert!(settings.period >= 1, "a step takes at least one evaluation, not {}", settings.period);
+        let mut run = Self {
+            settings,
+            is_static: model.is_some(),
+            model,
+            forward: None,
+            gradients: None,
+            steps: None,
+            objective: None,
+            allocated: None,
+            mirror: None,
+            kind: settings.build,
+            is_ready: false,
+            iteration: 1,
+            in_period: 0,
+            random: Twister::default(),
+            numbers: None,
+            state: None,
+        };
+        if let Some(mut model) = model {
+            ggml_assert!(!model.inputs.data().is_null(), "with static graphs the inputs must have memory");
+            let forward = build::new(ctx_of(&mut model), GGML_DEFAULT_GRAPH_SIZE, true)?;
+            forward.expand(model.outputs, true);
+            run.forward = Some(forward);
+            run.build()?;
+        }
+        Ok(run)
+    }
+
+    /// Gives the model for the next evaluation of a run without static graphs.
+    pub fn set_model(&mut self, model: Model, forward: GraphRef) {
+        ggml_assert!(!self.is_static, "a run with static graphs keeps its model");
+        (self.model, self.forward) = (Some(model), Some(forward));
+    }
+
+    /// Whether graphs are built only once.
+    pub fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The model, if there is one yet.
+    pub fn model(&self) -> Option<Model> {
+        self.model
+    }
+
+    /// The nodes of the loss, once they are built.
+    pub fn objective(&self) -> Option<Objective> {
+        self.objective
+    }
+
+    /// The generator for shuffles.
+    pub fn random(&mut self) -> &mut Twister {
+        &mut self.random
+    }
+
+    /// What the gradient of `node` is added to.
+    pub fn accumulator(&self, node: TensorRef) -> Option<TensorRef> {
+        self.steps.or(self.gradients)?.grad_acc(node)
+    }
+
+    /// Sets gradients back; with `optimizer` its moments and the count of steps too.
+    pub fn reset(&mut self, optimizer: bool) {
+        if optimizer {
+            self.iteration = 1;
+        }
+        if let Some(graph) = if optimizer { self.steps } else { self.gradients } {
+            reset_gradients(graph);
+        }
+    }
+
+    fn scheduler(&mut self) -> &mut Scheduler {
+        // SAFETY: the scheduler lives and is used by nobody else during a call, by the promise of `Settings`.
+        unsafe { self.settings.scheduler.as_mut() }
+    }
+
+    /// Whether gradients of several evaluations are added up.
+    fn accumulates(&self) -> bool {
+        let s = &self.settings;
+        let one_each = self.is_static && s.build == GGML_OPT_BUILD_TYPE_OPT && s.period == 1;
+        s.build >= GGML_OPT_BUILD_TYPE_GRAD && !one_each
+    }
+
+    fn has_moments(&self) -> bool {
+        self.settings.build == GGML_OPT_BUILD_TYPE_OPT
+            && self.settings.optimizer == ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW
+    }
+
+    /// Builds the loss behind the forward graph, and what is wanted behind that. The first time all that the settings allow is built,
+    /// because memory is made for it then.
+    fn build(&mut self) -> Result<()> {
+        let (Some(mut model), Some(forward)) = (self.model, self.forward) else {
+            ggml_abort!(
+                "no forward graph: use static graphs, or call ggml_opt_prepare_alloc before each ggml_opt_alloc"
+            )
+        };
+        let outputs = model.outputs;
+        model.inputs.add_flag(GGML_TENSOR_FLAG_INPUT);
+        outputs.mark_output();
+        let ctx = ctx_of(&mut model);
+        let has_loss = forward.nodes().any(|n| n.has_flag(GGML_TENSOR_FLAG_LOSS));
+        ggml_assert!(!has_loss, "the forward graph has a loss of its own");
+        let mut state = match self.state.take() {
+            Some(state) => state,
+            None => {
+                let n_params = forward.nodes().filter(|n| n.has_flag(GGML_TENSOR_FLAG_PARAM)).count();
+                let per_param = usize::from(self.accumulates()) + 2 * usize::from(self.has_moments());
+                let nodes_of_loss = if self.is_static { loss::MAX_TENSORS } else { 0 };
+                State::new(n_params, per_param, 1 + nodes_of_loss)?
+            }
+        };
+        let built = self.build_on(&mut state, ctx, forward, outputs);
+        self.state = Some(state);
+        built
+    }
+
+    fn build_on(&mut self, state: &mut State, ctx: &mut Context, forward: GraphRef, outputs: TensorRef) -> Result<()> {
+        let Settings { loss, build, period, optimizer, .. } = self.settings;
+        let buft = self.scheduler().backends()[0].default_buffer_type();
+        let first = !state.is_allocated();
+        // What to build: all when memory is made, later what the next evaluation needs.
+        let wanted = if first { build } else { self.kind };
+        let objective =
+            Objective::build(if self.is_static { &mut state.ctx } else { ctx }, forward, loss, outputs, period)?;
+        self.objective = Some(objective);
+        if wanted == GGML_OPT_BUILD_TYPE_FORWARD {
+            state.allocate(buft)?;
+            return Ok(());
+        }
+        let n_forward = forward.n_nodes();
+        if first {
+            state.fill(forward, self.accumulates(), self.has_moments())?;
+        }
+        ggml_assert!(state.accumulators.len() == n_forward, "the forward graph has other nodes than the first one had");
+        let gradients = graphs::with_gradients(ctx, forward, state)?;
+        self.gradients = Some(gradients);
+        if wanted == GGML_OPT_BUILD_TYPE_GRAD {
+            if state.allocate(buft)? {
+                reset_gradients(gradients);
+            }
+            return Ok(());
+        }
+        let numbers = StepNumbers::new(optimizer)?;
+        let steps = graphs::with_steps(ctx, gradients, n_forward, state, &numbers)?;
+        (self.steps, self.numbers) = (Some(steps), Some(numbers));
+        if state.allocate(buft)? {
+            reset_gradients(steps);
+        }
+        Ok(())
+    }
+
+    /// Prepares the next evaluation: chooses the graph, builds it where graphs are not static, and has the scheduler place it. The
+    /// evaluation itself fails when it cannot be placed, as it does with the original.
+    pub fn alloc(&mut self, backward: bool) -> Result<()> {
+        ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
+        let Settings { build, period, .. } = self.settings;
+        if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
+            // The step is done: sums begin anew.
+            self.gradients.into_iter().for_each(reset_gradients);
+        }
+        self.kind = match backward {
+            false => GGML_OPT_BUILD_TYPE_FORWARD,
+            true if (self.in_period + 1) % period == 0 => GGML_OPT_BUILD_TYPE_OPT,
+            true => GGML_OPT_BUILD_TYPE_GRAD,
+        };
+        // A run that only gathers gradients leaves the steps to its host.
+        ggml_assert!(!backward || build >= GGML_OPT_BUILD_TYPE_GRAD, "the run was made without gradients");
+        self.kind = self.kind.min(build);
+        let built = if self.is_static { Ok(()) } else { self.build() };
+        if let Err(e) = built {
+            // There is no way to tell the caller, who would train with half of the graph.
+            ggml_abort!("ggml_opt_alloc: {e}");
+        }
+        let graph = match self.kind {
+            GGML_OPT_BUILD_TYPE_FORWARD => self.forward,
+            GGML_OPT_BUILD_TYPE_GRAD => self.gradients,
+            GGML_OPT_BUILD_TYPE_OPT => self.steps,
+        };
+        let Some(graph) = graph else { ggml_abort!("no graph of kind {:?}", self.kind) };
+        self.is_ready = true;
+        if self.allocated.is_some_and(|a| a.graph == graph) {
+            return Ok(());
+        }
+        self.scheduler().reset();
+        let placed = if self.is_static {
+            // The old mirror goes once the scheduler has forgotten it.
+            self.mirror = None;
+            self.mirror.insert(Mirror::new(graph)?).graph()
+        } else {
+            graph
+        };
+        self.allocated = Some(Allocated { graph, placed });
+        self.scheduler().alloc_graph(placed)
+    }
+
+    /// The graph that waits for its evaluation, and the scheduler to compute it with.
+    pub(super) fn pending(&self) -> (NonNull<Scheduler>, GraphRef) {
+        ggml_assert!(self.is_ready, "nothing is allocated: call ggml_opt_alloc");
+        match self.allocated {
+            Some(a) => (self.settings.scheduler, a.placed),
+            None => ggml_abort!("nothing is allocated: ggml_opt_alloc failed"),
+        }
+    }
+
+    /// The numbers to fill in before the evaluation, when it ends in a step, and the count of that step.
+    pub(super) fn step(&self) -> Option<(&StepNumbers, i64)> {
+        let is_step = self.steps.is_some() && self.allocated.map(|a| a.graph) == self.steps;
+        self.numbers.as_ref().filter(|_| is_step).map(|n| (n, self.iteration))
+    }
+
+    /// Counts the evaluation. Without static graphs its graphs are the host's again.
+    pub(super) fn advance(&mut self) {
+        self.iteration += i64::from(self.step().is_some());
+        self.in_period = (self.in_period + 1) % self.settings.period;
+        self.is_ready = false;
+        if !self.is_static {
+            (self.forward, self.gradients, self.steps, self.allocated) = (None, None, None, None);
+        }
+    }
+}
+
+/// The context of a model.
+fn ctx_of(model: &mut Model) -> &mut Context {
+    // SAFETY: the context is valid and nobody else uses it during a call, by the promise of `Model`.
+    unsafe { model.ctx.as_mut() }
+}
