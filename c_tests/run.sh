@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched quant ops train plugin bad rs examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched meta quant ops train plugin bad rs examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched quant ops train plugin bad rs examples}
+suites=${*:-abi dump host sched meta quant ops train plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -177,6 +177,15 @@ suite_quant() {
     grep -vE '^(PASS|FAIL)|passed' "$out/text/quant.table"
     counted "quant" cat "$out/text/quant.table"
     rm -f "$out/text/quant.oracle.bin" "$out/text/quant.ours.bin"
+}
+
+# Several CPUs as one device: results, bytes, and errors where the original ends the process.
+suite_meta() {
+    build ours meta/test_meta.c test_meta -DGGML_RS || return
+    counted "meta" on ours "$out/ours/test_meta"
+    if command -v valgrind > /dev/null; then
+        counted "meta under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_meta"
+    fi
 }
 
 suite_ops() {

@@ -4,6 +4,7 @@
 //!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
 //! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `view`: tensors bound to memory
+//! - `meta`: several devices as one, for tensor parallelism
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
 //! - `graph_copy`: a graph copied to another device, two backends compared
@@ -20,6 +21,7 @@ pub mod grad_reset;
 pub mod graph_copy;
 pub mod handle;
 pub mod host;
+pub mod meta;
 pub mod multi;
 pub mod placement;
 mod reg;

@@ -5,11 +5,13 @@ use crate::abi::backend::*;
 use crate::abi::backend_impl::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::backend::{BufferBox, BufferRef, multi, op_alloc_size_may_expand, tensor_io};
+use crate::backend::{
+    BackendRef, BufferBox, BufferRef, BufferTypeRef, meta, multi, op_alloc_size_may_expand, tensor_io,
+};
 use crate::capi::backend::{need_buffer, need_buft};
 use crate::capi::convert::{known, tensor as need_tensor};
+use crate::ggml_assert;
 use crate::guard::guarded;
-use crate::{ggml_assert, log_error};
 use std::ffi::c_void;
 
 /// Whether a buffer type may ask for more bytes than the result of this operation has.
@@ -80,59 +82,60 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
     parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
 
-/// Says what the parts of a meta device's buffer are for. This version of the library has no meta device, so there is no
-/// such buffer.
+/// Says what the parts of a meta device's buffer are for.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
     buffer: ggml_backend_buffer_t,
     usage: raw::ggml_backend_buffer_usage,
 ) {
-    let _ = usage;
-    // SAFETY: NULL or a valid buffer, by the contract.
-    let name = unsafe { BufferRef::from_ptr(buffer) }.map(BufferRef::name);
-    log_error!("ggml_backend_meta_buffer_set_usage: the buffer {name:?} is no meta buffer");
+    let usage = known(ggml_backend_buffer_usage::from_raw(usage), "usage", usage);
+    // SAFETY: a valid buffer, by the contract.
+    let parts = meta::parts(unsafe { need_buffer(buffer) });
+    ggml_assert!(parts.is_some(), "ggml_backend_buffer_is_meta(buffer)");
+    parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
 
-/// Whether a backend works on a meta device. This version of the library has none: false.
+/// Whether a backend works on a meta device; false for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
-    let _ = backend;
-    false
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| meta::streams(b).is_some())
 }
 
-/// Whether a buffer is a meta device's. This version of the library has none: false.
+/// Whether a buffer is a meta device's; false for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t) -> bool {
-    let _ = buf;
-    false
+    // SAFETY: NULL or a valid buffer, by the contract.
+    unsafe { BufferRef::from_ptr(buf) }.is_some_and(|b| meta::parts(b).is_some())
 }
 
-/// Whether a buffer type is a meta device's. This version of the library has none: false.
+/// Whether a buffer type is a meta device's; false for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_type_t) -> bool {
-    let _ = buft;
-    false
+    // SAFETY: NULL or a valid buffer type, by the contract.
+    unsafe { BufferTypeRef::from_ptr(buft) }.is_some_and(meta::is_meta_type)
 }
 
 /// Number of backends that a meta backend joins; 0 for any other.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend_t) -> usize {
-    let _ = meta_backend;
-    0
+    // SAFETY: NULL or a valid backend, by the contract.
+    unsafe { BackendRef::from_ptr(meta_backend) }.and_then(meta::streams).map_or(0, |list| list.len())
 }
 
-/// Backend `index` of those that a meta backend joins; NULL for any other.
+/// Backend `index` of those that a meta backend joins, owned by it; NULL for any other.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_simple_backend(
     meta_backend: ggml_backend_t,
     index: usize,
 ) -> ggml_backend_t {
-    let _ = (meta_backend, index);
-    std::ptr::null_mut()
+    // SAFETY: NULL or a valid backend, by the contract.
+    let streams = unsafe { BackendRef::from_ptr(meta_backend) }.and_then(meta::streams).unwrap_or_default();
+    streams.get(index).map_or(std::ptr::null_mut(), |s| s.as_ptr())
 }

@@ -4,22 +4,32 @@ use super::{Buffer, Context, guard, logged, new_buffer};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t};
 use crate::abi::backend_impl::{ggml_backend_buffer_type, ggml_backend_buffer_type_i};
 use crate::abi::ggml::ggml_tensor;
-use crate::backend::{BufferTypeRef, DeviceRef};
-use crate::error::Result;
+use crate::backend::handle::slot;
+use crate::backend::{BufferBox, BufferTypeRef, DeviceRef};
+use crate::error::{Error, Result};
 use crate::ggml_abort;
 use crate::tensor::TensorRef;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 
 /// A kind of buffer.
 pub trait BufferType: Send + Sync + 'static {
     /// Its buffers.
     type Buffer: Buffer;
 
+    /// Whether `alloc_tensors` exists.
+    const PLACES_TENSORS: bool = false;
+
     /// Name, such as "CPU_REPACK".
     fn name(&self) -> &CStr;
 
     /// A new buffer of `size` bytes (more than 0).
     fn alloc(&self, size: usize) -> Result<Self::Buffer>;
+
+    /// A new buffer for the tensors, which are bound to it; `None` when none needs a byte. After an error every tensor is as
+    /// it was.
+    fn alloc_tensors(&self, _this: BufferTypeRef, _tensors: &[TensorRef]) -> Result<Option<BufferBox>> {
+        Err(Error::Unsupported("buffers for lists of tensors".into()))
+    }
 
     /// Alignment of tensors in bytes, a power of two.
     fn alignment(&self) -> usize;
@@ -46,7 +56,7 @@ pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T
         iface: ggml_backend_buffer_type_i {
             get_name: Some(name::<T>),
             alloc_buffer: Some(alloc::<T>),
-            alloc_buffer_n: None,
+            alloc_buffer_n: if T::PLACES_TENSORS { Some(alloc_tensors::<T>) } else { None },
             get_alignment: Some(alignment::<T>),
             get_max_size: Some(max_size::<T>),
             get_alloc_size: Some(alloc_size::<T>),
@@ -61,6 +71,16 @@ pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T
         Some(t) => t,
         None => unreachable!("a box is never NULL"),
     }
+}
+
+/// The author's value behind a buffer type of his own, or `None` for another's.
+pub fn buffer_type_author<T: BufferType>(buft: BufferTypeRef) -> Option<&'static T> {
+    if !std::ptr::fn_addr_eq(slot!(buft.alloc_buffer)?, alloc::<T> as unsafe extern "C" fn(_, _) -> _) {
+        return None;
+    }
+    // SAFETY: with this function the type came from `leak_buffer_type`, so the context from `boxed`; it lives until the
+    // process ends.
+    unsafe { Context::get(buft.context()) }
 }
 
 /// # Safety
@@ -89,6 +109,25 @@ unsafe extern "C" fn alloc<T: BufferType>(buft: ggml_backend_buffer_type_t, size
             (Some(buffer), Some(buft)) => new_buffer(buft, size, buffer).into_raw(),
             _ => std::ptr::null_mut(),
         }
+    })
+}
+
+unsafe extern "C" fn alloc_tensors<T: BufferType>(
+    buft: ggml_backend_buffer_type_t,
+    tensors: *mut *mut ggml_tensor,
+    n_tensors: c_int,
+) -> ggml_backend_buffer_t {
+    guard("alloc_buffer_n", std::ptr::null_mut(), || {
+        let n = usize::try_from(n_tensors).unwrap_or(0);
+        // SAFETY: the contract: `n_tensors` valid tensors.
+        let (this, list) = unsafe {
+            let list: Vec<_> = (0..n).filter_map(|i| TensorRef::from_ptr(*tensors.add(i))).collect();
+            (BufferTypeRef::from_ptr(buft), list)
+        };
+        let Some(this) = this else { return std::ptr::null_mut() };
+        // SAFETY: the contract.
+        let made = logged("alloc_buffer_n", unsafe { author::<T>(buft) }.alloc_tensors(this, &list));
+        made.flatten().map_or(std::ptr::null_mut(), BufferBox::into_raw)
     })
 }
 

@@ -89,16 +89,16 @@ pub fn device_author<D: Device>(device: DeviceRef) -> Option<&'static D> {
     if !std::ptr::fn_addr_eq(slot!(device.init_backend)?, open::<D> as unsafe extern "C" fn(_, _) -> _) {
         return None;
     }
-    // SAFETY: with this function the device came from `new_device`, so the context from `boxed`; it lives until the
+    // SAFETY: with this function the device came from `leak_device`, so the context from `boxed`; it lives until the
     // process ends.
     unsafe { Context::get(device.context()) }
 }
 
-/// An object for a device, which lives until the process ends.
-pub(super) fn new_device<D: Device>(reg: RegRef, device: D) -> DeviceRef {
+/// An object for a device of a family, or of none, which lives until the process ends.
+pub fn leak_device<D: Device>(reg: Option<RegRef>, device: D) -> DeviceRef {
     let object = Box::leak(Box::new(ggml_backend_device {
         iface: iface::<D>(),
-        reg: reg.as_ptr(),
+        reg: reg.map_or(std::ptr::null_mut(), RegRef::as_ptr),
         context: Context::boxed(device),
     }));
     // SAFETY: leaked, with the shims below for a context of `D`.

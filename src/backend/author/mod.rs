@@ -19,8 +19,8 @@ mod stream;
 pub(super) mod tests;
 
 pub use buffer::{Buffer, buffer_author, new_buffer};
-pub use buffer_type::{BufferType, leak_buffer_type};
-pub use device::{Device, device_author};
+pub use buffer_type::{BufferType, buffer_type_author, leak_buffer_type};
+pub use device::{Device, device_author, leak_device};
 pub use event::{Event, NoEvent};
 pub use host::{HostMemory, HostSource, HostTarget};
 pub use reg::{Reg, publish};

@@ -1,6 +1,6 @@
 //! Families of devices of a backend author.
 
-use super::device::{Device, new_device};
+use super::device::{Device, leak_device};
 use super::{Context, guard};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_reg_t};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_reg, ggml_backend_reg_i};
@@ -48,7 +48,7 @@ pub fn publish<R: Reg>(author: R) -> RegRef {
     // SAFETY: as above.
     let family = unsafe { family::<R>(reg.as_ptr()) };
     let devices = guard("devices", Vec::new(), || family.author.devices());
-    family.devices.get_or_init(|| devices.into_iter().map(|d| new_device(reg, d)).collect());
+    family.devices.get_or_init(|| devices.into_iter().map(|d| leak_device(Some(reg), d)).collect());
     reg
 }
 

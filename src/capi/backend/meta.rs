@@ -2,6 +2,9 @@
 
 use crate::abi::backend::*;
 use crate::abi::raw;
+use crate::backend::{DeviceRef, meta};
+use crate::capi::backend::need_device;
+use crate::capi::convert::logged;
 use crate::guard::guarded;
 use crate::{ggml_abort, log_error};
 use std::ffi::{c_char, c_void};
@@ -27,8 +30,10 @@ pub unsafe extern "C" fn ggml_backend_meta_split_axis_name(
     .as_ptr()
 }
 
-/// A device that joins `n_devs` devices and spreads tensors over them as `get_split_state` says. This version of the
-/// library has none: NULL, with a log line.
+/// A device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` says how each tensor that holds
+/// data (weights, caches) is spread over them; the spread of results follows from their operations. The same arguments give
+/// the same device, which lives until the process ends. NULL, with a log line, when the arguments make no device. What
+/// cannot be spread fails with a log line when it is allocated or computed.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_device(
@@ -37,7 +42,13 @@ pub unsafe extern "C" fn ggml_backend_meta_device(
     get_split_state: ggml_backend_meta_get_split_state_t,
     get_split_state_ud: *mut c_void,
 ) -> ggml_backend_dev_t {
-    let _ = (devs, get_split_state, get_split_state_ud);
-    log_error!("ggml_backend_meta_device: this version of the library cannot join {n_devs} devices into one");
-    std::ptr::null_mut()
+    if devs.is_null() || n_devs > GGML_BACKEND_META_MAX_DEVICES {
+        log_error!("ggml_backend_meta_device: {n_devs} devices at {devs:?} cannot be joined into one");
+        return std::ptr::null_mut();
+    }
+    // SAFETY: `n_devs` valid devices, by the contract.
+    let devices: Vec<_> = (0..n_devs).map(|i| unsafe { need_device(*devs.add(i)) }).collect();
+    // SAFETY: the host keeps its data while the device is in use, by the contract.
+    let made = unsafe { meta::device(&devices, get_split_state, get_split_state_ud) };
+    logged("ggml_backend_meta_device", made).map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
 }
