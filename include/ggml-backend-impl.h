@@ -305,25 +305,22 @@ GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
 /// Says what all parts of a joined buffer are for.
 GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
 
-/// Says what the parts of a meta device's buffer are for. This version of the library has no meta device, so there is no
-/// such buffer.
-GGML_API
-void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer,
-                                        enum ggml_backend_buffer_usage usage);
+/// Says what the parts of a meta device's buffer are for.
+GGML_API void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
 
-/// Whether a backend works on a meta device. This version of the library has none: false.
+/// Whether a backend works on a meta device; false for NULL.
 GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
 
-/// Whether a buffer is a meta device's. This version of the library has none: false.
+/// Whether a buffer is a meta device's; false for NULL.
 GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
 
-/// Whether a buffer type is a meta device's. This version of the library has none: false.
+/// Whether a buffer type is a meta device's; false for NULL.
 GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);
 
 /// Number of backends that a meta backend joins; 0 for any other.
 GGML_API size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend);
 
-/// Backend `index` of those that a meta backend joins; NULL for any other.
+/// Backend `index` of those that a meta backend joins, owned by it; NULL for any other.
 GGML_API ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index);
 
 #ifdef __cplusplus

@@ -393,8 +393,10 @@ bool ggml_backend_compare_graph_backend(ggml_backend_t backend1,
 /// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
 GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
 
-/// A device that joins `n_devs` devices and spreads tensors over them as `get_split_state` says. This version of the
-/// library has none: NULL, with a log line.
+/// A device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` says how each tensor that holds
+/// data (weights, caches) is spread over them; the spread of results follows from their operations. The same arguments give
+/// the same device, which lives until the process ends. NULL, with a log line, when the arguments make no device. What
+/// cannot be spread fails with a log line when it is allocated or computed.
 GGML_API
 ggml_backend_dev_t ggml_backend_meta_device(ggml_backend_dev_t *devs,
                                             size_t n_devs,
