@@ -5,7 +5,7 @@ use super::gpu::Gpu;
 use super::hazard::Range;
 use super::memory::{Memory, Purpose};
 use super::transfer::span;
-use crate::backend::author::{Buffer, BufferType, buffer_author, device_author};
+use crate::backend::author::{Buffer, BufferType, HostMemory, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, DeviceRef};
 use crate::error::{Error, Result};
@@ -25,11 +25,32 @@ pub struct VkBuffer {
     memory: Arc<Memory>,
     /// The address that stands for the first byte.
     base: usize,
+    /// Offset of the first byte in the memory: host memory is imported in whole pages.
+    shift: u64,
+    /// Bytes.
+    size: u64,
 }
 
 impl VkBuffer {
-    pub(super) fn new(gpu: &Arc<Gpu>, memory: Memory, base: usize) -> Self {
-        Self { gpu: gpu.clone(), memory: Arc::new(memory), base }
+    fn new(gpu: &Arc<Gpu>, memory: Memory) -> Self {
+        let size = memory.size;
+        Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size }
+    }
+
+    /// A buffer over memory of the host, whose addresses stand for themselves.
+    pub(super) fn import(gpu: &Arc<Gpu>, host: HostMemory) -> Result<Self> {
+        let align = usize::try_from(gpu.info().limits.import_alignment).unwrap_or(4096);
+        let (address, size) = (host.address(), host.size());
+        let start = address / align * align;
+        let end = address.checked_add(size).and_then(|e| e.checked_next_multiple_of(align));
+        let (Some(ptr), Some(end)) = (NonNull::new(start as *mut u8), end) else {
+            return Err(Error::Invalid(format!("{size} bytes of host memory at {address:#x}")));
+        };
+        // SAFETY: `HostMemory` promises that the bytes live as long as buffers made of them. What the first and the last page
+        // hold besides is theirs as well, because the alignment is at most a page; the device touches none of it.
+        let memory = unsafe { Memory::import(&gpu.core, ptr, (end - start) as u64) }?;
+        let shift = (address - start) as u64;
+        Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: address, shift, size: size as u64 })
     }
 
     /// The device.
@@ -43,7 +64,7 @@ impl VkBuffer {
     }
 
     fn offset(&self, tensor: TensorRef, offset: usize) -> u64 {
-        ((tensor.data() as usize).wrapping_sub(self.base)).wrapping_add(offset) as u64
+        ((tensor.data() as usize).wrapping_sub(self.base) as u64).wrapping_add(offset as u64).wrapping_add(self.shift)
     }
 }
 
@@ -73,7 +94,7 @@ fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> 
     let author = buffer_author::<VkBuffer>(&buffer)?;
     let offset = author.offset(tensor, 0);
     let end = offset.checked_add(tensor.nbytes_checked()? as u64)?;
-    (end <= author.memory.size).then(|| f(author, offset))
+    (offset >= author.shift && end <= author.shift + author.size).then(|| f(author, offset))
 }
 
 /// Copies have no way to tell their failure but the log.
@@ -134,7 +155,7 @@ impl Buffer for VkBuffer {
     }
 
     fn clear(&self, value: u8) {
-        told("clear", self.gpu.fill(&self.memory, 0, self.memory.size, value));
+        told("clear", self.gpu.fill(&self.memory, self.shift, self.size, value));
     }
 }
 
@@ -177,7 +198,7 @@ impl BufferType for VkBufferType {
         // Vector loads at the end of a tensor may reach over its end.
         let bytes = (size as u64).next_multiple_of(TENSOR_ALIGNMENT);
         let memory = Memory::new(&gpu.core, bytes, Purpose::Tensors, "tensors")?;
-        Ok(VkBuffer::new(&gpu, memory, BASE))
+        Ok(VkBuffer::new(&gpu, memory))
     }
 
     fn alignment(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The family "Vulkan" and its devices as backend objects.
 
-use super::buffer::{VkBufferType, VkHostBufferType};
+use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
 use super::core::lock;
 use super::env;
 use super::gpu::Gpu;
@@ -8,8 +8,8 @@ use super::info::Info;
 use super::instance::{Instance, instance};
 use super::stream::{VkEvent, VkStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
-use crate::backend::author::{Device, Reg, device_author, leak_buffer_type, publish};
-use crate::backend::{BufferTypeRef, DeviceRef, RegRef};
+use crate::backend::author::{Device, HostMemory, Reg, device_author, leak_buffer_type, new_buffer, publish};
+use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::error::Result;
 use crate::log_warn;
 use crate::tensor::TensorRef;
@@ -22,17 +22,19 @@ pub struct VkDevice {
     name: CString,
     instance: &'static Instance,
     info: Arc<Info>,
+    direct: bool,
     opened: Mutex<Option<Arc<Gpu>>>,
     buffer_type: OnceLock<BufferTypeRef>,
     host_buffer_type: OnceLock<BufferTypeRef>,
 }
 
 impl VkDevice {
-    fn new(index: usize, instance: &'static Instance, info: Arc<Info>) -> Self {
+    fn new(index: usize, instance: &'static Instance, card: &Card) -> Self {
         Self {
             name: CString::new(format!("Vulkan{index}")).unwrap_or_default(),
             instance,
-            info,
+            info: card.info.clone(),
+            direct: card.direct,
             opened: Mutex::new(None),
             buffer_type: OnceLock::new(),
             host_buffer_type: OnceLock::new(),
@@ -53,7 +55,7 @@ impl VkDevice {
                 if opened.take().is_some() {
                     log_warn!("ggml_vulkan: {} was lost and is opened anew", self.info.identity.name);
                 }
-                Ok(opened.insert(Gpu::open(self.instance, &self.info)?).clone())
+                Ok(opened.insert(Gpu::open(self.instance, &self.info, self.direct)?).clone())
             }
         }
     }
@@ -72,6 +74,7 @@ impl Device for VkDevice {
     const HOST_BUFFERS: bool = true;
     const EVENTS: bool = true;
     const OFFLOADS: bool = true;
+    const BUFFERS_FROM_HOST: bool = true;
 
     fn name(&self) -> &CStr {
         &self.name
@@ -119,6 +122,7 @@ impl Device for VkDevice {
         ggml_backend_dev_caps {
             r#async: true,
             host_buffer: true,
+            // It can, but memory of files is better copied: drivers refuse to import it, or read it slowly.
             buffer_from_host_ptr: false,
             events: true,
             mmap_support: self.info.identity.kind != vk::PhysicalDeviceType::INTEGRATED_GPU,
@@ -137,6 +141,15 @@ impl Device for VkDevice {
         Some(*self.host_buffer_type.get_or_init(|| leak_buffer_type(Some(this), VkHostBufferType::new(this))))
     }
 
+    fn buffer_from_host(&self, this: DeviceRef, memory: HostMemory, _max_tensor_size: usize) -> Result<BufferBox> {
+        let size = memory.size();
+        Ok(new_buffer(self.buffer_type(this), size, VkBuffer::import(&self.gpu()?, memory)?))
+    }
+
+    fn event_new(&self) -> Result<VkEvent> {
+        Ok(VkEvent::new())
+    }
+
     fn supports_op(&self, op: TensorRef) -> bool {
         super::stream::supports(&self.info, op)
     }
@@ -150,7 +163,19 @@ impl Device for VkDevice {
     }
 }
 
-struct VkReg(&'static Instance);
+/// A device to publish.
+#[derive(Clone)]
+pub(super) struct Card {
+    /// What it is.
+    pub info: Arc<Info>,
+    /// Whether its memory is written and read directly where the host can reach it.
+    pub direct: bool,
+}
+
+struct VkReg {
+    instance: &'static Instance,
+    cards: Vec<Card>,
+}
 
 impl Reg for VkReg {
     type Device = VkDevice;
@@ -160,14 +185,24 @@ impl Reg for VkReg {
     }
 
     fn devices(&self) -> Vec<VkDevice> {
-        self.0.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self.0, card.clone())).collect()
+        self.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self.instance, card)).collect()
     }
+}
+
+/// A family with these devices.
+pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>) -> RegRef {
+    publish(VkReg { instance, cards })
 }
 
 /// The family "Vulkan"; `None` when there is no Vulkan here.
 pub fn reg() -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
-    *REG.get_or_init(|| Some(publish(VkReg(instance()?))))
+    *REG.get_or_init(|| {
+        let instance = instance()?;
+        let direct = !env::set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM");
+        let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
+        Some(publish_cards(instance, cards))
+    })
 }
 
 /// Device `index` of the family.

@@ -30,11 +30,10 @@ struct Pinned {
 }
 
 impl Gpu {
-    /// Opens a device.
-    pub fn open(instance: &'static Instance, info: &Arc<Info>) -> Result<Arc<Self>> {
+    /// Opens a device; `direct`: its memory is written and read directly where the host can reach it.
+    pub fn open(instance: &'static Instance, info: &Arc<Info>, direct: bool) -> Result<Arc<Self>> {
         let core = Core::open(instance, info.clone())?;
         let transfer = Mutex::new(Recorder::new(&core)?);
-        let direct = !super::env::set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM");
         let pipelines = Pipelines::new(&core)?;
         Ok(Arc::new(Self { core, pipelines, transfer, pinned: RwLock::default(), direct }))
     }

@@ -13,12 +13,21 @@ use std::sync::{Arc, OnceLock};
 
 /// The instance and the devices to use.
 pub struct Instance {
-    // Keeps the library open.
-    _entry: ash::Entry,
+    /// The library, kept open.
+    entry: ash::Entry,
     /// The instance's functions.
     pub vk: ash::Instance,
     /// The devices to use, in the order of their numbers.
     pub cards: Vec<Arc<Info>>,
+}
+
+impl Instance {
+    /// All devices that can be used, chosen or not.
+    pub fn all(&self) -> Vec<Arc<Info>> {
+        // SAFETY: the instance lives.
+        let all = unsafe { self.vk.enumerate_physical_devices() }.unwrap_or_default();
+        all.into_iter().filter_map(|d| Info::probe(&self.entry, &self.vk, d).ok()).map(Arc::new).collect()
+    }
 }
 
 /// The instance, made on first use; `None` when there is no libvulkan, or Vulkan is switched off.
@@ -53,7 +62,7 @@ fn open() -> Option<Instance> {
     match create(&entry) {
         Ok(vk) => {
             let cards = choose(&entry, &vk);
-            Some(Instance { _entry: entry, vk, cards })
+            Some(Instance { entry, vk, cards })
         }
         Err(reason) => {
             log_info!("ggml_vulkan: {reason}: no devices");
