@@ -1,6 +1,7 @@
 # libggml-rs. The commands a newcomer wants: make, make run, make test, make install PREFIX=...
 #
 #   MODEL=file.gguf    what make run reads instead of MiniLM        SENTENCES="one|two"  what it compares
+#   REPORT=file.html   make run: what was placed where, and why    TRACE=file.json      what ran when (for ui.perfetto.dev)
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX)
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
@@ -8,7 +9,7 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export DESTDIR
+export DESTDIR REPORT TRACE
 
 .PHONY: all run test headers check-headers status check-status shaders check-shaders install clean help
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # make run: builds the C host, gets a model, runs the host: run_embed.sh [MODEL.gguf]
 #
-# SENTENCES="one|two|three" in the environment replaces the sentences.
+# In the environment: SENTENCES="one|two|three" replaces the sentences; REPORT=file.html (or .json) says where everything was
+# placed and why; TRACE=file.json says what ran when (open it at ui.perfetto.dev).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
@@ -10,6 +11,8 @@ CC=${CC:-cc}
 export PYTHONDONTWRITEBYTECODE=1
 command -v "$CC" > /dev/null || { echo "$CC is missing: install the package gcc" >&2; exit 1; }
 
+[ -z "${REPORT:-}" ] || export GGML_SCHED_REPORT="$REPORT"
+[ -z "${TRACE:-}" ] || export GGML_TRACE="$TRACE"
 model=${1:-}
 if [ -z "$model" ]; then
     model=$cache/models/minilm-f32.gguf

@@ -20,7 +20,9 @@ const PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" };
 const EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
 impl Module {
-    /// Opens a library with all its symbols bound, visible to nobody else.
+    /// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of what it
+    /// depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must not get the one
+    /// of this library, which stands before it in the host's list of libraries.
     ///
     /// # Safety
     /// The library's initialisers, and later its finalisers, may run.
@@ -29,7 +31,7 @@ impl Module {
         {
             use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
             // SAFETY: forwarded to the caller.
-            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(|l| Self(l.into()))
+            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL | own_symbols_first()) }.map(|l| Self(l.into()))
         }
         #[cfg(not(unix))]
         // SAFETY: forwarded to the caller.
@@ -50,6 +52,21 @@ impl Module {
         let init = unsafe { *self.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0").ok()? }?;
         exports(path, init as *const c_void).then_some(init)
     }
+}
+
+/// The flag of `dlopen` for [`Module::open`]. None under a sanitizer, whose runtime refuses it, and where the system has none:
+/// there a module must be linked with `-Bsymbolic` or hide its names.
+#[cfg(unix)]
+fn own_symbols_first() -> c_int {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: dlsym takes any name, and answers NULL for one that is not there.
+        let there = |name: &std::ffi::CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
+        if ![c"__asan_init", c"__tsan_init", c"__msan_init"].into_iter().any(there) {
+            return libc::RTLD_DEEPBIND;
+        }
+    }
+    0
 }
 
 /// Whether a name that was found in the module at `path` is the module's own. The dynamic linker also looks through what a
