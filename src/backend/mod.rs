@@ -9,6 +9,7 @@
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
 //! - `graph_copy`: a graph copied to another device, two backends compared
 //! - `grad_reset`: the state of a training graph set back
+//! - `observe`: what happens here, told to whoever watches
 //! - `author`: safe traits for those who write a backend
 
 pub mod author;
@@ -23,6 +24,7 @@ pub mod handle;
 pub mod host;
 pub mod meta;
 pub mod multi;
+pub mod observe;
 pub mod placement;
 mod reg;
 pub mod registry;

@@ -1,6 +1,7 @@
 //! What a stream (a `ggml_backend_t`) can do beyond moving data.
 
 use super::handle::{call, name_of, object_field, slot, status_of};
+use super::observe::{self, Deed};
 use super::{BackendRef, BufferTypeRef, DeviceRef};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
@@ -42,6 +43,7 @@ impl BackendRef {
     /// # Safety
     /// Nobody uses the stream afterwards, and nobody else frees it.
     pub unsafe fn free(self) {
+        observe::tell(|| Deed::FreeBackend(self));
         call!(self.free())
     }
 
@@ -69,12 +71,25 @@ impl BackendRef {
         }
     }
 
+    /// Whether work may still be under way when a call returns. Without a queue it is done.
+    #[inline]
+    pub fn has_queue(self) -> bool {
+        slot!(self.synchronize).is_some()
+    }
+
+    /// Whether the stream may queue copies from other streams.
+    #[inline]
+    pub fn queues_copies(self) -> bool {
+        slot!(self.cpy_tensor_async).is_some()
+    }
+
     /// Waits until everything queued is done.
     #[inline]
     pub fn synchronize(self) {
         if let Some(f) = slot!(self.synchronize) {
             // SAFETY: the vtable contract.
             unsafe { f(self.as_ptr()) }
+            observe::tell(|| Deed::Synchronized(self));
         }
     }
 
@@ -88,6 +103,7 @@ impl BackendRef {
     /// Computes a graph, or queues it where the stream is asynchronous.
     #[inline]
     pub fn graph_compute_async(self, graph: GraphRef) -> ggml_status {
+        observe::tell(|| Deed::Compute(self, graph));
         status_of(call!(self.graph_compute(graph.as_ptr().cast())))
     }
 
@@ -159,6 +175,10 @@ impl BackendRef {
         ggml_assert!(super::tensor_io::same_layout(src, dst), "cannot copy tensors with different layouts");
         let Some(f) = slot!(self.cpy_tensor_async) else { return false };
         // SAFETY: the vtable contract.
-        unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) }
+        let taken = unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) };
+        if taken {
+            observe::tell(|| Deed::CopyAsync(from, self, src, dst));
+        }
+        taken
     }
 }

@@ -4,6 +4,7 @@
 //! Functions that take a raw pointer trust its bytes; ranges inside the tensor are always checked (the contract).
 
 use super::handle::slot;
+use super::observe::{self, Deed};
 use super::{BackendRef, BufferRef};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
@@ -75,6 +76,7 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
         return;
     }
     check_range(tensor, offset, size, "write");
+    observe::tell(|| Deed::Set(tensor, offset, size));
     match slot!(buffer.set_tensor) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
@@ -92,6 +94,7 @@ pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) 
         return;
     }
     check_range(tensor, offset, size, "read");
+    observe::tell(|| Deed::Get(tensor, offset, size));
     match slot!(buffer.get_tensor) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
@@ -118,6 +121,7 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
     }
     let buffer = buffer_of(tensor);
     check_range(tensor, offset, size, "write");
+    observe::tell(|| Deed::Set(tensor, offset, size));
     match slot!(buffer.memset_tensor) {
         // SAFETY: the vtable contract.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) },
@@ -135,6 +139,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "write");
+                tell_pieces(p, |offset| Deed::Set(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -157,6 +162,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "read");
+                tell_pieces(p, |offset| Deed::Get(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -166,6 +172,13 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
             // SAFETY: forwarded to the caller.
             unsafe { get(tensor, data.wrapping_add(at), offset, p.size) }
         }),
+    }
+}
+
+/// Tells the watcher of each piece.
+fn tell_pieces(p: Pieces, deed: impl Fn(usize) -> Deed) {
+    if observe::watched() {
+        each_piece(p, |offset, _| observe::tell(|| deed(offset)));
     }
 }
 
@@ -188,8 +201,11 @@ impl BackendRef {
     pub unsafe fn set_async(self, tensor: TensorRef, data: *const u8, offset: usize, size: usize) {
         check_range(tensor, offset, size, "write");
         match slot!(self.set_tensor_async) {
-            // SAFETY: the vtable contract, and the caller's promise for `data`.
-            Some(f) => unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+            Some(f) => {
+                observe::tell(|| Deed::SetAsync(self, tensor, offset, size));
+                // SAFETY: the vtable contract, and the caller's promise for `data`.
+                unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
+            }
             None => {
                 // What is queued may still read the tensor.
                 self.synchronize();
@@ -206,8 +222,11 @@ impl BackendRef {
     pub unsafe fn get_async(self, tensor: TensorRef, data: *mut u8, offset: usize, size: usize) {
         check_range(tensor, offset, size, "read");
         match slot!(self.get_tensor_async) {
-            // SAFETY: the vtable contract, and the caller's promise for `data`.
-            Some(f) => unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+            Some(f) => {
+                observe::tell(|| Deed::GetAsync(self, tensor, offset, size));
+                // SAFETY: the vtable contract, and the caller's promise for `data`.
+                unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
+            }
             None => {
                 // What is queued may still write the tensor.
                 self.synchronize();
@@ -227,6 +246,7 @@ impl BackendRef {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "write");
+                    tell_pieces(p, |offset| Deed::SetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
                     unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -249,6 +269,7 @@ impl BackendRef {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "read");
+                    tell_pieces(p, |offset| Deed::GetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
                     unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -265,6 +286,7 @@ impl BackendRef {
 /// Asks the buffer of `dst` to copy `src`, wherever that lies; `false` when it cannot.
 pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     let buffer = buffer_of(dst);
+    observe::tell(|| Deed::Copy(src, dst));
     // SAFETY: the vtable contract.
     slot!(buffer.cpy_tensor).is_some_and(|f| unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) })
 }

@@ -69,6 +69,8 @@ pub(crate) struct Spec {
     /// Buffer types that it can use besides its own.
     pub reads: Vec<BufferTypeRef>,
     pub offloads: bool,
+    /// Copies out of host memory wait in its queue too.
+    pub host_copies: bool,
 }
 
 impl Spec {
@@ -82,6 +84,7 @@ impl Spec {
             supports: |_| true,
             reads: Vec::new(),
             offloads: false,
+            host_copies: false,
         }
     }
 
@@ -244,7 +247,7 @@ impl Event for Mark {
     }
 }
 
-struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>);
+struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>, bool);
 
 impl<const ASYNC: bool> FakeStream<ASYNC> {
     fn do_or_queue(&self, job: Job) {
@@ -287,8 +290,14 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
         self.do_or_queue(Box::new(move || tensor_io::get_bytes(tensor, data.bytes(), offset)));
     }
     fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
-        let Some(source) = stream_author::<FakeStream<true>>(&from) else { return false };
-        let (from, to, n) = (Span::of(src), Span::of(dst), src.nelements() as usize);
+        let (source, n) = (stream_author::<FakeStream<true>>(&from), src.nelements() as usize);
+        let (from, to) = (Span::of(src), Span::of(dst));
+        let Some(source) = source else {
+            if self.2 {
+                self.1.push(Box::new(move || (0..n).for_each(|i| to.write(i, from.read(i)))));
+            }
+            return self.2;
+        };
         let mark = source.1.push(Box::new(move || (0..n).for_each(|i| to.write(i, from.read(i)))));
         let state = source.1.clone();
         self.1.push(Box::new(move || state.run_until(mark)));
@@ -333,7 +342,7 @@ impl<const ASYNC: bool> Device for FakeDevice<ASYNC> {
         }
     }
     fn open(&self, _: DeviceRef, _: Option<&CStr>) -> Result<FakeStream<ASYNC>> {
-        Ok(FakeStream(self.0.name, self.1.clone()))
+        Ok(FakeStream(self.0.name, self.1.clone(), self.0.host_copies))
     }
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         let Spec { name, host, alignment, max_size, .. } = self.0;

@@ -1,8 +1,11 @@
 //! The run: stretch after stretch, copies first. The order between backends is the contract in `mod.rs`.
 
 use super::experts::{self, Routing};
+use super::flat;
+use super::order::{self, Mask};
+use super::race;
 use super::scheduler::Scheduler;
-use super::split::{Input, Split};
+use super::split::{self, Input, Split};
 use super::traced;
 use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
 use crate::abi::graph::ggml_cgraph;
@@ -27,32 +30,89 @@ fn report_failure(backend: BackendRef, stretch: usize, status: ggml_status) {
     }
 }
 
+/// Whether the tensor is written by nobody but the host: an input, or a view of one.
+fn host_writes(t: TensorRef) -> bool {
+    t.has_flag(GGML_TENSOR_FLAG_INPUT) || flat::is_view_op(t.op_raw()) && split::is_input(t)
+}
+
 impl Scheduler {
-    /// The event that a backend records after its stretches, for the copy in use.
+    /// The event that a backend records after its stretches, for one copy of the pipeline.
+    fn event_for(&self, backend: usize, copy: usize) -> Option<EventRef> {
+        self.events.get(backend * self.n_copies + copy)?.as_ref().map(|e| e.handle())
+    }
+
+    /// The event of a backend for the copy in use.
     fn event(&self, backend: usize) -> Option<EventRef> {
-        self.events.get(backend * self.n_copies + self.cur_copy)?.as_ref().map(|e| e.handle())
+        self.event_for(backend, self.cur_copy)
     }
 
     /// Waits until a backend has done what it was last given for the copy in use.
     fn wait_for(&self, backend: usize) {
         match self.event(backend) {
-            Some(event) => event.synchronize(),
-            None => self.backends[backend].synchronize(),
+            Some(event) => {
+                event.synchronize();
+                self.order.borrow_mut().reached(backend, self.cur_copy);
+            }
+            None => self.drain(backend),
         }
     }
 
-    /// Starts all stretches. The status is that of the first backend that fails.
+    /// Waits until a backend has done everything.
+    fn drain(&self, backend: usize) {
+        self.backends[backend].synchronize();
+        self.order.borrow_mut().landed(backend);
+    }
+
+    /// Waits until each of a set of backends has done everything: by its last event where that stands at the end.
+    fn wait_out(&self, backends: Mask) {
+        for b in order::members(backends) {
+            let last = self.order.borrow().event(b);
+            match last.and_then(|copy| self.event_for(b, copy)) {
+                Some(event) => {
+                    event.synchronize();
+                    self.order.borrow_mut().landed(b);
+                }
+                None => self.drain(b),
+            }
+        }
+    }
+
+    /// Waits until each of a set of backends has done its copies out of memory of backends without a queue.
+    fn wait_for_copies(&self, backends: Mask) {
+        for b in order::members(backends) {
+            match self.copied.borrow()[b].as_ref() {
+                Some(event) => {
+                    event.synchronize();
+                    self.order.borrow_mut().returned(b);
+                }
+                None => self.drain(b),
+            }
+        }
+    }
+
+    /// Starts all stretches. The status is that of the first backend that fails. On return the host may write its inputs.
     pub(super) fn run_splits(&self) -> Result<ggml_status> {
+        let result = self.start_splits();
+        race::stretch(None);
+        self.release_inputs();
+        result
+    }
+
+    fn start_splits(&self) -> Result<ggml_status> {
         let mut routing = Routing::default();
         let mut before = None;
         let traced = traced::begin();
         for (number, split) in self.splits.iter().enumerate() {
+            race::stretch(Some(number));
             if split.inputs.is_empty()
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
                 // Nothing else orders this stretch behind the one before, whose memory it may have been given.
                 self.wait_for(other);
             }
+            let (at_work, copying) = self.order.borrow().before(split.backend, split.guest_of);
+            self.wait_out(at_work);
+            self.wait_for_copies(copying);
             for i in 0..split.inputs.len() {
                 let begun = traced::begin();
                 self.copy_input(split, i, &mut routing)?;
@@ -62,6 +122,7 @@ impl Scheduler {
             let backend = self.backends[split.backend];
             let begun = traced::begin();
             if let Some(graph) = &split.graph {
+                self.order.borrow_mut().given(split.backend, split.guest_of);
                 let status = match self.eval.callback {
                     None => backend.graph_compute_async(handle(graph)),
                     Some(_) => self.run_observed(backend, handle(graph)),
@@ -73,12 +134,26 @@ impl Scheduler {
             }
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
+                self.order.borrow_mut().recorded(split.backend, self.cur_copy);
             }
             traced::split(begun, number, split, backend);
             before = Some(split.backend);
         }
         traced::end(traced);
         Ok(ggml_status::GGML_STATUS_SUCCESS)
+    }
+
+    /// Waits for those who still read what the host may write next.
+    fn release_inputs(&self) {
+        let in_place = self.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
+        let (mut guests, borrowers) = self.order.borrow().in_host_memory();
+        if self.n_copies > 1 {
+            // Inputs have memory of their own then.
+            guests &= in_place;
+        } else {
+            self.wait_for_copies(borrowers);
+        }
+        self.wait_out(guests);
     }
 
     fn copy_of(&self, input: &Input) -> TensorRef {
@@ -89,19 +164,27 @@ impl Scheduler {
         let input = &split.inputs[i];
         let (to, from) = (self.backends[split.backend], self.backends[input.from]);
         let (tensor, copy) = (input.tensor, self.copy_of(input));
-        if tensor.has_flag(GGML_TENSOR_FLAG_INPUT) {
+        // Whoever else shares the memory of `from` may have written the tensor.
+        let writers = self.order.borrow().writers(input.from);
+        self.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
+        let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
+        if flagged || host_writes(tensor) && to.queues_copies() {
             // At once: the host may write its input again as soon as the graph has been started.
+            if flat::is_computed(tensor) || !flagged {
+                // What `from` itself computes into it comes first.
+                self.wait_out(writers & 1 << input.from);
+            }
             self.wait_for(split.backend);
             return tensor_io::copy(tensor, copy);
         }
         // The copy may still be read by what this backend was last given.
         match self.event(split.backend) {
             Some(event) => event.wait(to),
-            None => to.synchronize(),
+            None => self.drain(split.backend),
         }
         let first = split.graph.as_ref().map(handle).filter(|g| g.n_nodes() > 0).map(|g| g.node(0));
         if experts::applies(first, tensor, copy) {
-            from.synchronize();
+            self.drain(input.from);
             let Some(ids) = first.and_then(|node| node.src(2)) else { return Ok(()) };
             if ids.is_empty() {
                 return Ok(());
@@ -109,14 +192,30 @@ impl Scheduler {
             // The routing may itself be an input that is copied only later.
             let later = split.inputs[i + 1..].iter().find(|other| self.copy_of(other) == ids);
             let ids = later.map_or((ids, to), |other| (other.tensor, self.backends[other.from]));
+            self.order.borrow_mut().given(split.backend, 0);
             return routing.copy_used(tensor, copy, to, ids);
         }
         if to.try_copy_async(from, tensor, copy) {
+            if self.order.borrow_mut().copies(input.from, split.backend) {
+                self.record_copied(split.backend);
+            }
             return Ok(());
         }
-        from.synchronize();
+        self.drain(input.from);
         self.wait_for(split.backend);
         tensor_io::copy(tensor, copy)
+    }
+
+    /// Marks the end of the copies that a backend has been given so far.
+    fn record_copied(&self, backend: usize) {
+        let stream = self.backends[backend];
+        let event = &mut self.copied.borrow_mut()[backend];
+        if event.is_none() {
+            *event = stream.device().event_new();
+        }
+        if let Some(event) = event {
+            event.record(stream);
+        }
     }
 
     /// Runs a stretch in pieces that end where the host wants to look. The host can end the stretch there.

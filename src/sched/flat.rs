@@ -37,6 +37,11 @@ pub fn is_view_op(op: i32) -> bool {
     [GGML_OP_VIEW, GGML_OP_RESHAPE, GGML_OP_PERMUTE, GGML_OP_TRANSPOSE].iter().any(|&o| o as i32 == op)
 }
 
+/// Whether a backend computes the tensor, neither a leaf nor a view.
+pub fn is_computed(t: TensorRef) -> bool {
+    t.op_raw() != ggml_op::GGML_OP_NONE as i32 && !is_view_op(t.op_raw())
+}
+
 impl Flat {
     /// Numbers the graph's tensors and fills the arrays. `restore` may give back another source for a node's source.
     pub fn fill(

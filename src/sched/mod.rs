@@ -3,8 +3,9 @@
 //! Who lives here: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
 //! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: stretches of
 //! one backend and the copies they need), `arena` (the tensors of the copies), `assemble` (backends reorder their
-//! stretches; the whole as a problem for the allocator), `compute` and `experts` (the run), `report` (debug
-//! output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `scheduler` (the object that hosts hold).
+//! stretches; the whole as a problem for the allocator), `compute`, `order` and `experts` (the run), `report` (debug output,
+//! placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a checker of the contract
+//! below), `scheduler` (the object that hosts hold).
 //!
 //! # A graph and its allocation
 //!
@@ -16,23 +17,48 @@
 //! # The asynchronous contract
 //!
 //! Backends are streams: work that is queued on one runs in the order of queueing; between streams only copies,
-//! events and waits make an order.
+//! events and waits make an order. A backend without `synchronize` has no queue: its work is done when the call
+//! returns, the host's time line is its own, and every wait on it is empty.
 //!
-//! - **Results** of a graph may be read after `synchronize`, or with `get_tensor_async` on the backend that computed them,
-//!   which stands behind the computation in the same queue. A backend without asynchronous functions has done its work
-//!   when the call returns; every wait on it is then empty.
-//! - **Inputs** (flag `INPUT`) that lie on another backend than their readers are copied while the graph is started, before
-//!   `graph_compute_async` returns; the host may then write them again at once. An input that its readers use where it lies
-//!   may be written only after these readers are done: after `synchronize`.
+//! What a backend promises:
+//!
+//! - `graph_compute`, `set_tensor_async`, `get_tensor_async` stand in its queue, in the order of the calls. Host memory
+//!   given to the latter two is the backend's until `synchronize`. Where one of these functions is missing, the backend is
+//!   synchronised and the synchronous function used.
+//! - A copy that `cpy_tensor_async` accepts stands in the queues of both backends: behind all that either was given
+//!   before, in front of all that either is given later. A source without a queue cannot hold back what is written to it,
+//!   so the copy then stands in the queue of the destination only, and who writes the source waits for it.
+//! - An event marks the end of the queue at the time of `event_record`; recording it again moves the mark.
+//!   `event_wait` holds back what the backend is given afterwards, `event_synchronize` holds back the host. Events are
+//!   waited for by the host and by the backend that recorded them, never by another backend: their kinds differ.
+//!   Without events the scheduler waits for the whole backend.
+//!
+//! What the host may do:
+//!
+//! - **Inputs** (flag `INPUT`, and views of them) that lie in host memory may be written after `alloc_graph`, and again as
+//!   soon as `graph_compute_async` has returned, whoever reads them, with `ggml_backend_tensor_set` or directly:
+//!   they are copied while the graph is started, and readers that use them where they lie are waited for before it returns.
+//!   An input that was placed in a device's memory is written in that device's order: with `set_tensor_async` on its backend,
+//!   or after `synchronize`; one that is also read on another backend, after `synchronize` only.
+//! - **Results** may be read after `synchronize`, or with `get_tensor_async` on the backend that computed them, which stands
+//!   behind the computation in the same queue. Without pipelining a result may lie in the memory of an input, so it is
+//!   read before the input is written again.
+//! - **Freeing**: backends, buffers and the scheduler itself are freed after `synchronize`. A host that frees earlier gives
+//!   memory away that is still in use.
+//!
+//! What the scheduler does:
+//!
 //! - **Pipelining** (`parallel`): every input, and every tensor that crosses between backends, exists `n_copies` times.
 //!   `alloc_graph` moves on to the next copy, so that a graph may be started while up to `n_copies - 1` earlier ones still
 //!   run. Before a copy is written again, the event that its readers recorded last time is waited for. The same
 //!   allocation computed twice uses the same copy. After `synchronize` without an allocation in force, copy 0 is next.
-//! - **Between stretches** of one graph: a stretch with inputs waits for what it copies. A stretch without inputs waits for
-//!   the stretch before it when that ran elsewhere, because the allocator may have given it the same memory.
+//! - **Between stretches**, of one graph or of graphs that follow each other: a stretch with inputs waits for what it copies.
+//!   A stretch without inputs waits for the stretch before it when that ran elsewhere, because the allocator may have given
+//!   it the same memory. Beyond that, whoever writes memory that another backend in flight reads or writes where it lies, or
+//!   copies out of behind its owner's back, waits for that backend first (`order`).
 //! - **Growing** (`reserve`, or an allocation that the plan does not serve) waits for all backends before buffers are freed.
-//! - An **event** recorded on a backend after its stretch is reached when the stretch has been computed. Without events the
-//!   scheduler waits for the whole backend instead.
+//! - A **failure** in the middle of a graph leaves what was queued before it in flight. `synchronize` waits for that; then the
+//!   allocation can be computed again, or another be made.
 
 pub mod arena;
 pub mod assemble;
@@ -41,6 +67,8 @@ pub mod cause;
 pub mod compute;
 pub mod experts;
 pub mod flat;
+pub mod order;
+pub mod race;
 pub mod report;
 pub mod rules;
 pub mod scheduler;

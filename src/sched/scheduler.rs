@@ -4,11 +4,12 @@ use super::arena::Arena;
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
+use super::order::{Mask, Order};
 use super::report::fallback;
 use super::rules::Rules;
 use super::split::{Copies, Replaced, Split, Splitter};
 use super::traced;
-use super::{MAX_BACKENDS, MAX_COPIES};
+use super::{MAX_BACKENDS, MAX_COPIES, race};
 use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
 use crate::abi::ggml::ggml_status;
 use crate::alloc::{GraphAllocator, Misfit, Problem, TensorIds};
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, invalid};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::path::PathBuf;
 
@@ -46,6 +48,10 @@ pub struct Scheduler {
     pub(super) bufts: Vec<BufferTypeRef>,
     /// By backend and copy; `None` where a device has no events, empty without pipelining.
     pub(super) events: Vec<Option<EventBox>>,
+    /// By backend: an event behind its last copy out of memory of a backend without a queue. Made when first needed.
+    pub(super) copied: RefCell<Vec<Option<EventBox>>>,
+    /// What is in flight.
+    pub(super) order: RefCell<Order>,
     galloc: GraphAllocator,
     pub(super) n_copies: usize,
     pub(super) cur_copy: usize,
@@ -99,6 +105,7 @@ impl Scheduler {
         parallel: bool,
         op_offload: bool,
     ) -> Self {
+        race::start();
         ggml_assert!(!backends.is_empty() && backends.len() <= MAX_BACKENDS, "{} backends", backends.len());
         let last = backends[backends.len() - 1].device();
         ggml_assert!(
@@ -119,6 +126,9 @@ impl Scheduler {
             true => backends.iter().flat_map(|b| (0..n_copies).map(|_| b.device().event_new())).collect(),
             false => Vec::new(),
         };
+        let domain = bufts.iter().map(|t| bufts.iter().position(|o| o == t).unwrap_or(0)).collect();
+        let queued = backends.iter().enumerate().fold(0, |m, (i, b)| m | Mask::from(b.has_queue()) << i);
+        let order = Order::new(domain, queued);
         let mut ids = TensorIds::default();
         ids.reserve(graph_size.min(1 << 24));
         Self {
@@ -126,6 +136,8 @@ impl Scheduler {
             galloc: GraphAllocator::new(&bufts),
             bufts,
             events,
+            copied: RefCell::new(backends.iter().map(|_| None).collect()),
+            order: RefCell::new(order),
             n_copies,
             cur_copy: 0,
             next_copy: 0,
@@ -221,7 +233,10 @@ impl Scheduler {
     }
 
     fn wait_for_all(&self) {
-        self.backends.iter().for_each(|b| b.synchronize());
+        for (i, b) in self.backends.iter().enumerate() {
+            b.synchronize();
+            self.order.borrow_mut().landed(i);
+        }
     }
 
     /// Places every tensor and splits the graph. Replaces sources in `graph` by copies.

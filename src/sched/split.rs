@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::cause::Placement;
 use super::flat::Flat;
+use super::order::Mask;
 use super::rules::Rules;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
@@ -35,6 +36,10 @@ pub struct Split {
     pub inputs: Vec<Input>,
     /// The stretch as a graph for the backend. Filled in when the graph is assembled.
     pub graph: Option<ggml_cgraph>,
+    /// Backends whose memory it reads where it lies; weights, which nobody writes, do not count.
+    pub guest_of: Mask,
+    /// It reads inputs of the graph, which the host writes, where they lie on another backend.
+    pub reads_inputs: bool,
 }
 
 /// One copy.
@@ -203,10 +208,17 @@ impl Splitter<'_, '_> {
         for i in 0..self.flat.edges(node).len() {
             let edge = self.flat.edges(node)[i];
             let from = self.backend_of(edge.id)?;
-            if from == split.backend || self.rules.reads_tensor(split.backend, edge.id, self.flat, self.placed) {
+            if from == split.backend {
                 continue;
             }
             let tensor = self.ids.tensor(edge.id);
+            if self.rules.reads_tensor(split.backend, edge.id, self.flat, self.placed) {
+                if !tensor.data_buffer().is_some_and(|b| b.is_weights()) {
+                    split.guest_of |= 1 << from;
+                    split.reads_inputs |= is_input(tensor);
+                }
+                continue;
+            }
             let mut set = self.copies.set(edge.id, split.backend);
             if set == NONE {
                 let name = self.rules.backends[split.backend].name();
@@ -245,5 +257,10 @@ impl Splitter<'_, '_> {
 }
 
 fn new_split(backend: usize, start: usize) -> Split {
-    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None }
+    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None, guest_of: 0, reads_inputs: false }
+}
+
+/// Whether the host writes the tensor, or what it is a view of.
+pub fn is_input(t: TensorRef) -> bool {
+    t.view_src().unwrap_or(t).has_flag(GGML_TENSOR_FLAG_INPUT)
 }

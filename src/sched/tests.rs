@@ -545,3 +545,95 @@ fn measuring_makes_no_buffer_and_agrees_with_reserving() {
     s.reserve(g).unwrap();
     assert_eq!(sizes, [s.buffer_size(0), s.buffer_size(1)]);
 }
+
+/// S6: an input that a device reads where it lies, and one that it reaches through a view, written again at once.
+#[test]
+fn inputs_may_be_written_as_soon_as_the_graph_is_started() {
+    for parallel in [false, true] {
+        for in_place in [false, true] {
+            let cpu = Fake::new(Spec::cpu());
+            let reads = if in_place { vec![cpu.buft] } else { Vec::new() };
+            let gpu = Fake::lazy(Spec { reads, host_copies: true, ..Spec::gpu() });
+            let mut s = scheduler(&[&gpu, &cpu], parallel);
+            let mut c = ctx();
+            let x = input(&mut c, 64);
+            // Otherwise a result may take its place.
+            x.add_flag(GGML_TENSOR_FLAG_OUTPUT);
+            let v = view::view(&mut c, x, &[32], &[], 128).unwrap();
+            let a = pointwise::scale(&mut c, v, 2.0).unwrap();
+            let b = pointwise::scale(&mut c, x, 3.0).unwrap();
+            s.set_tensor_backend(a, 0);
+            s.set_tensor_backend(b, 0);
+            let g = graph(&mut c, &[a, b]);
+            s.alloc_graph(g).unwrap();
+            for i in 0..3 {
+                set(x, &[i as f32; 64]);
+                assert_eq!(s.compute_async(g).unwrap(), OK);
+                set(x, &[77.0; 64]);
+                s.synchronize();
+                let expected = (2.0 * i as f32, 3.0 * i as f32);
+                assert_eq!((get(a)[0], get(b)[0]), expected, "parallel {parallel}, in place {in_place}");
+            }
+        }
+    }
+}
+
+/// S7: what the CPU computed is being copied by a device in its own time when the CPU computes the next graph.
+#[test]
+fn memory_that_is_being_copied_is_not_written() {
+    for parallel in [false, true] {
+        let gpu = Fake::lazy(Spec { host_copies: true, ..Spec::gpu() });
+        let cpu = Fake::new(Spec::cpu());
+        let mut s = scheduler(&[&gpu, &cpu], parallel);
+        let mut results = Vec::new();
+        for i in 0..6 {
+            let mut c = ctx();
+            let x = input(&mut c, 64);
+            let e = pointwise::scale(&mut c, x, 10.0).unwrap();
+            let y = pointwise::scale(&mut c, e, 2.0).unwrap();
+            s.set_tensor_backend(e, 1);
+            s.set_tensor_backend(y, 0);
+            let g = graph(&mut c, &[y]);
+            s.alloc_graph(g).unwrap();
+            set(x, &[i as f32; 64]);
+            assert_eq!(s.compute_async(g).unwrap(), OK);
+            results.push((Box::new([0u8; 256]), c));
+            let target = results[i].0.as_mut_ptr();
+            // SAFETY: the box lives, unread, until the device is synchronised below.
+            unsafe { gpu.handle().get_async(y, target, 0, 256) };
+            s.reset();
+        }
+        s.synchronize();
+        for (i, (bytes, _)) in results.iter().enumerate() {
+            let first = f32::from_ne_bytes(bytes[..4].try_into().unwrap());
+            assert_eq!(first, 20.0 * i as f32, "graph {i}, parallel {parallel}");
+        }
+    }
+}
+
+/// The wait for the stretch before is not enough: the one before that may still read the memory.
+#[test]
+fn a_stretch_waits_for_all_guests_in_its_memory() {
+    let cpu = Fake::new(Spec::cpu());
+    let guest = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
+    let other = Fake::lazy(Spec { name: c"GPU2", ..Spec::gpu() });
+    let mut s = scheduler(&[&guest, &other, &cpu], false);
+    let mut c = ctx();
+    let (x, y, z) = (input(&mut c, 64), input(&mut c, 64), input(&mut c, 64));
+    let a = pointwise::scale(&mut c, x, 2.0).unwrap();
+    let b = pointwise::scale(&mut c, z, 3.0).unwrap();
+    let d = view::cont(&mut c, y).unwrap();
+    let e = pointwise::scale(&mut c, d, 5.0).unwrap();
+    for (t, device) in [(a, 0), (b, 1), (d, 2), (e, 2)] {
+        s.set_tensor_backend(t, device);
+    }
+    let g = graph(&mut c, &[a, b, e]);
+    s.alloc_graph(g).unwrap();
+    assert_eq!((s.n_splits(), s.splits[2].inputs.len()), (3, 0));
+    for (t, v) in [(x, 1.0), (y, 10.0), (z, 100.0)] {
+        set(t, &[v; 64]);
+    }
+    assert_eq!(s.compute_async(g).unwrap(), OK);
+    s.synchronize();
+    assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (2.0, 300.0, 50.0));
+}

@@ -1,0 +1,68 @@
+//! What happens to memory and queues at this floor, told to whoever watches. Nobody does usually: then a call costs one
+//! relaxed load.
+
+use super::{BackendRef, BufferRef, EventRef};
+use crate::graph::GraphRef;
+use crate::tensor::TensorRef;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Something that is about to happen, or, where its text says so, has just happened.
+#[derive(Clone, Copy)]
+pub enum Deed {
+    /// The host writes `size` bytes of a tensor.
+    Set(TensorRef, usize, usize),
+    /// The host reads `size` bytes of a tensor.
+    Get(TensorRef, usize, usize),
+    /// The host sets every byte of a buffer.
+    Clear(BufferRef),
+    /// The host copies the first tensor to the second.
+    Copy(TensorRef, TensorRef),
+    /// A stream is given a write of `size` bytes at an offset.
+    SetAsync(BackendRef, TensorRef, usize, usize),
+    /// A stream is given a read of `size` bytes at an offset.
+    GetAsync(BackendRef, TensorRef, usize, usize),
+    /// The second stream has taken a copy of the first tensor, last written on the first stream, to the second.
+    CopyAsync(BackendRef, BackendRef, TensorRef, TensorRef),
+    /// A stream is given a graph.
+    Compute(BackendRef, GraphRef),
+    /// An event marks the end of a stream's queue.
+    Record(EventRef, BackendRef),
+    /// A stream holds back what it is given from now on until an event is reached.
+    Wait(EventRef, BackendRef),
+    /// The host has waited for an event.
+    Reached(EventRef),
+    /// The host has waited for a stream.
+    Synchronized(BackendRef),
+    /// A buffer is freed.
+    FreeBuffer(BufferRef),
+    /// A stream is freed.
+    FreeBackend(BackendRef),
+    /// An event is freed.
+    FreeEvent(EventRef),
+}
+
+static WATCHED: AtomicBool = AtomicBool::new(false);
+static WATCHER: OnceLock<fn(Deed)> = OnceLock::new();
+
+/// Calls `watcher` for every deed from now on, on the thread that does it. The first watcher stays.
+pub fn watch(watcher: fn(Deed)) {
+    WATCHER.get_or_init(|| watcher);
+    WATCHED.store(true, Relaxed);
+}
+
+/// Whether somebody watches.
+#[inline]
+pub fn watched() -> bool {
+    WATCHED.load(Relaxed)
+}
+
+/// Tells the watcher.
+#[inline]
+pub fn tell(deed: impl FnOnce() -> Deed) {
+    if watched()
+        && let Some(watcher) = WATCHER.get()
+    {
+        watcher(deed());
+    }
+}

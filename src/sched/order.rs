@@ -1,0 +1,175 @@
+//! Who may still use whose memory. The allocator plans memory as if the stretches ran one after the other, so a stretch
+//! that writes memory has to stand behind everything in flight that uses the same memory. Copies and the queues
+//! themselves make most of that order; this file knows what they leave open.
+//!
+//! Backends are numbers here and sets of them masks. A *domain* is the memory that backends with one buffer type share.
+
+#![forbid(unsafe_code)]
+
+/// A set of backends.
+pub type Mask = u16;
+
+/// What is in flight, as far as somebody may have to wait for it.
+#[derive(Default)]
+pub struct Order {
+    /// By backend: its domain, named after the first backend that computes in it.
+    domain: Vec<usize>,
+    /// Backends with a queue. The others are done when a call returns.
+    queued: Mask,
+    /// By domain: backends in flight that write it.
+    writers: Vec<Mask>,
+    /// By domain: backends in flight that read it as guests.
+    readers: Vec<Mask>,
+    /// By domain: backends in flight that copy out of it, in their own queue only.
+    lent: Vec<Mask>,
+    /// By backend: the copy of the pipeline whose event stands behind all of its work.
+    event: Vec<Option<usize>>,
+}
+
+/// The members of a set.
+pub fn members(mask: Mask) -> impl Iterator<Item = usize> {
+    (0..Mask::BITS as usize).filter(move |b| mask >> b & 1 != 0)
+}
+
+impl Order {
+    /// Nothing in flight. `domain`: by backend, the first backend with the same buffer type; `queued`: who has a queue.
+    pub fn new(domain: Vec<usize>, queued: Mask) -> Self {
+        let n = domain.len();
+        Self { domain, queued, writers: vec![0; n], readers: vec![0; n], lent: vec![0; n], event: vec![None; n] }
+    }
+
+    /// Whether a backend has a queue.
+    pub fn is_queued(&self, b: usize) -> bool {
+        self.queued >> b & 1 != 0
+    }
+
+    /// Whom a stretch of `b` that reads memory of `guest_of` where it lies has to stand behind: those at work in the same
+    /// memory, and those who only copy out of it. A guest may also write: a result can take the place of its source.
+    pub fn before(&self, b: usize, guest_of: Mask) -> (Mask, Mask) {
+        let (mut at_work, mut copying) = (0, 0);
+        for host in members(guest_of | 1 << b) {
+            let d = self.domain[host];
+            at_work |= self.writers[d] | self.readers[d];
+            copying |= self.lent[d];
+        }
+        (at_work & !(1 << b), copying & !(1 << b))
+    }
+
+    /// Who may still write the memory of `b`.
+    pub fn writers(&self, b: usize) -> Mask {
+        self.writers[self.domain[b]]
+    }
+
+    /// `b` has been given a stretch, or a copy, that reads memory of `guest_of` where it lies.
+    pub fn given(&mut self, b: usize, guest_of: Mask) {
+        if !self.is_queued(b) {
+            return;
+        }
+        self.event[b] = None;
+        self.writers[self.domain[b]] |= 1 << b;
+        for f in members(guest_of) {
+            self.readers[self.domain[f]] |= 1 << b;
+        }
+    }
+
+    /// `to` has been given a copy out of the memory of `from`. True when only the queue of `to` knows of it.
+    pub fn copies(&mut self, from: usize, to: usize) -> bool {
+        self.given(to, 0);
+        self.given(from, 0);
+        let behind_its_back = self.is_queued(to) && !self.is_queued(from);
+        if behind_its_back {
+            self.lent[self.domain[from]] |= 1 << to;
+        }
+        behind_its_back
+    }
+
+    /// `b` has recorded the event of a copy of the pipeline behind all that it was given.
+    pub fn recorded(&mut self, b: usize, copy: usize) {
+        self.event[b] = Some(copy);
+    }
+
+    /// The copy of the pipeline whose event stands behind all work of `b`.
+    pub fn event(&self, b: usize) -> Option<usize> {
+        self.event[b]
+    }
+
+    /// The event of a copy of the pipeline has been reached on `b`.
+    pub fn reached(&mut self, b: usize, copy: usize) {
+        if self.event[b] == Some(copy) {
+            self.landed(b);
+        }
+    }
+
+    /// `b` has done all its copies.
+    pub fn returned(&mut self, b: usize) {
+        self.lent.iter_mut().for_each(|m| *m &= !(1 << b));
+    }
+
+    /// `b` has done all its work.
+    pub fn landed(&mut self, b: usize) {
+        self.returned(b);
+        for masks in [&mut self.writers, &mut self.readers] {
+            masks.iter_mut().for_each(|m| *m &= !(1 << b));
+        }
+    }
+
+    /// Guests, and borrowers, in the memory of backends without a queue: there the host writes its inputs.
+    pub fn in_host_memory(&self) -> (Mask, Mask) {
+        let hosts = (0..self.domain.len()).filter(|&b| !self.is_queued(b)).map(|b| self.domain[b]);
+        hosts.fold((0, 0), |(guests, borrowers), d| {
+            (guests | self.readers[d] | self.writers[d], borrowers | self.lent[d])
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two accelerators and a CPU that is done when a call returns.
+    fn order() -> Order {
+        Order::new(vec![0, 1, 2], 0b011)
+    }
+
+    #[test]
+    fn members_of_a_set() {
+        assert_eq!(members(0b1010_0000_0000_0001).collect::<Vec<_>>(), [0, 13, 15]);
+    }
+
+    #[test]
+    fn a_stretch_stands_behind_guests_in_its_memory() {
+        let mut o = order();
+        o.given(0, 0b100);
+        assert_eq!(o.before(2, 0), (0b001, 0));
+        assert_eq!(o.before(1, 0), (0, 0), "memory of its own");
+        assert_eq!(o.before(1, 0b001), (0b001, 0), "results of the first where they lie");
+        o.recorded(0, 3);
+        o.reached(0, 1);
+        assert_eq!(o.before(2, 0), (0b001, 0), "an event from before does not count");
+        o.reached(0, 3);
+        assert_eq!(o.before(2, 0), (0, 0));
+        o.given(2, 0b001);
+        assert_eq!(o.before(0, 0), (0, 0), "done on return");
+    }
+
+    #[test]
+    fn copies_out_of_host_memory_stand_in_one_queue_only() {
+        let mut o = order();
+        assert!(!o.copies(0, 1), "both have queues");
+        assert!(!o.copies(0, 2), "the CPU has copied on return");
+        assert!(o.copies(2, 0));
+        assert_eq!((o.before(2, 0), o.in_host_memory()), ((0, 1), (0, 1)));
+        o.returned(0);
+        assert_eq!((o.before(2, 0), o.writers(0)), ((0, 0), 1));
+        o.landed(0);
+        assert_eq!(o.writers(0), 0);
+    }
+
+    #[test]
+    fn backends_with_one_buffer_type_share_their_memory() {
+        let mut o = Order::new(vec![0, 0, 2], 0b011);
+        o.given(1, 0);
+        assert_eq!(o.before(0, 0), (0b010, 0));
+        assert_eq!(o.before(1, 0), (0, 0), "its own queue");
+    }
+}

@@ -1,0 +1,259 @@
+//! Deeds turned into uses of memory, and compared with those before.
+
+use super::clock::{HOST, Streams};
+use super::shadow::{Shadow, Span, Use, Who};
+use crate::abi::ggml::{ggml_op, ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE};
+use crate::backend::observe::Deed;
+use crate::backend::{BackendRef, BufferRef};
+use crate::graph::GraphRef;
+use crate::sched::flat;
+use crate::tensor::{TensorRef, names};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Ranges that are kept before those that are done are looked for.
+const PRUNE_AT: usize = 4096;
+
+/// A memory: that of the host, or of one buffer elsewhere, whose addresses are its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Space {
+    Host,
+    Buffer(BufferRef),
+}
+
+/// The clocks and the memories.
+#[derive(Default)]
+pub struct Checker {
+    streams: Streams,
+    spaces: HashMap<Space, Shadow>,
+    prune_at: usize,
+}
+
+/// Whoever does something: a stream, and the words for it.
+struct Actor<'a> {
+    stream: usize,
+    time: u64,
+    deed: &'a dyn Fn() -> String,
+}
+
+fn space_of(t: TensorRef) -> Space {
+    match t.data_buffer() {
+        Some(buffer) if !buffer.is_host() => Space::Buffer(buffer),
+        _ => Space::Host,
+    }
+}
+
+fn quoted(t: TensorRef) -> String {
+    match t.name() {
+        name if name.is_empty() => format!("unnamed {}", names::op(t.op())),
+        name => format!("'{name}'"),
+    }
+}
+
+/// The bytes of a tensor, by rows where they are so.
+fn span_of(t: TensorRef) -> Span {
+    let (ne, nb) = (t.ne(), t.nb());
+    let whole = Span::all(t.data() as usize, t.nbytes());
+    let row = row_of(t);
+    let stride = nb[1];
+    let in_rows = row > 0 && row <= stride && [nb[2], nb[3]].iter().all(|n| n % stride == 0) && ne[0] > 0;
+    if in_rows { Span { row, stride, ..whole } } else { whole }
+}
+
+/// Bytes of a row whose elements lie side by side; 0 for other rows.
+fn row_of(t: TensorRef) -> usize {
+    let row = Span::all(0, t.nbytes());
+    let [_, rest @ ..] = t.ne();
+    let beyond: usize =
+        std::iter::zip(rest, &t.nb()[1..]).map(|(n, nb)| usize::try_from(n - 1).unwrap_or(0).saturating_mul(*nb)).sum();
+    row.end.saturating_sub(beyond)
+}
+
+impl Checker {
+    /// Looks at a deed. Returns a text for each race.
+    pub fn see(&mut self, deed: Deed, stretch: Option<usize>) -> Vec<String> {
+        let mut races = Vec::new();
+        match deed {
+            Deed::Set(t, offset, size) => self.host(t, offset, size, true, "the host sets", &mut races),
+            Deed::Get(t, offset, size) => self.host(t, offset, size, false, "the host reads", &mut races),
+            Deed::Copy(src, dst) => {
+                self.host(src, 0, src.nbytes(), false, "the host copies from", &mut races);
+                self.host(dst, 0, dst.nbytes(), true, "the host copies to", &mut races);
+            }
+            Deed::Clear(buffer) => self.whole(buffer, "the host clears", &mut races),
+            Deed::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, stretch, &mut races),
+            Deed::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, stretch, &mut races),
+            Deed::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, stretch, &mut races),
+            Deed::Compute(b, graph) => self.compute(b, graph, stretch, &mut races),
+            Deed::Record(event, b) => {
+                let stream = self.streams.number(b);
+                self.streams.record(event, stream);
+            }
+            Deed::Wait(event, b) => {
+                let stream = self.streams.number(b);
+                self.streams.wait(event, stream);
+            }
+            Deed::Reached(event) => self.streams.wait(event, HOST),
+            Deed::Synchronized(b) => {
+                let stream = self.streams.number(b);
+                self.streams.synchronized(stream);
+                self.prune();
+            }
+            Deed::FreeBuffer(buffer) => {
+                self.whole(buffer, "the host frees", &mut races);
+                self.forget(buffer);
+            }
+            Deed::FreeBackend(b) => self.streams.forget(b),
+            Deed::FreeEvent(event) => self.streams.forget_event(event),
+        }
+        races
+    }
+
+    fn prune(&mut self) {
+        let cells: usize = self.spaces.values().map(Shadow::len).sum();
+        if cells > self.prune_at.max(PRUNE_AT) {
+            let host = self.streams.clock(HOST);
+            self.spaces.values_mut().for_each(|s| s.prune(host));
+            self.prune_at = 2 * self.spaces.values().map(Shadow::len).sum::<usize>();
+        }
+    }
+
+    /// One use of memory by a stream. The host is done on return, so its uses are only compared.
+    fn touch(&mut self, actor: &Actor, t: TensorRef, span: Span, write: bool, races: &mut Vec<String>) {
+        if span.start == 0 || span.end <= span.start {
+            return;
+        }
+        let shadow = self.spaces.entry(space_of(t)).or_default();
+        let clock = self.streams.clock(actor.stream);
+        shadow.check(span, write, clock, |u| {
+            let now = Who { deed: (actor.deed)(), tensor: quoted(t), span, write };
+            races.push(describe(&u.who, &now, &place(t, &u.who.span, &span)));
+        });
+        if actor.stream != HOST {
+            let who = Arc::new(Who { deed: (actor.deed)(), tensor: quoted(t), span, write });
+            shadow.note(Use { stream: actor.stream, time: actor.time, who }, clock);
+        }
+    }
+
+    fn host(
+        &mut self,
+        t: TensorRef,
+        offset: usize,
+        size: usize,
+        write: bool,
+        words: &'static str,
+        races: &mut Vec<String>,
+    ) {
+        let span = Span::all(t.data() as usize + offset, size);
+        let span = if size == t.nbytes() { span_of(t) } else { span };
+        let actor = Actor { stream: HOST, time: 0, deed: &|| format!("{words} {}", quoted(t)) };
+        self.touch(&actor, t, span, write, races);
+    }
+
+    fn range(buffer: BufferRef) -> (Space, Span) {
+        let space = if buffer.is_host() { Space::Host } else { Space::Buffer(buffer) };
+        (space, Span::all(buffer.base() as usize, buffer.size()))
+    }
+
+    /// The host uses a whole buffer.
+    fn whole(&mut self, buffer: BufferRef, deed: &str, races: &mut Vec<String>) {
+        let (space, span) = Self::range(buffer);
+        let Some(shadow) = self.spaces.get(&space).filter(|_| span.start != 0) else { return };
+        shadow.check(span, true, self.streams.clock(HOST), |u| {
+            races.push(format!("{deed} the buffer {} while {} may not be done", buffer.name(), words(&u.who)));
+        });
+    }
+
+    fn forget(&mut self, buffer: BufferRef) {
+        match Self::range(buffer) {
+            (Space::Host, span) if span.start != 0 => {
+                if let Some(shadow) = self.spaces.get_mut(&Space::Host) {
+                    shadow.forget(span.start, span.end);
+                }
+            }
+            (space, _) => drop(self.spaces.remove(&space)),
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        b: BackendRef,
+        t: TensorRef,
+        (offset, size): (usize, usize),
+        write: bool,
+        stretch: Option<usize>,
+        races: &mut Vec<String>,
+    ) {
+        let stream = self.streams.number(b);
+        let time = self.streams.give(stream);
+        let words = if write { "sets" } else { "reads" };
+        let deed = || format!("{} {words} {}{}", b.name(), quoted(t), of_stretch(stretch));
+        let actor = Actor { stream, time, deed: &deed };
+        self.touch(&actor, t, Span::all(t.data() as usize + offset, size), write, races);
+    }
+
+    fn copy(
+        &mut self,
+        (from, to): (BackendRef, BackendRef),
+        src: TensorRef,
+        dst: TensorRef,
+        stretch: Option<usize>,
+        races: &mut Vec<String>,
+    ) {
+        let (a, b) = (self.streams.number(from), self.streams.number(to));
+        let time = self.streams.give_both(a, b);
+        let deed = || {
+            let (src, dst) = (quoted(src), quoted(dst));
+            format!("{} copies {src} of {} to {dst}{}", to.name(), from.name(), of_stretch(stretch))
+        };
+        let actor = Actor { stream: b, time, deed: &deed };
+        self.touch(&actor, src, span_of(src), false, races);
+        self.touch(&actor, dst, span_of(dst), true, races);
+    }
+
+    fn compute(&mut self, b: BackendRef, graph: GraphRef, stretch: Option<usize>, races: &mut Vec<String>) {
+        let stream = self.streams.number(b);
+        for node in graph.nodes() {
+            let op = node.op_raw();
+            if flat::is_view_op(op)
+                || op == ggml_op::GGML_OP_NONE as i32
+                || !node.has_flag(GGML_TENSOR_FLAG_COMPUTE)
+                || node.is_empty()
+            {
+                continue;
+            }
+            let time = self.streams.give(stream);
+            let deed =
+                || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_stretch(stretch));
+            let actor = Actor { stream, time, deed: &deed };
+            for (_, src) in node.srcs() {
+                self.touch(&actor, src, span_of(src), false, races);
+            }
+            self.touch(&actor, node, span_of(node), true, races);
+        }
+    }
+}
+
+fn of_stretch(stretch: Option<usize>) -> String {
+    stretch.map_or(String::new(), |n| format!(" (stretch {n})"))
+}
+
+/// A use in words.
+fn words(who: &Who) -> String {
+    format!("{} [{} {}]", who.deed, if who.write { "writes" } else { "reads" }, who.tensor)
+}
+
+/// Bytes that two uses share, as offsets in the buffer.
+fn place(t: TensorRef, a: &Span, b: &Span) -> String {
+    let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+    let (name, base) = match t.data_buffer() {
+        Some(buffer) => (buffer.name(), buffer.base() as usize),
+        None => ("memory of the host".to_owned(), 0),
+    };
+    let base = if base <= start { base } else { 0 };
+    format!("bytes {}..{} of {name}", start - base, end - base)
+}
+
+fn describe(before: &Who, now: &Who, place: &str) -> String {
+    format!("{place}: {} while {} may not be done", words(now), words(before))
+}

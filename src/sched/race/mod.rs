@@ -1,0 +1,76 @@
+//! A race checker: two uses of the same bytes, one of them a write, that nothing orders are reported, whether or not the
+//! result was wrong this time. It runs in debug builds, and elsewhere with `GGML_SCHED_SANITIZE=1`
+//! (`GGML_SCHED_SANITIZE=0`: nowhere); it begins to watch with the first scheduler and costs nothing when off.
+//!
+//! Every stream with a queue, and the host, has a vector clock: for each stream, how much of its work is known to be
+//! done before. What a stream is given stands behind what it was given before and behind what the host did before;
+//! `synchronize`, events and copies pass clocks on, as the contract in `sched` says. All threads of the host count as one.
+//!
+//! Who lives here: `clock` (the clocks), `shadow` (who used which bytes last), `check` (deeds turned into uses).
+
+mod check;
+mod clock;
+mod shadow;
+#[cfg(test)]
+mod tests;
+
+use crate::backend::observe::{self, Deed};
+use crate::log_error;
+use check::Checker;
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// Different races that are reported at most.
+const MAX_REPORTS: usize = 100;
+
+thread_local! {
+    /// The stretch that this thread is starting.
+    static STRETCH: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Where a test wants to have the races of its thread; otherwise a race fails the test.
+    pub(super) static EXPECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
+}
+
+static CHECKER: LazyLock<Mutex<Checker>> = LazyLock::new(Default::default);
+static SEEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Default::default);
+
+/// Begins to watch, if this build or the environment wants it.
+pub fn start() {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| match std::env::var("GGML_SCHED_SANITIZE") {
+        Ok(text) => !matches!(text.trim(), "" | "0"),
+        Err(_) => cfg!(debug_assertions),
+    });
+    if *WANTED {
+        observe::watch(watch);
+    }
+}
+
+/// Says which stretch this thread starts, for reports.
+#[inline]
+pub fn stretch(number: Option<usize>) {
+    if observe::watched() {
+        STRETCH.set(number);
+    }
+}
+
+fn watch(deed: Deed) {
+    let races = CHECKER.lock().unwrap_or_else(PoisonError::into_inner).see(deed, STRETCH.get());
+    races.into_iter().for_each(report);
+}
+
+fn report(text: String) {
+    #[cfg(test)]
+    {
+        let expected = EXPECTED.with_borrow_mut(|list| list.as_mut().map(|l| l.push(text.clone())).is_some());
+        assert!(expected || std::thread::panicking(), "{text}");
+    }
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if seen.len() < MAX_REPORTS && seen.insert(text.clone()) {
+        drop(seen);
+        log_error!("race: {text}");
+    }
+}
