@@ -1,5 +1,6 @@
 //! What happens to memory and queues at this floor, told to whoever watches. Nobody does usually: then a call costs one
-//! relaxed load.
+//! relaxed load. A backend that moves the bytes of its own tensors does so by its own means, not through this floor: that
+//! would count as the host's deed.
 
 use super::{BackendRef, BufferRef, EventRef};
 use crate::graph::GraphRef;

@@ -36,11 +36,10 @@ struct Actor<'a> {
     deed: &'a dyn Fn() -> String,
 }
 
-fn space_of(t: TensorRef) -> Space {
-    match t.data_buffer() {
-        Some(buffer) if !buffer.is_host() => Space::Buffer(buffer),
-        _ => Space::Host,
-    }
+/// `None` for a tensor without a buffer: a host computes those by itself, and backends use them inside.
+fn space_of(t: TensorRef) -> Option<Space> {
+    let buffer = t.data_buffer()?;
+    Some(if buffer.is_host() { Space::Host } else { Space::Buffer(buffer) })
 }
 
 fn quoted(t: TensorRef) -> String {
@@ -120,10 +119,8 @@ impl Checker {
 
     /// One use of memory by a stream. The host is done on return, so its uses are only compared.
     fn touch(&mut self, actor: &Actor, t: TensorRef, span: Span, write: bool, races: &mut Vec<String>) {
-        if span.start == 0 || span.end <= span.start {
-            return;
-        }
-        let shadow = self.spaces.entry(space_of(t)).or_default();
+        let Some(space) = space_of(t).filter(|_| span.start != 0 && span.end > span.start) else { return };
+        let shadow = self.spaces.entry(space).or_default();
         let clock = self.streams.clock(actor.stream);
         shadow.check(span, write, clock, |u| {
             let now = Who { deed: (actor.deed)(), tensor: quoted(t), span, write };
