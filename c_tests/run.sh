@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched meta quant ops train plugin bad rs examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched meta quant ops train plugin bad rs examples}
+suites=${*:-abi dump host sched async meta quant ops train plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -165,6 +165,27 @@ suite_sched() {
     counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
 }
 
+# Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as far as that goes.
+# ASYNC_SEEDS: how many random graphs.
+suite_async() {
+    local seeds=${ASYNC_SEEDS:-150}
+    build ours async/test_async.c test_async || return
+    export GGML_SCHED_SANITIZE=1
+    counted "async results" on ours "$out/ours/test_async" results 1 "$seeds"
+    counted "async regressions" on ours "$out/ours/test_async" rows
+    counted "async races" on ours "$out/ours/test_async" races
+    counted "async failures" on ours "$out/ours/test_async" faults
+    if command -v valgrind > /dev/null; then
+        counted "async failures under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_async" faults quick
+    fi
+    unset GGML_SCHED_SANITIZE
+    [ -n "$oracle" ] || return
+    export ASYNC_CAREFUL=1
+    counted "async results on the original" on oracle "$out/ours/test_async" results 1 40
+    counted "async regressions on the original" on oracle "$out/ours/test_async" rows
+    unset ASYNC_CAREFUL
+}
+
 # Every format, quantized in every way from many kinds of rows on both libraries: bytes. QUANT_SEEDS: rows of each kind.
 suite_quant() {
     local which
@@ -300,7 +321,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|quant|ops|train|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

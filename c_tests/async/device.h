@@ -390,7 +390,7 @@ static void device_finish(struct device * d) {
     if (d->queue) d->started = pthread_create(&d->thread, NULL, device_main, d) == 0;
 }
 
-static void device_end(struct device * d) {
+static inline void device_end(struct device * d) {
     if (d->started) {
         pthread_mutex_lock(&d->lock);
         d->stop = true;
