@@ -12,6 +12,8 @@
 #include "gguf.h"
 
 #include <stdint.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static bool quick;
 static int  log_lines;
@@ -259,6 +261,89 @@ static void callbacks_that_lie(void) {
     gguf_free(NULL);
 }
 
+/* A file that gets shorter while it is read: `*user` bytes are left of the good one. */
+static size_t shrinking(void * user, void * out, uint64_t offset, size_t len) {
+    const size_t left = *(size_t *) user;
+    if (offset >= left) { return 0; }
+    const size_t n = len < left - offset ? len : left - (size_t) offset;
+    memcpy(out, good + offset, n);
+    return n;
+}
+
+static void files_that_end_early(void) {
+    for (size_t left = 0; left < n_good; left += 61) {
+        struct ggml_context *         c      = (struct ggml_context *) &left; /* not to be touched before there is a context */
+        const struct gguf_init_params params = { .no_alloc = false, .ctx = &c };
+        CHECK(gguf_init_from_callback(shrinking, &left, 0, n_good, params) == NULL);
+        CHECK(c == NULL || c == (struct ggml_context *) &left);
+    }
+    size_t all = n_good;
+    const struct gguf_init_params params = { .no_alloc = true, .ctx = NULL };
+    struct gguf_context * g = gguf_init_from_callback(shrinking, &all, 0, n_good, params);
+    CHECK(g != NULL && gguf_get_n_tensors(g) == 4);
+    gguf_free(g);
+    /* what cannot seek or tell: a pipe */
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    CHECK(write(ends[1], good, 64) == 64);
+    close(ends[1]);
+    FILE * f = fdopen(ends[0], "rb");
+    CHECK(f != NULL && gguf_init_from_file_ptr(f, params) == NULL);
+    if (f != NULL) { fclose(f); }
+}
+
+/* A tensor of 2^30 bytes, all of them there, and no memory for it: no context, and nothing of the first one. */
+static size_t large(void * user, void * out, uint64_t offset, size_t len) {
+    (void) user;
+    memset(out, 0, len);
+    if (offset < n_hand) { memcpy(out, hand + offset, len < n_hand - offset ? len : n_hand - (size_t) offset); }
+    return len;
+}
+
+static void little_memory(void * user) {
+    (void) user;
+    const struct rlimit limit = { 1u << 29, 1u << 29 };
+    setrlimit(RLIMIT_AS, &limit);
+    struct ggml_context *         c      = NULL;
+    const struct gguf_init_params params = { .no_alloc = false, .ctx = &c };
+    struct gguf_context *         g      = gguf_init_from_callback(large, NULL, 0, n_hand + (1u << 30), params);
+    _exit(g == NULL && c == NULL ? 3 : 0);
+}
+
+static void no_memory_for_the_data(void) {
+    const uint64_t ne[] = { 1u << 30 };
+    head(3, 1, 0); tensor("t", 1, ne, GGML_TYPE_I8, 0); pad();
+    const int status = child_run(little_memory, NULL);
+    if (status != 3) { test_fails(__FILE__, __LINE__, "a file larger than memory: %s", child_verdict(status)); }
+}
+
+/* Bytes of a file must not drive the terminal that shows the log. */
+static char heard[1 << 16];
+
+static void listen(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    log_lines += level >= GGML_LOG_LEVEL_WARN && strlen(text) > 1;
+    strncat(heard, text, sizeof heard - strlen(heard) - 1);
+}
+
+static void bytes_that_are_no_text(void) {
+    static const char * keys[] = { "\x1b[2J\x1b]0;title\x07", "\xff\xfe\x80 key", "line\nbreak\r" };
+    ggml_log_set(listen, NULL);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        heard[0] = '\0';
+        head(3, 0, 2); str(keys[i]); u32(GGUF_TYPE_UINT8); put("x", 1); str(keys[i]); u32(GGUF_TYPE_UINT8); put("x", 1); pad(); REFUSED("a key twice");
+        head(3, 0, 1); str(keys[i]); u32(99); u32(0); pad(); pad(); REFUSED("value type 99");
+        const uint64_t ne[] = { 33 };
+        head(3, 1, 0); tensor(keys[i], 1, ne, GGML_TYPE_Q4_0, 0); pad(); REFUSED("a row of broken blocks");
+        head(3, 0, 0); memcpy(hand, keys[i], 4); pad(); REFUSED("a wrong magic word");
+        CHECK(strlen(heard) > 40);
+        for (const char * p = heard; *p != '\0'; p++) {
+            if ((unsigned char) *p < 32 && *p != '\n') { test_fails(__FILE__, __LINE__, "byte %d stands in the log", *p); }
+        }
+    }
+    ggml_log_set(quiet, NULL);
+}
+
 /* The original ends the process here; this library says so in the log and answers with nothing. */
 static void values_of_another_type(void) {
     struct gguf_context * g = gguf_init_empty();
@@ -457,6 +542,51 @@ static void wild_index(void * user) {
     _exit(status == GGML_STATUS_SUCCESS ? 0 : 3);
 }
 
+/* Nodes that a host has damaged, each in a way that once led to a wild access; the memory of a tensor is what its buffer says. */
+static void damaged_node(void * user) {
+    const int what = *(int *) user;
+    struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = true });
+    struct ggml_tensor *  a = ggml_new_tensor_3d(c, GGML_TYPE_F32, 32, 4, 1), *b = ggml_new_tensor_3d(c, GGML_TYPE_F32, 32, 4, 1), *ids = ggml_new_tensor_3d(c, GGML_TYPE_I64, 4, 1, 1), *out;
+    struct ggml_tensor *  blocks = ggml_new_tensor_1d(c, GGML_TYPE_Q8_0, 32);
+    switch (what) {
+        case 6:  out = ggml_set_rows(c, a, b, ids); break;
+        case 7:  out = ggml_cpy(c, ggml_view_1d(c, a, 32, 0), blocks); break;
+        case 8:  out = ggml_acc(c, a, ggml_view_2d(c, b, 8, 2, 128, 0), a->nb[1], a->nb[2], a->nb[3], 0); break;
+        default: out = ggml_add(c, a, b); break;
+    }
+    struct ggml_cgraph * g = ggml_new_graph(c);
+    ggml_build_forward_expand(g, out);
+    ggml_backend_t        cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    ggml_backend_buffer_t buf = ggml_backend_alloc_ctx_tensors(c, cpu);
+    ggml_backend_buffer_clear(buf, 0);
+    switch (what) {
+        case 0:  a->data = (char *) a->data + 1; break;           /* data at an odd address */
+        case 1:  a->nb[1] = 130; break;                           /* rows at odd addresses */
+        case 2:  a->ne[1] = b->ne[1] = out->ne[1] = 1 << 20; break;
+        case 3:  a->nb[3] = 1 << 30; a->ne[3] = b->ne[3] = out->ne[3] = 2; break;
+        case 4:  out->nb[1] = 0; break;                           /* threads would write the same row */
+        case 5:  a->ne[0] = b->ne[0] = out->ne[0] = 1ll << 62; a->ne[1] = b->ne[1] = out->ne[1] = 4; break;
+        case 6:  b->nb[2] = 1ll << 40; b->ne[2] = out->ne[2] = 2; break; /* the stride of a dimension that was 1 */
+        case 7:  out->nb[0] = 0; break;                           /* a block without bytes */
+        case 8:  out->op_params[0] = -128; break;                 /* a negative stride in a parameter */
+        case 9:  a->type = 4; break;                              /* a type that was given up */
+        case 10: a->type = GGML_TYPE_COUNT; break;
+        default: out->src[1] = NULL; break;
+    }
+    const enum ggml_status status = ggml_backend_graph_compute(cpu, g);
+    ggml_backend_free(cpu);
+    ggml_backend_buffer_free(buf);
+    ggml_free(c);
+    _exit(status == GGML_STATUS_FAILED ? 3 : 0);
+}
+
+static void damaged_nodes(void) {
+    for (int what = 0; what < 12; what++) {
+        const int status = child_run(damaged_node, &what);
+        if (status != 3) { test_fails(__FILE__, __LINE__, "case %d: %s", what, status == 0 ? "it was computed" : child_verdict(status)); }
+    }
+}
+
 static void indices_out_of_range(void) {
     for (int what = 0; what < 6; what++) {
         const int status = child_run(wild_index, &what);
@@ -477,9 +607,13 @@ int main(int argc, char ** argv) {
     RUN(eight_bytes_replaced);
     RUN(made_by_hand);
     RUN(callbacks_that_lie);
+    RUN(files_that_end_early);
+    if (!quick) { RUN(no_memory_for_the_data); }
+    RUN(bytes_that_are_no_text);
     RUN(values_of_another_type);
     if (!quick) { RUN(null_queries); }
     RUN(numbers_out_of_range);
     if (!quick) { RUN(indices_out_of_range); }
+    if (!quick) { RUN(damaged_nodes); }
     return test_summary();
 }

@@ -1,8 +1,11 @@
 //! What is verified of a node before its kernel runs, once per node, in release builds too. `ensure!` is what the
 //! families' own checks are written with.
 
+use super::rows::Place;
 use super::table;
-use crate::abi::ggml::ggml_type;
+use crate::abi::ggml::GGML_MAX_SRC;
+use crate::abi::ggml::ggml_op::{self, *};
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::tensor::TensorRef;
@@ -19,26 +22,73 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
+/// Elements of a tensor at most: numbers of bytes made from fewer do not wrap.
+const MAX_ELEMENTS: i64 = 1 << 58;
+
 /// Whether the kernels can compute the node: its operation, types and shapes. Data is not looked at.
 pub fn supported(node: TensorRef) -> Result<()> {
     let Some(row) = table::row(node) else {
         return Err(invalid!("'{}' has an operation that does not exist ({})", node.name(), node.op_raw()));
     };
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
-    for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
-        ensure!(ggml_type::from_raw(t.dtype_raw()).is_some(), "'{}' has type {}", t.name(), t.dtype_raw());
-        ensure!(t.ne().iter().all(|&n| n >= 0), "'{}' has shape {:?}", t.name(), t.ne());
-        ensure!(t.ne()[0] % t.dtype().blck_size() == 0, "'{}' has rows of broken blocks", t.name());
-    }
+    well_formed(node)?;
+    node.srcs().try_for_each(|(_, s)| well_formed(s))?;
     // Nothing is computed for nothing, whatever the shapes.
-    if node.is_empty() { Ok(()) } else { (row.check)(node) }
+    if node.is_empty() {
+        return Ok(());
+    }
+    for (i, s) in node.srcs().filter(|(_, s)| s.is_empty()) {
+        ensure!(takes_empty(row.op, i), "{:?} of a source {i} without elements {:?}", row.op, s.ne());
+    }
+    (row.check)(node)
 }
 
-/// Whether the node may run: as [`supported`], and all its tensors have data in host memory that their strides stay inside.
+/// Whether type and shape mean something, and the number of elements is one that can be computed with.
+fn well_formed(t: TensorRef) -> Result<()> {
+    let dtype = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0);
+    let (Some(dtype), ne) = (dtype, t.ne()) else {
+        return Err(Error::Unsupported(format!("'{}' has type {}", t.name(), t.dtype_raw())));
+    };
+    ensure!(ne.iter().all(|&n| n >= 0), "'{}' has shape {ne:?}", t.name());
+    ensure!(ne[0] % dtype.blck_size() == 0, "'{}' has rows of broken blocks", t.name());
+    let elements = ne.iter().try_fold(1i64, |all, &n| all.checked_mul(n.max(1)));
+    ensure!(elements.is_some_and(|n| n <= MAX_ELEMENTS), "'{}' has more elements than can be: {ne:?}", t.name());
+    Ok(())
+}
+
+/// Whether an operation makes something of a source `i` without elements: sums of nothing, and results that stay as they are.
+fn takes_empty(op: ggml_op, i: usize) -> bool {
+    match op {
+        GGML_OP_SUM | GGML_OP_SUM_ROWS | GGML_OP_MEAN | GGML_OP_COUNT_EQUAL | GGML_OP_CONCAT | GGML_OP_OUT_PROD => true,
+        GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID | GGML_OP_GET_ROWS_BACK => i < 2,
+        GGML_OP_SET_ROWS | GGML_OP_FILL => i == 0,
+        GGML_OP_SET | GGML_OP_ACC => i == 1,
+        GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM => true,
+        _ => false,
+    }
+}
+
+/// Whether the node may run: as [`supported`], and all its tensors have data in host memory, aligned for their type, that their
+/// strides stay inside; and the node's memory is such that threads do not meet in it.
 pub fn runnable(node: TensorRef) -> Result<()> {
     supported(node)?;
     has_memory(node)?;
-    node.srcs().try_for_each(|(_, s)| has_memory(s))
+    node.srcs().try_for_each(|(_, s)| has_memory(s))?;
+    if node.is_empty() {
+        return Ok(());
+    }
+    disjoint_elements(node)?;
+    held_sources(node)
+}
+
+/// What the data and the strides of a type must be multiples of: kernels take rows of plain numbers as slices. Blocks are read
+/// byte by byte, 64-bit numbers one by one.
+fn alignment(dtype: ggml_type) -> usize {
+    match dtype {
+        GGML_TYPE_F32 | GGML_TYPE_I32 => 4,
+        GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I16 => 2,
+        _ => 1,
+    }
 }
 
 fn has_memory(t: TensorRef) -> Result<()> {
@@ -51,6 +101,22 @@ fn has_memory(t: TensorRef) -> Result<()> {
     let end = start.checked_add(size).ok_or_else(|| outside("memory"))?;
     if start == 0 {
         return Err(invalid!("'{}' has no data", t.name()));
+    }
+    let (dtype, ne, nb) = (t.dtype(), t.ne(), t.nb());
+    // Rows are copied: they must not claim more elements than there is memory for, as they could with a stride of zero. The size
+    // of a tensor of blocks comes from the stride even where there is one block only.
+    let strided = ne[0] > dtype.blck_size() || dtype.blck_size() > 1;
+    if strided && nb[0] < dtype.type_size() {
+        return Err(invalid!("the elements of a row of '{}' lie on each other (stride {})", t.name(), nb[0]));
+    }
+    let multiple = alignment(dtype);
+    let mut strides = std::iter::zip(ne, nb);
+    if !start.is_multiple_of(multiple) || !strides.all(|(n, nb)| n == 1 || nb.is_multiple_of(multiple)) {
+        let at = start % multiple;
+        return Err(invalid!(
+            "the data of '{}' ({dtype:?}) is misaligned: {at} bytes behind a multiple of {multiple}, strides {nb:?}",
+            t.name()
+        ));
     }
     let buffer = t.buffer_raw();
     if !buffer.is_null() {
@@ -65,6 +131,7 @@ fn has_memory(t: TensorRef) -> Result<()> {
         }
     } else if let Some(base) = t.view_src()
         && base.buffer_raw().is_null()
+        && well_formed(base).is_ok()
     {
         let first = base.data().addr();
         if start < first || end > first.saturating_add(base.nbytes()) {
@@ -72,6 +139,55 @@ fn has_memory(t: TensorRef) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether no two elements of a node lie on each other: threads write different elements without a lock. Taken from the smallest
+/// stride to the largest, each must step over all that the smaller ones reach.
+fn disjoint_elements(node: TensorRef) -> Result<()> {
+    let (dtype, ne, nb) = (node.dtype(), node.ne(), node.nb());
+    let mut dims = std::array::from_fn::<_, 4, _>(|i| (nb[i], ne[i] as usize));
+    dims[0].1 /= dtype.blck_size() as usize;
+    dims.sort_unstable();
+    let mut reach = dtype.type_size();
+    for (step, n) in dims.into_iter().filter(|(_, n)| *n > 1) {
+        if step < reach {
+            return Err(invalid!("the elements of '{}' lie on each other: shape {ne:?}, strides {nb:?}", node.name()));
+        }
+        reach += step * (n - 1);
+    }
+    Ok(())
+}
+
+/// Whether the sources of which a kernel holds rows while it writes the node lie apart from it. All other kernels look for themselves.
+fn held_sources(node: TensorRef) -> Result<()> {
+    let held = match node.op() {
+        GGML_OP_SET | GGML_OP_ACC if node.src(0).is_some_and(|a| a.data() == node.data()) => 0..0,
+        GGML_OP_SET | GGML_OP_ACC | GGML_OP_SOLVE_TRI => 0..1,
+        GGML_OP_FLASH_ATTN_EXT => 1..3,
+        GGML_OP_SSM_CONV
+        | GGML_OP_SSM_SCAN
+        | GGML_OP_RWKV_WKV6
+        | GGML_OP_RWKV_WKV7
+        | GGML_OP_GATED_LINEAR_ATTN
+        | GGML_OP_GATED_DELTA_NET => 0..GGML_MAX_SRC,
+        // These write their first source and, of AdamW, the moments, not the node.
+        GGML_OP_OPT_STEP_ADAMW | GGML_OP_OPT_STEP_SGD => {
+            let places: Vec<_> = node.srcs().map(|(_, s)| Place::of(s)).collect();
+            let apart = (1..places.len()).all(|i| places[..i].iter().all(|p| !p.overlaps(&places[i])));
+            ensure_valid(apart, || format!("the tensors of '{}' overlap", node.name()))?;
+            return node.srcs().take(places.len() - 1).try_for_each(|(_, s)| disjoint_elements(s));
+        }
+        _ => return Ok(()),
+    };
+    let target = Place::of(node);
+    node.srcs().filter(|(i, _)| held.contains(i)).try_for_each(|(i, s)| {
+        let apart = !Place::of(s).overlaps(&target);
+        ensure_valid(apart, || format!("source {i} of '{}' overlaps its result", node.name()))
+    })
+}
+
+fn ensure_valid(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Invalid(what())) }
 }
 
 /// Source `i`, or the reason why the node cannot be computed.

@@ -11,6 +11,8 @@ pub mod device;
 pub mod elements;
 pub mod exec;
 pub mod features;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 pub mod matmul;
 pub mod numa;
 pub mod ops;
@@ -18,6 +20,8 @@ pub mod plan;
 pub mod procs;
 pub mod rows;
 pub mod simd;
+#[cfg(any(test, fuzzing))]
+pub mod specimens;
 pub mod table;
 pub mod threadpool;
 pub mod traits;
@@ -27,5 +31,7 @@ pub mod worker;
 pub use device::reg;
 pub use worker::Worker;
 
+#[cfg(test)]
+mod regressions;
 #[cfg(test)]
 mod tests;

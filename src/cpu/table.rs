@@ -11,6 +11,9 @@ use crate::tensor::TensorRef;
 /// Computes a node, called by all its threads at once.
 pub type Kernel = fn(&Worker<'_>, TensorRef);
 
+/// Tests and fuzzing are about small tensors and many threads.
+const SMALL_TOO: bool = cfg!(any(test, fuzzing));
+
 /// How many threads a node takes.
 #[derive(Clone, Copy)]
 pub enum Tasks {
@@ -55,9 +58,8 @@ impl Row {
     pub fn is_wide(&self, node: TensorRef) -> bool {
         match self.tasks {
             Tasks::All => true,
-            // Tests are about small tensors and many threads.
-            Tasks::From(n) => cfg!(test) || work(node) >= n,
-            Tasks::Rows(n) => (cfg!(test) || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
+            Tasks::From(n) => SMALL_TOO || work(node) >= n,
+            Tasks::Rows(n) => (SMALL_TOO || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
             Tasks::If(f) => f(node),
             Tasks::One => false,
         }

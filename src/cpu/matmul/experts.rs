@@ -66,10 +66,10 @@ impl Node {
 
     fn layout(&self) -> Layout {
         let tile_rows = self.dots.own_at;
-        let starts = tile_rows + if self.two_forms() { self.tiles.own_at } else { 0 };
-        let entries = starts + line_up(4 * (self.matrices() + 2));
-        let own = entries + line_up(size_of::<Entry>() * self.columns());
-        let end = own + self.dots.threads * self.dots.own_bytes.max(self.tiles.own_bytes);
+        let starts = tile_rows.saturating_add(if self.two_forms() { self.tiles.own_at } else { 0 });
+        let entries = starts.saturating_add(line_up(4 * (self.matrices() + 2)));
+        let own = entries.saturating_add(line_up(size_of::<Entry>() * self.columns()));
+        let end = own.saturating_add(self.dots.threads * self.dots.own_bytes.max(self.tiles.own_bytes));
         Layout { tile_rows, starts, entries, own, end }
     }
 

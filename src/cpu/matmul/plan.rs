@@ -218,13 +218,14 @@ impl Plan {
             own_bytes = own_bytes.max(line_up(4 * k));
         }
         let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.ne1[1] * s.ne1[2] * s.ne1[3] };
-        let own_at = act_rows * act_bytes;
+        // Saturated: a plan that no memory is enough for is refused where memory is taken.
+        let own_at = act_rows.saturating_mul(act_bytes);
         Self { way, weights: s.type0, k, act, act_bytes, act_rows, height, step, own_bytes, own_at, threads }
     }
 
     /// Bytes of scratch memory for all threads.
     pub fn scratch(&self) -> usize {
-        self.own_at + self.threads * self.own_bytes
+        self.own_at.saturating_add(self.threads.saturating_mul(self.own_bytes))
     }
 
     /// Whether activations are turned into something first.

@@ -75,7 +75,7 @@ pub fn check_set_rows(node: TensorRef) -> Result<()> {
     ensure!(matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64), "indices of {:?}", ids.dtype());
     ensure!(convert::writable(node.dtype()) && node.dtype() != GGML_TYPE_I32, "rows into {:?}", node.dtype());
     let (a, i, n) = (s.ne(), ids.ne(), node.ne());
-    ensure!(a[0] == n[0] && a[2] == n[2] && a[3] == n[3] && a[1] == i[0], "{a:?} by {i:?} into {n:?}");
+    ensure!(a[0] == n[0] && a[2] == n[2] && a[3] == n[3] && a[1] == i[0] && i[3] == 1, "{a:?} by {i:?} into {n:?}");
     ensure!(i[1] > 0 && i[2] > 0 && a[2] % i[1] == 0 && a[3] % i[2] == 0, "{a:?} by {i:?}");
     ensure!(Place::of(node).has_dense_rows(), "rows with gaps");
     Ok(())

@@ -16,6 +16,13 @@ fn inside(out: usize, stride: i32, k: usize, dilation: i32, pad: i32, n: usize) 
     usize::try_from(at).ok().filter(|&at| at < n)
 }
 
+/// The elements of a kernel of `size` that lie over the image.
+fn over(out: usize, stride: i32, size: i32, pad: i32, n: usize) -> std::ops::Range<usize> {
+    let first = i64::from(pad) - out as i64 * i64::from(stride);
+    let end = first.saturating_add_unsigned(n as u64).clamp(0, i64::from(size));
+    first.clamp(0, end) as usize..end as usize
+}
+
 /// Sizes of an `im2col`: kernel, image and channels; a line counts as an image one element high.
 struct Columns {
     kernel: [usize; 2],
@@ -89,16 +96,16 @@ fn pool(w: &Worker<'_>, dst: TensorRef, p: &Pool) {
     let ne = x.at.ne;
     let mut out = Writer::new(dst);
     for row in rows(w, &out.at) {
-        let lines = if p.whole { p.kernel[1] as usize } else { 1 };
+        let lines = if p.whole { over(row[0], p.stride[1], p.kernel[1], p.pad[1], ne[1]) } else { 0..1 };
         out.row(row, |y| {
             let mut counts = vec![0usize; y.len()];
             y.fill(if p.largest { -f32::MAX } else { 0.0 });
-            for ky in 0..lines {
+            for ky in lines {
                 let i1 = if p.whole { inside(row[0], p.stride[1], ky, 1, p.pad[1], ne[1]) } else { Some(row[0]) };
                 let Some(i1) = i1 else { continue };
                 let x = x.row([i1, row[1], row[2]]);
                 for (ox, (y, count)) in y.iter_mut().zip(&mut counts).enumerate() {
-                    for kx in 0..p.kernel[0] as usize {
+                    for kx in over(ox, p.stride[0], p.kernel[0], p.pad[0], x.len()) {
                         let Some(ix) = inside(ox, p.stride[0], kx, 1, p.pad[0], x.len()) else { continue };
                         *count += 1;
                         *y = if p.largest { y.max(x[ix]) } else { *y + x[ix] };
@@ -260,9 +267,9 @@ pub fn pool_2d_back(w: &Worker<'_>, dst: TensorRef) {
         for (oy, ox) in (0..grad.ne[1]).flat_map(|oy| (0..grad.ne[0]).map(move |ox| (oy, ox))) {
             let share = grad.get::<f32>(ox, [oy, i2, i3]);
             let mut best: Option<(f32, usize)> = None;
-            for ky in 0..kernel[1] as usize {
+            for ky in over(oy, stride[1], kernel[1], pad[1], height) {
                 let Some(iy) = inside(oy, stride[1], ky, 1, pad[1], height) else { continue };
-                for kx in 0..kernel[0] as usize {
+                for kx in over(ox, stride[0], kernel[0], pad[0], width) {
                     let Some(ix) = inside(ox, stride[0], kx, 1, pad[0], width) else { continue };
                     let at = iy * width + ix;
                     if !largest {

@@ -64,6 +64,8 @@ pub fn check_norm(node: TensorRef) -> Result<()> {
 pub fn group_norm(w: &Worker<'_>, dst: TensorRef) {
     let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
     let (groups, eps) = (dst.op_param_i32(0) as usize, dst.op_param_f32(1));
+    // More groups than channels: each channel is one, the rest are empty.
+    let groups = groups.min(d.ne[2]);
     let per_group = d.ne[2].div_ceil(groups);
     for i in w.share(groups * d.ne[3]) {
         let (i3, first) = (i / groups, i % groups * per_group);

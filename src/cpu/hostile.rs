@@ -1,0 +1,426 @@
+//! Nodes as a host with bad intentions, or with bad luck, could write them: a well-formed node of any operation, then some of its
+//! shapes, strides, parameters, types, sources, addresses and data changed. Whatever stands there, computing it ends with a
+//! result or with an error. Bytes decide what is changed, so that a fuzzer can drive it; a test drives it with random ones.
+//!
+//! Every tensor ends at a page that nobody may touch, and its buffer says how much memory there is, so a wild access is a fault
+//! also without a sanitizer.
+
+use super::check;
+use super::exec::{self, Abort, Settings};
+use super::plan::Plan;
+use super::specimens::{self, Maker};
+use super::worker::Scratch;
+use crate::abi::ggml::ggml_op::*;
+use crate::abi::ggml::*;
+use crate::backend::BufferBox;
+use crate::backend::host::buffer_from_ptr;
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+
+/// Bytes of memory for each tensor.
+const ROOM: usize = 256 << 10;
+/// Bytes of scratch memory; a plan that wants more is not run.
+const SCRATCH: usize = 4 << 20;
+/// Bytes on both sides that cannot be touched.
+const GUARD: usize = 1 << 20;
+/// A node and its sources.
+const TENSORS: usize = 1 + GGML_MAX_SRC;
+
+/// Whether the node's kernel is the host's own.
+fn custom_op(node: TensorRef) -> bool {
+    let host = [GGML_OP_MAP_CUSTOM1, GGML_OP_MAP_CUSTOM2, GGML_OP_MAP_CUSTOM3, GGML_OP_CUSTOM];
+    host.iter().any(|&op| node.op_raw() == op as i32)
+}
+
+/// Memory between two stretches that fault when they are touched.
+pub struct Zone {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Zone {
+    /// `len` bytes, a multiple of the page size.
+    pub fn new(len: usize) -> Result<Self> {
+        let io = |what: &str| Error::Io { what: what.into(), source: std::io::Error::last_os_error() };
+        // SAFETY: a new mapping, of which the middle is opened.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let all = libc::mmap(std::ptr::null_mut(), len + 2 * GUARD, libc::PROT_NONE, flags, -1, 0);
+            if all == libc::MAP_FAILED {
+                return Err(io("mapping memory"));
+            }
+            let start = all.cast::<u8>().add(GUARD);
+            if libc::mprotect(start.cast(), len, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                return Err(io("opening memory"));
+            }
+            Ok(Self { start, len })
+        }
+    }
+
+    /// The last `n` bytes.
+    pub fn last(&self, n: usize) -> *mut u8 {
+        assert!(n <= self.len);
+        self.start.wrapping_add(self.len - n)
+    }
+}
+
+impl Drop for Zone {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; tensors do not outlive their zone.
+        unsafe { libc::munmap(self.start.wrapping_sub(GUARD).cast(), self.len + 2 * GUARD) };
+    }
+}
+
+/// Bytes that decide; zeros behind their end.
+pub struct Choices<'a>(pub &'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((&b, rest)) => {
+                self.0 = rest;
+                b
+            }
+            None => 0,
+        }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        let wide = if n > 256 { usize::from(self.byte()) << 8 } else { 0 };
+        (wide | usize::from(self.byte())) % n.max(1)
+    }
+
+    fn bits(&mut self) -> i32 {
+        i32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
+    }
+
+    /// A number of elements: mostly near the old one, or one that makes arithmetic wrap.
+    fn count(&mut self, old: i64) -> i64 {
+        const EDGES: [i64; 16] =
+            [0, 1, 2, 3, 4, 7, 8, 32, 256, -1, 1 << 16, 1 << 31, (1 << 32) + 1, 1 << 40, 1 << 62, i64::MAX];
+        match self.below(8) {
+            0 => old.wrapping_add(1),
+            1 => old.wrapping_sub(1),
+            2 => old.wrapping_mul(2),
+            3 => old / 2,
+            4 => i64::from(self.byte()),
+            _ => EDGES[self.below(16)],
+        }
+    }
+
+    fn stride(&mut self, old: usize) -> usize {
+        const EDGES: [usize; 12] = [0, 1, 2, 4, 8, 34, 36, 1 << 20, 1 << 31, 1 << 62, usize::MAX, usize::MAX - 3];
+        match self.below(8) {
+            0 => old.wrapping_add(4),
+            1 => old.wrapping_sub(4),
+            2 => old.wrapping_mul(2),
+            3 => old / 2,
+            4 => old.wrapping_add(usize::from(self.byte())),
+            _ => EDGES[self.below(12)],
+        }
+    }
+
+    fn word(&mut self, old: i32) -> i32 {
+        const EDGES: [i32; 14] = [0, 1, 2, 3, -1, 4, 8, 16, 40, 1 << 16, i32::MAX, i32::MIN, 0x7fc0_0000, 0x7f80_0000];
+        match self.below(8) {
+            0 => old.wrapping_add(1),
+            1 => old.wrapping_sub(1),
+            2 => old.wrapping_neg(),
+            3 => self.bits(),
+            _ => EDGES[self.below(14)],
+        }
+    }
+}
+
+/// A node and its sources as they were made, with their data.
+struct Sample {
+    name: String,
+    tensors: Vec<ggml_tensor>,
+    data: Vec<Vec<u8>>,
+}
+
+impl Sample {
+    fn of(name: String, node: TensorRef) -> Self {
+        let mut all = vec![node];
+        node.srcs().for_each(|(_, s)| {
+            if !all.contains(&s) {
+                all.push(s);
+            }
+        });
+        let mut tensors = Vec::new();
+        let mut data = Vec::new();
+        for t in &all {
+            // SAFETY: a valid tensor is plain data; its data is in the memory of its context, or nowhere.
+            unsafe {
+                let mut copy = t.as_ptr().read();
+                // Sources are named by their places among the tensors, plus one, until they have addresses again.
+                for s in &mut copy.src {
+                    let place = all.iter().position(|t| std::ptr::eq(t.as_ptr(), *s));
+                    *s = std::ptr::without_provenance_mut(place.filter(|_| *t == node).map_or(0, |i| i + 1));
+                }
+                copy.view_src = std::ptr::null_mut();
+                copy.view_offs = 0;
+                tensors.push(copy);
+                let bytes = if t.data().is_null() { &[][..] } else { std::slice::from_raw_parts(t.data(), t.nbytes()) };
+                data.push(bytes.to_vec());
+            }
+        }
+        Self { name, tensors, data }
+    }
+}
+
+/// What became of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was refused before it ran.
+    Refused,
+    /// It ran; its data may have been bad.
+    Ran,
+    /// It is well-formed, but would take too long.
+    TooLarge,
+}
+
+/// Samples of all operations and the memory they are tried in.
+pub struct Trial {
+    samples: Vec<Sample>,
+    zones: Vec<(Zone, BufferBox)>,
+    scratch: Zone,
+}
+
+// SAFETY: mappings and buffers belong to nobody else.
+unsafe impl Send for Trial {}
+
+impl Trial {
+    /// Makes all samples.
+    pub fn new() -> Result<Self> {
+        let mut samples = Vec::new();
+        for s in specimens::all() {
+            let mut maker = Maker::new()?;
+            let node = (s.make)(&mut maker)?;
+            samples.push(Sample::of(s.name, node));
+        }
+        let zones = (0..TENSORS).map(|_| {
+            let zone = Zone::new(ROOM)?;
+            // SAFETY: the zone's memory lives as long as the buffer: they are dropped together.
+            let buffer = unsafe { buffer_from_ptr(zone.start.cast(), ROOM) };
+            Ok((zone, buffer))
+        });
+        Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)? })
+    }
+
+    /// What a sample is.
+    pub fn name(&self, sample: usize) -> &str {
+        &self.samples[sample % self.samples.len()].name
+    }
+
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Damages a sample as the choices say, and computes it.
+    ///
+    /// # Errors
+    /// A kernel panicked: it was let near something that it does not take.
+    pub fn round(&mut self, sample: usize, mut choices: Choices<'_>) -> Result<Outcome> {
+        let sample = &self.samples[sample % self.samples.len()];
+        let mut tensors = sample.tensors.clone();
+        let n = tensors.len();
+        let base = tensors.as_mut_ptr();
+        let at = |i: usize| base.wrapping_add(i);
+        for i in 0..n {
+            // SAFETY: one of the copies.
+            let t = unsafe { &mut *at(i) };
+            t.buffer = self.zones[i].1.as_ptr();
+            t.flags |= ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE as i32;
+            t.src.iter_mut().for_each(|s| {
+                let place = s.addr();
+                *s = if place == 0 { std::ptr::null_mut() } else { at(place - 1) };
+            });
+        }
+        // SAFETY: the copies live to the end of the round, and all their sources are among them.
+        let handles: Vec<TensorRef> = (0..n).filter_map(|i| unsafe { TensorRef::from_ptr(at(i)) }).collect();
+        let node = handles[0];
+        let mut moved = [None; TENSORS];
+        let host_function = custom_op(node);
+        let how_many = choices.below(6);
+        for _ in 0..how_many {
+            let which = choices.below(n);
+            damage(&handles, which, host_function, &mut choices, &mut moved);
+        }
+        if node.op_raw() == GGML_OP_DSV4_HC_COMB as i32 && node.op_param_i32(1) > 100 {
+            node.set_op_param_i32(1, 100);
+        }
+        for (i, t) in handles.iter().enumerate() {
+            let zone = &self.zones[moved[i].map_or(i, |(zone, _)| zone)].0;
+            let known = ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
+            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM) } else { 0 };
+            let data = &sample.data[i];
+            // SAFETY: inside the zone.
+            unsafe {
+                let end = zone.last(0);
+                let from = data.len().min(ROOM);
+                zone.last(from).copy_from_nonoverlapping(data.as_ptr(), from);
+                t.set_data(end.wrapping_sub(size).wrapping_offset(moved[i].map_or(0, |(_, by)| by)));
+                // What is larger than before goes on with what the choices hold.
+                if size > from {
+                    for k in 0..size - from {
+                        zone.last(size).add(k).write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
+                    }
+                }
+            }
+            if let Some((zone, _)) = moved[i] {
+                t.set_buffer_raw(self.zones[zone].1.as_ptr());
+            }
+        }
+        if choices.below(4) == 1 {
+            self.scribble(&handles, &mut choices);
+        }
+        self.compute(node, &handles, &mut choices)
+    }
+
+    /// Other integers into the data of a tensor: indices, positions.
+    fn scribble(&self, handles: &[TensorRef], choices: &mut Choices<'_>) {
+        let which = choices.below(handles.len());
+        let zone = &self.zones[which].0;
+        for _ in 0..1 + choices.below(3) {
+            let back = 4 * (1 + choices.below(64));
+            let value = choices.word(1);
+            // SAFETY: inside the zone.
+            unsafe { zone.last(back).cast::<i32>().write_unaligned(value) };
+        }
+    }
+
+    fn compute(&self, node: TensorRef, handles: &[TensorRef], choices: &mut Choices<'_>) -> Result<Outcome> {
+        if check::runnable(node).is_err() {
+            return Ok(Outcome::Refused);
+        }
+        // At most, each element of one meets each of another.
+        let mut counts: Vec<i64> = handles.iter().map(|t| t.nelements()).collect();
+        counts.sort_unstable();
+        let work = counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)));
+        let n_threads = [1, 1, 1, 3][choices.below(4)];
+        let plan = Plan::of([node].into_iter(), n_threads);
+        if work > 1 << 31 || plan.scratch > SCRATCH {
+            return Ok(Outcome::TooLarge);
+        }
+        let size = plan.scratch.next_multiple_of(Scratch::ALIGN);
+        // SAFETY: the end of the zone, used by this computation alone.
+        let scratch = unsafe { Scratch::new(self.scratch.last(size), size) };
+        let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: false };
+        match exec::compute(&[node], &settings) {
+            Err(e @ Error::Backend(_)) => Err(e),
+            _ => Ok(Outcome::Ran),
+        }
+    }
+}
+
+fn damage(
+    all: &[TensorRef],
+    which: usize,
+    host_function: bool,
+    choices: &mut Choices<'_>,
+    moved: &mut [Option<(usize, isize)>; TENSORS],
+) {
+    let (t, node) = (all[which], all[0]);
+    let dim = choices.below(4);
+    let (mut ne, mut nb) = (t.ne(), t.nb());
+    match choices.below(12) {
+        0 => {
+            ne[dim] = choices.count(ne[dim]);
+            t.set_ne(ne);
+        }
+        1 => {
+            nb[dim] = choices.stride(nb[dim]);
+            t.set_nb(nb);
+        }
+        // A dimension of all tensors that have it alike: shapes that still fit each other.
+        2 | 3 => {
+            let (old, new) = (ne[dim], choices.count(ne[dim]));
+            for &t in all {
+                let mut ne = t.ne();
+                ne.iter_mut().filter(|n| **n == old).for_each(|n| *n = new);
+                t.set_ne(ne);
+                dense(t);
+            }
+        }
+        4 if !host_function => {
+            let i = choices.below(16);
+            node.set_op_param_i32(i, choices.word(node.op_param_i32(i)));
+        }
+        5 => {
+            let raw = choices.below(48) as i32 - 2;
+            // SAFETY: a copy of a tensor, and a field of it.
+            unsafe { (*t.as_ptr()).r#type = raw };
+            if choices.below(2) == 0 && ggml_type::from_raw(raw).is_some_and(|d| d.blck_size() > 0) {
+                dense(t);
+            }
+        }
+        6 => {
+            let other = choices.below(all.len() + 1);
+            // A host function would have to check its sources itself.
+            if !host_function {
+                node.set_src(choices.below(GGML_MAX_SRC), all.get(other).copied());
+            }
+        }
+        7 => {
+            let by = choices.below(512) as isize - 256;
+            moved[which] = Some((moved[which].map_or(which, |(zone, _)| zone), by));
+        }
+        8 => moved[which] = Some((choices.below(all.len()), 0)),
+        9 if !host_function => {
+            let raw = choices.below(100) as i32;
+            // SAFETY: as above. Operations of the host keep their function in the parameters, which others do not have.
+            unsafe { (*node.as_ptr()).op = raw };
+            if custom_op(node) {
+                node.set_op(GGML_OP_NONE);
+            }
+        }
+        10 => {
+            let other = choices.below(4);
+            ne.swap(dim, other);
+            nb.swap(dim, other);
+            t.set_ne(ne);
+            t.set_nb(nb);
+        }
+        _ => dense(t),
+    }
+}
+
+/// Dense strides for the shape; they may wrap.
+fn dense(t: TensorRef) {
+    let Some(dtype) = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0) else { return };
+    let (ne, mut nb) = (t.ne(), t.nb());
+    nb[0] = dtype.type_size();
+    nb[1] = nb[0].wrapping_mul((ne[0] / dtype.blck_size()) as usize);
+    nb[2] = nb[1].wrapping_mul(ne[1] as usize);
+    nb[3] = nb[2].wrapping_mul(ne[2] as usize);
+    t.set_nb(nb);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::noise;
+
+    #[test]
+    fn damaged_nodes_end_with_a_result_or_an_error() {
+        let mut trial = Trial::new().unwrap();
+        let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
+        for sample in 0..trial.samples() {
+            assert_eq!(trial.round(sample, Choices(&[])).unwrap(), Outcome::Ran, "{}, untouched", trial.name(sample));
+            for seed in 0..40 {
+                let bytes: Vec<u8> =
+                    noise(48, (sample * 1000 + seed) as u64).iter().map(|x| (x * 1e6) as i32 as u8).collect();
+                match trial.round(sample, Choices(&bytes)) {
+                    Ok(Outcome::Ran) => ran += 1,
+                    Ok(_) => refused += 1,
+                    Err(e) => panics.push(format!("{} (seed {seed}): {e}", trial.name(sample))),
+                }
+            }
+        }
+        assert!(panics.is_empty(), "{panics:#?}");
+        // A test in which everything is refused would show nothing.
+        assert!(ran > refused / 4 && refused > ran / 8, "{ran} ran, {refused} were refused");
+    }
+}

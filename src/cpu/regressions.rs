@@ -1,0 +1,264 @@
+//! What once broke elsewhere (docs/TESTS.md names the cases), over all operations: numbers of threads, memory that the result
+//! shares with a source, the end of the scratch memory, data at odd addresses.
+
+use super::exec::{self, Abort, Settings};
+use super::hostile::Zone;
+use super::plan::Plan;
+use super::specimens::{self, Maker};
+use super::tests::*;
+use super::threadpool::{Pool, default_params};
+use super::worker::Scratch;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::*;
+use crate::alloc::inplace::can_inplace;
+use crate::error::{Error, Result};
+use crate::tensor::TensorRef;
+use crate::tensor::ops::{Place, arith, arrange, matmul, pointwise, view};
+
+fn bytes(t: TensorRef) -> Vec<u8> {
+    // SAFETY: tests make tensors with data of their own.
+    unsafe { std::slice::from_raw_parts(t.data(), t.nbytes()) }.to_vec()
+}
+
+fn restore(t: TensorRef, data: &[u8]) {
+    // SAFETY: as above, and `data` came from there.
+    unsafe { t.data().copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+}
+
+/// A node and its sources, as bytes.
+fn everything(node: TensorRef) -> Vec<Vec<u8>> {
+    std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).map(bytes).collect()
+}
+
+fn put_back(node: TensorRef, saved: &[Vec<u8>]) {
+    std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).zip(saved).for_each(|(t, data)| restore(t, data));
+}
+
+/// Computes the last of the nodes in a pool of the host.
+fn compute_in(pool: Option<&Pool>, node: TensorRef, n_threads: usize, scratch: Option<&Zone>) -> Result<()> {
+    let plan = Plan::of([node].into_iter(), n_threads);
+    let size = plan.scratch.next_multiple_of(Scratch::ALIGN);
+    let mut own = vec![0u8; if scratch.is_some() { 0 } else { size + Scratch::ALIGN }];
+    // SAFETY: `own`, or the zone, is used by this computation alone.
+    let scratch = unsafe {
+        match scratch {
+            Some(zone) => Scratch::new(zone.last(size), size),
+            None => Scratch::new(own.as_mut_ptr(), own.len()),
+        }
+    };
+    exec::compute(&[node], &Settings { n_threads, pool, scratch, abort: Abort::NEVER, use_ref: false })
+}
+
+fn specimen(s: &specimens::Specimen) -> (Maker, TensorRef) {
+    let mut m = Maker::new().unwrap();
+    let node = (s.make)(&mut m).unwrap_or_else(|e| panic!("{}: {e}", s.name));
+    node.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+    // What a kernel does not write must be the same every time.
+    if node.view_src().is_none() {
+        restore(node, &vec![0x11; node.nbytes()]);
+    }
+    (m, node)
+}
+
+#[test]
+fn there_is_a_specimen_of_every_operation() {
+    let mut seen = [false; ggml_op::GGML_OP_COUNT as usize];
+    for s in specimens::all() {
+        seen[specimen(&s).1.op_raw() as usize] = true;
+    }
+    let none = |op: &super::table::Row| !seen[op.op as usize];
+    let missing: Vec<_> = super::table::TABLE.iter().filter(|r| none(r)).map(|r| r.op).collect();
+    use ggml_op::*;
+    assert_eq!(missing, [GGML_OP_NONE, GGML_OP_RESHAPE, GGML_OP_VIEW, GGML_OP_PERMUTE, GGML_OP_TRANSPOSE]);
+}
+
+#[test]
+fn every_operation_gives_the_same_bits_with_1_to_32_threads() {
+    let pool = Pool::new(&default_params(32)).unwrap();
+    for s in specimens::all() {
+        let (_m, node) = specimen(&s);
+        let before = everything(node);
+        compute_in(None, node, 1, None).unwrap_or_else(|e| panic!("{}: {e}", s.name));
+        let want = everything(node);
+        for n_threads in 2..=32 {
+            put_back(node, &before);
+            compute_in(Some(&pool), node, n_threads, None).unwrap();
+            assert!(everything(node) == want, "{} differs with {n_threads} threads", s.name);
+        }
+    }
+}
+
+#[test]
+fn products_give_the_same_bits_with_1_to_128_threads() {
+    let pool = Pool::new(&default_params(128)).unwrap();
+    for dtype in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q8_0] {
+        for columns in [1, 9] {
+            let mut c = ctx();
+            let (a, b) = (tensor(&mut c, dtype, &[256, 300], 1), floats(&mut c, &[256, columns], 2));
+            let t = matmul::mul_mat(&mut c, a, b).unwrap();
+            t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+            let mut want = None;
+            for n_threads in 1..=128 {
+                restore(t, &vec![0xff; t.nbytes()]);
+                compute_in(Some(&pool), t, n_threads, None).unwrap();
+                let got = bytes(t);
+                let want = want.get_or_insert_with(|| got.clone());
+                assert!(got == *want, "{dtype:?}, {columns} columns: {n_threads} threads differ");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_that_may_write_over_a_source_does_so_rightly() {
+    let mut tried = std::collections::BTreeSet::new();
+    for s in specimens::all() {
+        let (_m, node) = specimen(&s);
+        if !can_inplace(node.op()) {
+            continue;
+        }
+        let before = everything(node);
+        compute_in(None, node, 1, None).unwrap();
+        let want = bytes(node);
+        let own = node.data();
+        for (i, source) in node.srcs() {
+            if source.dtype() != node.dtype() || !source.same_shape(node) || !source.same_stride(node) {
+                continue;
+            }
+            for n_threads in [1, 4] {
+                put_back(node, &before);
+                node.set_data(source.data());
+                compute_in(None, node, n_threads, None).unwrap();
+                assert!(bytes(node) == want, "{} over its source {i}", s.name);
+                node.set_data(own);
+            }
+            tried.insert(node.op_raw());
+        }
+    }
+    assert!(tried.len() >= 20, "only {} operations were tried", tried.len());
+}
+
+#[test]
+fn no_operation_goes_behind_its_scratch_memory() {
+    let zone = Zone::new(4 << 20).unwrap();
+    let mut tried = 0;
+    for s in specimens::all() {
+        let (_m, node) = specimen(&s);
+        for n_threads in [1, 2, 30] {
+            if Plan::of([node].into_iter(), n_threads).scratch > 0 {
+                // Behind the zone is a page that faults.
+                compute_in(None, node, n_threads, Some(&zone)).unwrap_or_else(|e| panic!("{}: {e}", s.name));
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 100);
+}
+
+#[test]
+fn every_quantized_format_is_joined_along_every_dimension() {
+    for dtype in ggml_type::ALL.into_iter().filter(|t| t.blck_size() > 0) {
+        let block = dtype.blck_size();
+        for dim in 0..4 {
+            let mut c = ctx();
+            let (mut na, mut nb) = ([2 * block, 3, 2, 2], [2 * block, 3, 2, 2]);
+            (na[dim], nb[dim]) = if dim == 0 { (block, 3 * block) } else { (1, 2) };
+            let (a, b) = (c.new_tensor(dtype, &na).unwrap(), c.new_tensor(dtype, &nb).unwrap());
+            for (t, seed) in [(a, 1u8), (b, 91)] {
+                let data: Vec<u8> = (0..t.nbytes()).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed)).collect();
+                restore(t, &data);
+            }
+            let t = arrange::concat(&mut c, a, b, dim as i32).unwrap();
+            t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+            compute_in(None, t, 3, None).unwrap_or_else(|e| panic!("{dtype:?}: {e}"));
+            // Planes of both below the dimension take turns.
+            let piece = |t: TensorRef| t.nb()[dim] * (t.ne()[dim] / if dim == 0 { block } else { 1 }) as usize;
+            let (x, y) = (bytes(a), bytes(b));
+            let turns = x.chunks_exact(piece(a)).zip(y.chunks_exact(piece(b)));
+            let want: Vec<u8> = turns.flat_map(|(x, y)| [x, y].concat()).collect();
+            assert!(bytes(t) == want, "{dtype:?} along {dim}");
+        }
+    }
+}
+
+fn refused(node: TensorRef, word: &str) {
+    node.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+    match compute_in(None, node, 2, None) {
+        Err(e @ (Error::Invalid(_) | Error::Unsupported(_))) => {
+            assert!(e.to_string().contains(word), "'{e}' does not say '{word}'");
+        }
+        other => panic!("{other:?}, expected an error with '{word}'"),
+    }
+}
+
+#[test]
+fn data_at_odd_addresses_is_an_error() {
+    for (dtype, by) in [(GGML_TYPE_F32, 1), (GGML_TYPE_F32, 2), (GGML_TYPE_F16, 1), (GGML_TYPE_BF16, 1)] {
+        for which in 0..3 {
+            let mut c = ctx();
+            let (a, b) = (tensor(&mut c, dtype, &[33, 5], 1), tensor(&mut c, dtype, &[33, 5], 2));
+            let t = arith::add(&mut c, a, b).unwrap();
+            let odd = [a, b, t][which];
+            odd.set_data(odd.data().wrapping_add(by));
+            refused(t, "misaligned");
+        }
+    }
+    // Strides count too; blocks may lie anywhere.
+    let mut c = ctx();
+    let wide = floats(&mut c, &[40, 5], 1);
+    let odd = view::view(&mut c, wide, &[33, 4], &[134], 0).unwrap();
+    let t = pointwise::scale(&mut c, odd, 2.0).unwrap();
+    refused(t, "misaligned");
+    let a = tensor(&mut c, GGML_TYPE_Q8_0, &[64, 9], 3);
+    let b = floats(&mut c, &[64, 3], 4);
+    let t = matmul::mul_mat(&mut c, a, b).unwrap();
+    let want = compute(t);
+    let room = c.new_tensor(GGML_TYPE_I8, &[a.nbytes() as i64 + 1]).unwrap();
+    let data = bytes(a);
+    a.set_data(room.data().wrapping_add(1));
+    restore(a, &data);
+    assert_eq!(compute(t), want);
+}
+
+#[test]
+fn elements_that_lie_on_each_other_are_an_error() {
+    let mut c = ctx();
+    let a = floats(&mut c, &[33, 5], 1);
+    let t = arith::binary(&mut c, arith::Binary::Add, a, a, Place::New).unwrap();
+    let dense = t.nb();
+    for nb in [[4, 0, 660, 660], [4, 128, 660, 660], [0, 132, 660, 660], [2, 132, 660, 660]] {
+        t.set_nb(nb);
+        refused(t, "lie on each other");
+    }
+    t.set_nb(dense);
+    // A source may repeat its rows, not the elements of one.
+    let nb = a.nb();
+    a.set_nb([4, 0, 660, 660]);
+    t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+    compute_in(None, t, 2, None).unwrap();
+    a.set_nb([0, 132, 660, 660]);
+    refused(t, "lie on each other");
+    a.set_nb(nb);
+    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go behind the end.
+    let t = c.new_tensor(GGML_TYPE_Q8_0, &[32]).unwrap();
+    let t = {
+        let from = floats(&mut c, &[32], 3);
+        view::cpy(&mut c, from, t)
+    }
+    .unwrap();
+    t.set_nb([0, 34, 34, 34]);
+    refused(t, "lie on each other");
+    let t = arith::add(&mut c, a, a).unwrap();
+    // Shapes whose number of elements wraps, and types that are none.
+    let ne = a.ne();
+    for wild in [[1 << 32, 1 << 32, 1, 1], [i64::MAX, 2, 1, 1], [1 << 62, 4, 1, 1], [33, -5, 1, 1]] {
+        a.set_ne(wild);
+        refused(t, "has");
+    }
+    a.set_ne(ne);
+    for raw in [4, 5, 31, GGML_TYPE_COUNT as i32, -1, 1000] {
+        // SAFETY: a tensor of this test, and one field of it.
+        unsafe { (*a.as_ptr()).r#type = raw };
+        refused(t, "type");
+    }
+}
