@@ -55,6 +55,13 @@ impl Place {
         Self { data: t.data(), ne, nb: t.nb(), dtype: t.dtype() }
     }
 
+    /// The first `n` numbers of a node's scratch memory as one row. The node's row of the op table asked for them.
+    pub fn of_scratch(w: &Worker<'_>, dtype: ggml_type, n: usize) -> Self {
+        let size = dtype.type_size();
+        assert!(dtype.blck_size() == 1 && n.checked_mul(size).is_some_and(|bytes| bytes <= w.scratch.len()));
+        Self { data: w.scratch.as_ptr(), ne: [n, 1, 1, 1], nb: [size, n * size, n * size, n * size], dtype }
+    }
+
     /// Number of rows.
     pub fn nrows(&self) -> usize {
         self.ne[1] * self.ne[2] * self.ne[3]

@@ -190,7 +190,9 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
-    op(GGML_OP_CROSS_ENTROPY_LOSS, train::cross_entropy_loss, train::check_cross_entropy_loss).tasks(Tasks::One),
+    op(GGML_OP_CROSS_ENTROPY_LOSS, train::cross_entropy_loss, train::check_cross_entropy_loss)
+        .tasks(Tasks::Rows(1 << 13))
+        .scratch(train::scratch_cross_entropy_loss),
     op(GGML_OP_CROSS_ENTROPY_LOSS_BACK, train::cross_entropy_loss_back, train::check_cross_entropy_loss_back),
     op(GGML_OP_OPT_STEP_ADAMW, train::opt_step_adamw, train::check_opt_step_adamw),
     op(GGML_OP_OPT_STEP_SGD, train::opt_step_sgd, train::check_opt_step_sgd),

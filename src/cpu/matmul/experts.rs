@@ -1,10 +1,10 @@
 //! `MUL_MAT_ID`: every column picks its matrix by an index. Columns are sorted by matrix, then each matrix meets all its columns at once.
 
-use super::convert;
 use super::plan::{ActForm, Plan, Shapes, Way, line_up};
 use super::product::{Columns, Job};
+use super::{convert, kernels_for};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::{Kernels, kernels};
+use crate::cpu::simd::{Kernels, kernels, reference};
 use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, invalid};
@@ -84,7 +84,7 @@ impl Node {
 
 /// Bytes of scratch memory that [`mul_mat_id`] needs for `dst` with `n_threads` threads.
 pub fn scratch_mul_mat_id(dst: TensorRef, n_threads: usize) -> usize {
-    scratch(kernels(), dst, n_threads)
+    [kernels(), reference()].map(|k| scratch(k, dst, n_threads)).into_iter().fold(0, usize::max)
 }
 
 /// [`scratch_mul_mat_id`] with given kernels.
@@ -95,7 +95,7 @@ pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 /// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` indices in I32 with `slots` a multiple
 /// of `p`; `dst` `[m, slots, tokens]` in F32. An index out of range is an error: nothing is computed.
 pub fn mul_mat_id(w: &Worker<'_>, dst: TensorRef) {
-    compute(kernels(), w, dst);
+    compute(kernels_for(w), w, dst);
 }
 
 /// [`mul_mat_id`] with given kernels.

@@ -19,7 +19,7 @@ mod product;
 #[cfg(test)]
 mod tests;
 
-use super::simd::{Kernels, kernels};
+use super::simd::{Kernels, kernels, reference};
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op_hint;
 use crate::ggml_assert;
@@ -32,7 +32,7 @@ pub use plan::can;
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.
 pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
-    scratch(kernels(), dst, n_threads)
+    [kernels(), reference()].map(|k| scratch(k, dst, n_threads)).into_iter().fold(0, usize::max)
 }
 
 /// [`scratch_mul_mat`] with given kernels.
@@ -44,7 +44,12 @@ fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 /// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`; `dst` `[m, n, c, d]`
 /// in F32. Called by all threads of the region.
 pub fn mul_mat(w: &Worker<'_>, dst: TensorRef) {
-    compute(kernels(), w, dst);
+    compute(kernels_for(w), w, dst);
+}
+
+/// The kernels that the host wants.
+fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
+    if w.use_ref { reference() } else { kernels() }
 }
 
 /// [`mul_mat`] with given kernels.
@@ -60,7 +65,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
         return;
     }
     let hinted = dst.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
-    if hinted && !w.use_ref && hadamard::applies(&s) {
+    if hinted && !k.dots_only && hadamard::applies(&s) {
         return hadamard::transform(w, &s);
     }
     let plan = Plan::new(k, &s, s.columns(), w.nth);

@@ -169,7 +169,8 @@ impl Plan {
     /// For products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.type0.blck_size() == 1;
-        let enough = columns >= if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM } && s.ne0[1] >= TILE_ROWS;
+        let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
+        let enough = !k.dots_only && columns >= from && s.ne0[1] >= TILE_ROWS;
         // Activations that come in blocks are taken as they are.
         let way = if enough && s.type1.blck_size() == 1 { Way::Tiles } else { Way::Dots };
         Self::with_way(k, s, way, threads)
@@ -184,7 +185,7 @@ impl Plan {
             _ if floats && s.plain_rows() => ActForm::AsIs,
             _ if floats => ActForm::Floats,
             (Way::Tiles, Some(u), _) => ActForm::Bytes(u.form),
-            (_, _, Some(d)) if d != s.type1 => match kernels.gemv[s.type0 as usize] {
+            (_, _, Some(d)) if d != s.type1 => match kernels.gemv[s.type0 as usize].filter(|_| !kernels.dots_only) {
                 Some(gemv) => ActForm::Wide(gemv),
                 None => ActForm::Blocks(d),
             },

@@ -72,6 +72,8 @@ impl Attention {
 
 /// What a thread keeps from tile to tile.
 struct Buffers {
+    /// Queries from which keys and values are packed into panels.
+    panels_from: usize,
     queries: Vec<Query>,
     /// Queries that look at some of the keys at hand.
     live: Vec<usize>,
@@ -86,10 +88,11 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(a: &Attention) -> Self {
+    fn new(a: &Attention, panels_from: usize) -> Self {
         let (n, dk, dv) = (a.group * a.per_tile, a.k.ne[0], a.v.ne[0]);
         let zeros = |n: usize| vec![0f32; n];
         Self {
+            panels_from,
             queries: Vec::new(),
             live: Vec::new(),
             q: zeros(n * dk),
@@ -128,7 +131,7 @@ impl Buffers {
     /// Scores of the live queries as plain products, and nothing of the keys that they do not see.
     fn products(&mut self, a: &Attention, [k2, k3]: [usize; 2], first: usize, n: usize) {
         let dk = a.k.ne[0];
-        if self.live.len() < PANELS_FROM && a.k.dtype == GGML_TYPE_F16 && a.k.sliceable::<u16>() {
+        if self.live.len() < self.panels_from && a.k.dtype == GGML_TYPE_F16 && a.k.sliceable::<u16>() {
             for &i in &self.live {
                 for j in 0..n {
                     let key = a.k.row::<u16>([first + j, k2, k3]);
@@ -140,7 +143,7 @@ impl Buffers {
         for (j, key) in self.k.chunks_exact_mut(dk).enumerate().take(n) {
             a.k.load([first + j, k2, k3], 0, key);
         }
-        if self.live.len() < PANELS_FROM {
+        if self.live.len() < self.panels_from {
             for &i in &self.live {
                 for (s, key) in self.scores[i * KEYS..][..n].iter_mut().zip(self.k.chunks_exact(dk)) {
                     *s = vec::dot(&self.q[i * dk..][..dk], key);
@@ -156,7 +159,7 @@ impl Buffers {
     /// Adds the values, weighted with the scores, to the sums of the live queries.
     fn gather(&mut self, a: &Attention, [v2, v3]: [usize; 2], first: usize, n: usize) {
         let dv = a.v.ne[0];
-        if self.live.len() < PANELS_FROM && a.v.dtype == GGML_TYPE_F16 && a.v.sliceable::<u16>() {
+        if self.live.len() < self.panels_from && a.v.dtype == GGML_TYPE_F16 && a.v.sliceable::<u16>() {
             for &i in &self.live {
                 let acc = &mut self.acc[i * dv..][..dv];
                 for (j, &p) in self.scores[i * KEYS..][..n].iter().enumerate().filter(|(_, p)| **p != 0.0) {
@@ -168,7 +171,7 @@ impl Buffers {
         for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
             a.v.load([first + j, v2, v3], 0, value);
         }
-        if self.live.len() < PANELS_FROM {
+        if self.live.len() < self.panels_from {
             for &i in &self.live {
                 let acc = &mut self.acc[i * dv..][..dv];
                 for (&p, value) in self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv)) {
@@ -223,7 +226,8 @@ impl Buffers {
 pub fn flash_attn_ext(w: &Worker<'_>, dst: TensorRef) {
     let a = Attention::of(dst);
     let mut out = Writer::new(dst);
-    let mut b = Buffers::new(&a);
+    // The reference looks at every query by itself.
+    let mut b = Buffers::new(&a, if w.use_ref { usize::MAX } else { PANELS_FROM });
     // Tiles at the end of a causal mask have more keys than those at its start, so they are handed out one by one.
     loop {
         let tile = w.next_chunk();

@@ -10,6 +10,7 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
+use crate::tensor::ops::arith::Region;
 
 type Pick = fn(&Kernels) -> Map2;
 
@@ -136,21 +137,21 @@ pub fn check_add_id(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where `set` and `acc` put source 1 in the node: parameters 0 to 3 are three strides and an offset, in bytes.
+/// Where `set` and `acc` put source 1 in the node.
 fn window(node: TensorRef) -> Result<Place> {
-    let p = |i| usize::try_from(node.op_param_i32(i)).map_err(|_| invalid!("a negative stride or offset"));
+    let region = Region::of_node(node);
     let b = src(node, 1)?;
     let mut at = Place::of(node);
     let size = node.dtype().type_size();
     at.ne = Place::of(b).ne;
-    at.nb = [size, p(0)?, p(1)?, p(2)?];
+    at.nb = [size, region.nb[0], region.nb[1], region.nb[2]];
     let end = at
         .ne
         .iter()
         .zip(&at.nb)
-        .try_fold(p(3)? + size, |end, (n, nb)| end.checked_add((n.max(&1) - 1).checked_mul(*nb)?));
+        .fold(region.offset.checked_add(size), |end, (n, nb)| end?.checked_add((n.max(&1) - 1).checked_mul(*nb)?));
     ensure!(end.is_some_and(|end| end <= node.nbytes()), "the part to write does not lie inside the tensor");
-    Ok(at.moved(p(3)?))
+    Ok(at.moved(region.offset))
 }
 
 fn put(w: &Worker<'_>, dst: TensorRef, add: bool) {

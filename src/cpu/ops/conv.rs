@@ -9,6 +9,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::tensor::ops::conv::Window;
 
 /// How a kernel moves along one dimension.
 #[derive(Clone, Copy)]
@@ -57,9 +58,11 @@ fn sensible(axes: &[Axis]) -> Result<()> {
     Ok(())
 }
 
-fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
-    let p = |i: usize| i64::from(node.op_param_i32(i));
-    std::array::from_fn(|i| Axis { stride: p(i), pad: p(N + i), dilation: p(2 * N + i) })
+/// The axes of a node, see [`Window::of_node`].
+pub(super) fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
+    let w = Window::<N>::of_node(node);
+    let axis = |i: usize| Axis { stride: i64::from(w.stride[i]), pad: w.pad[i].into(), dilation: w.dilation[i].into() };
+    std::array::from_fn(axis)
 }
 
 /// A weight of a kernel of single or half precision.
@@ -278,10 +281,9 @@ pub fn check_col2im_1d(node: TensorRef) -> Result<()> {
 
 /// Gradient of `im2col` by the image. Sources: gradient of the columns, kernel.
 pub fn im2col_back(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i: usize| i64::from(dst.op_param_i32(i));
-    let flat = p(6) != 1;
-    let axis = |i| Axis { stride: p(i), pad: p(2 + i), dilation: p(4 + i) };
-    let (ax, ay) = (axis(0), if flat { Axis { stride: 1, pad: 0, dilation: 1 } } else { axis(1) });
+    let flat = dst.op_param_i32(6) != 1;
+    let [ax, second] = axes(dst);
+    let ay = if flat { Axis { stride: 1, pad: 0, dilation: 1 } } else { second };
     let (grad, k, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
     let (kw, kh) = (k.ne[0], if flat { 1 } else { k.ne[1] });
     let (ow, oh) = (grad.ne[1], if flat { 1 } else { grad.ne[2] });

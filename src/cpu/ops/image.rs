@@ -2,6 +2,7 @@
 
 use super::super::check::{ensure, src};
 use super::super::rows::{Place, Reader, Writer, rows};
+use super::conv::{Axis, axes};
 use super::{check_type, source};
 use crate::abi::ggml::ggml_scale_mode::{self, *};
 use crate::abi::ggml::ggml_type::*;
@@ -9,11 +10,11 @@ use crate::abi::ggml::{ggml_op_pool, ggml_scale_flag};
 use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::tensor::ops::pool::Planes;
 
 /// Index of an element of the image; `None`: outside.
 fn inside(out: usize, stride: i32, k: usize, dilation: i32, pad: i32, n: usize) -> Option<usize> {
-    let at = out as i64 * i64::from(stride) + k as i64 * i64::from(dilation) - i64::from(pad);
-    usize::try_from(at).ok().filter(|&at| at < n)
+    Axis { stride: stride.into(), pad: pad.into(), dilation: dilation.into() }.image(out, k, n)
 }
 
 /// The elements of a kernel of `size` that lie over the image.
@@ -43,7 +44,7 @@ fn columns(node: TensorRef) -> Result<Columns> {
 /// (each for both dimensions), whether there are two dimensions.
 pub fn im2col(w: &Worker<'_>, dst: TensorRef) {
     let Ok(c) = columns(dst) else { return };
-    let p = |i| dst.op_param_i32(i);
+    let [ax, ay] = axes(dst);
     let mut image = Reader::new(source(dst, 1), dst);
     let mut out = Writer::new(dst);
     let [kw, kh] = c.kernel;
@@ -53,13 +54,13 @@ pub fn im2col(w: &Worker<'_>, dst: TensorRef) {
             for channel in 0..c.channels {
                 for ky in 0..kh {
                     let y = &mut y[(channel * kh + ky) * kw..][..kw];
-                    let Some(iy) = inside(oy, p(1), ky, p(5), p(3), c.image[1]) else {
+                    let Some(iy) = ay.image(oy, ky, c.image[1]) else {
                         y.fill(0.0);
                         continue;
                     };
                     let line = image.row(if c.flat { [channel, batch, 0] } else { [iy, channel, batch] });
                     for (kx, y) in y.iter_mut().enumerate() {
-                        *y = inside(ox, p(0), kx, p(4), p(2), line.len()).map_or(0.0, |ix| line[ix]);
+                        *y = ax.image(ox, kx, line.len()).map_or(0.0, |ix| line[ix]);
                     }
                 }
             }
@@ -133,12 +134,10 @@ pub fn pool_1d(w: &Worker<'_>, dst: TensorRef) {
     pool(w, dst, &Pool { largest, kernel: [p(1), 1], stride: [p(2), 1], pad: [p(3), 0], whole: false });
 }
 
-/// The same for planes. Parameters: kind, sizes, strides, paddings.
+/// The same for planes.
 pub fn pool_2d(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| dst.op_param_i32(i);
-    let largest = largest(dst);
-    let pairs = [[p(1), p(2)], [p(3), p(4)], [p(5), p(6)]];
-    pool(w, dst, &Pool { largest, kernel: pairs[0], stride: pairs[1], pad: pairs[2], whole: true });
+    let Planes { kernel, stride, pad } = Planes::of_node(dst);
+    pool(w, dst, &Pool { largest: largest(dst), kernel, stride, pad: pad.map(|p| p as i32), whole: true });
 }
 
 /// Single or half precision; a kind that exists; sizes that make sense.
@@ -253,9 +252,9 @@ pub fn check_upscale(node: TensorRef) -> Result<()> {
 
 /// Gradient of `pool_2d`. Sources: gradient of the result, the pooled tensor.
 pub fn pool_2d_back(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| dst.op_param_i32(i);
     let largest = largest(dst);
-    let (kernel, stride, pad) = ([p(1), p(2)], [p(3), p(4)], [p(5), p(6)]);
+    let Planes { kernel, stride, pad } = Planes::of_node(dst);
+    let pad = pad.map(|p| p as i32);
     let (grad, x) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
     let d = Place::of(dst);
     let [width, height, ..] = d.ne;

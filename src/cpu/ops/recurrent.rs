@@ -68,6 +68,7 @@ pub fn ssm_scan(w: &Worker<'_>, dst: TensorRef) {
     let kept = dst.op_param_i32(0) as usize;
     let per_state = n_state * dim * heads;
     let mut state = vec![0f32; n_state * dim];
+    let mut decays = vec![0f32; a.ne[0]];
     for sequence in 0..sequences {
         let id = ids.get::<i32>(sequence, [0; 3]);
         let Some(id) = usize::try_from(id).ok().filter(|&id| id < s0.ne[3]) else {
@@ -84,16 +85,15 @@ pub fn ssm_scan(w: &Worker<'_>, dst: TensorRef) {
                 let x = x.row::<f32>([head, token, sequence]);
                 let y = d.span_mut::<f32>(((sequence * tokens + token) * heads + head) * dim, dim);
                 let a = a.row::<f32>([head, 0, 0]);
-                let decays: Vec<f32> = a.iter().map(|a| (step * a).exp()).collect();
+                decays.iter_mut().zip(a).for_each(|(decay, a)| *decay = (step * a).exp());
+                if let [decay] = decays[..] {
+                    vec::scale(&mut state, decay);
+                } else {
+                    state.chunks_exact_mut(n_state).for_each(|state| vec::mul(state, &decays));
+                }
                 for ((y, x), state) in y.iter_mut().zip(x).zip(state.chunks_exact_mut(n_state)) {
-                    let fresh = x * step;
-                    let mut sum = 0.0;
-                    for (i, s) in state.iter_mut().enumerate() {
-                        let decay = if decays.len() == 1 { decays[0] } else { decays[i] };
-                        *s = *s * decay + b[i] * fresh;
-                        sum += *s * c[i];
-                    }
-                    *y = sum;
+                    vec::axpy(state, x * step, b);
+                    *y = vec::dot(state, c);
                 }
                 // The last states, the newest first.
                 let back = tokens - 1 - token;
@@ -187,12 +187,11 @@ pub fn rwkv_wkv6(w: &Worker<'_>, dst: TensorRef) {
     let m = Matrices::of(dst, 5);
     let n = m.size;
     m.run(w, |state, head, at, y| {
-        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
-        let (k, v, r, decay) = (of(&k), of(&v), of(&r), of(&decay));
+        let [k, v, r, decay] = [&k, &v, &r, &decay].map(|t| t.span::<f32>(at, n));
         let bonus = bonus.span::<f32>(head * n, n);
         y.fill(0.0);
         for (i, row) in state.chunks_exact_mut(n).enumerate() {
-            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(&v) {
+            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(v) {
                 let kv = v * k[i];
                 *y += (kv * bonus[i] + *s) * r[i];
                 *s = *s * decay[i] + kv;
@@ -216,13 +215,13 @@ pub fn gated_linear_attn(w: &Worker<'_>, dst: TensorRef) {
     let m = Matrices::of(dst, 4);
     let n = m.size;
     m.run(w, |state, _, at, y| {
-        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
-        let (k, v, q, gate) = (of(&k), of(&v), of(&q), of(&gate));
+        let [k, v, q, gate] = [&k, &v, &q, &gate].map(|t| t.span::<f32>(at, n));
         y.fill(0.0);
         for (i, row) in state.chunks_exact_mut(n).enumerate() {
-            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(&v) {
+            let q = q[i] * scale;
+            for ((s, y), v) in row.iter_mut().zip(y.iter_mut()).zip(v) {
                 *s = *s * gate[i] + v * k[i];
-                *y += *s * q[i] * scale;
+                *y += *s * q;
             }
         }
     });
@@ -240,16 +239,13 @@ pub fn rwkv_wkv7(w: &Worker<'_>, dst: TensorRef) {
     let m = Matrices::of(dst, 6);
     let n = m.size;
     m.run(w, |state, _, at, y| {
-        let of = |t: &Place| t.span::<f32>(at, n).to_vec();
-        let (r, decay, k, v, a, b) = (of(&r), of(&decay), of(&k), of(&v), of(&a), of(&b));
+        let [r, decay, k, v, a, b] = [&r, &decay, &k, &v, &a, &b].map(|t| t.span::<f32>(at, n));
         for ((row, y), v) in state.chunks_exact_mut(n).zip(y).zip(v) {
-            let along = vec::dot(&a, row);
-            let mut sum = 0.0;
-            for (j, s) in row.iter_mut().enumerate() {
-                *s = *s * decay[j] + v * k[j] + along * b[j];
-                sum += *s * r[j];
-            }
-            *y = sum;
+            let along = vec::dot(a, row);
+            vec::mul(row, decay);
+            vec::axpy(row, *v, k);
+            vec::axpy(row, along, b);
+            *y = vec::dot(row, r);
         }
     });
 }

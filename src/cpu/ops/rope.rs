@@ -11,74 +11,49 @@ use crate::abi::ggml::*;
 use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::tensor::ops::rope::{Rope, offset_of, yarn_corr_dims};
 
-/// The parameter words.
+/// A node's parameters, checked.
 struct Params {
+    rope: Rope,
     n_dims: usize,
-    mode: i32,
-    n_ctx_orig: i32,
-    freq_base: f32,
-    freq_scale: f32,
-    ext_factor: f32,
-    attn_factor: f32,
-    beta_fast: f32,
-    beta_slow: f32,
-    sections: [i32; 4],
     offset: usize,
 }
 
 impl Params {
     fn of(node: TensorRef) -> Option<Self> {
-        let (i, f) = (|i| node.op_param_i32(i), |i| node.op_param_f32(i));
-        Some(Self {
-            n_dims: usize::try_from(i(1)).ok()?,
-            mode: i(2),
-            n_ctx_orig: i(4),
-            freq_base: f(5),
-            freq_scale: f(6),
-            ext_factor: f(7),
-            attn_factor: f(8),
-            beta_fast: f(9),
-            beta_slow: f(10),
-            sections: [i(11), i(12), i(13), i(14)],
-            offset: usize::try_from(i(15)).ok()?,
-        })
-    }
-
-    fn multi(&self) -> bool {
-        self.mode & GGML_ROPE_TYPE_MROPE != 0
+        let rope = Rope::of_node(node);
+        let n_dims = usize::try_from(rope.n_dims).ok()?;
+        Some(Self { rope, n_dims, offset: usize::try_from(offset_of(node)).ok()? })
     }
 
     fn vision(&self) -> bool {
-        self.mode == GGML_ROPE_TYPE_VISION
+        self.rope.mode == GGML_ROPE_TYPE_VISION
     }
 
     /// The dimensions between which YaRN goes over from extrapolation to interpolation.
     fn corrections(&self) -> [f32; 2] {
-        let dim = |rotations: f32| {
-            self.n_dims as f32 * (self.n_ctx_orig as f32 / (rotations * 2.0 * std::f32::consts::PI)).ln()
-                / (2.0 * self.freq_base.ln())
-        };
-        [dim(self.beta_fast).floor().max(0.0), dim(self.beta_slow).ceil().min(self.n_dims as f32 - 1.0)]
+        let r = &self.rope;
+        yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow)
     }
 
     /// Cosine and sine for pair `pair` of an angle before scaling.
     fn turn(&self, angle: f32, corrections: [f32; 2], pair: usize) -> (f32, f32) {
-        let interpolated = self.freq_scale * angle;
-        let (mut theta, mut magnitude) = (interpolated, self.attn_factor);
-        if self.ext_factor != 0.0 {
+        let interpolated = self.rope.freq_scale * angle;
+        let (mut theta, mut magnitude) = (interpolated, self.rope.attn_factor);
+        if self.rope.ext_factor != 0.0 {
             let y = (pair as f32 - corrections[0]) / (corrections[1] - corrections[0]).max(0.001);
-            let mix = (1.0 - y.clamp(0.0, 1.0)) * self.ext_factor;
+            let mix = (1.0 - y.clamp(0.0, 1.0)) * self.rope.ext_factor;
             theta = interpolated * (1.0 - mix) + angle * mix;
-            magnitude *= 1.0 + 0.1 * (1.0 / self.freq_scale).ln();
+            magnitude *= 1.0 + 0.1 * (1.0 / self.rope.freq_scale).ln();
         }
         (theta.cos() * magnitude, theta.sin() * magnitude)
     }
 
     /// Which of a token's positions turns a pair, by its place in the cycle of sections.
     fn axis(&self, sector: i32) -> usize {
-        let [t, h, w, _] = self.sections;
-        if self.mode == GGML_ROPE_TYPE_IMROPE {
+        let [t, h, w, _] = self.rope.sections;
+        if self.rope.mode == GGML_ROPE_TYPE_IMROPE {
             return match sector % 3 {
                 1 if sector < 3 * h => 1,
                 2 if sector < 3 * w => 2,
@@ -105,7 +80,7 @@ fn fill(
     factors: Option<Place>,
     sign: f32,
 ) {
-    let step = p.freq_base.powf(-2.0 / p.n_dims as f32);
+    let step = p.rope.freq_base.powf(-2.0 / p.n_dims as f32);
     let corrections = p.corrections();
     let position = |axis: usize| pos.get::<i32>(at + axis * tokens, [0; 3]) as f32;
     let factor = |pair: usize| factors.map_or(1.0, |f| f.get::<f32>(pair, [0; 3]));
@@ -114,7 +89,7 @@ fn fill(
         cache[pair] = (cos, sin * sign);
     };
     let pairs = if p.vision() { p.n_dims } else { p.n_dims / 2 };
-    if !p.multi() {
+    if !p.rope.is_multi() {
         let mut angle = position(0);
         for pair in 0..pairs {
             put(pair, angle);
@@ -123,7 +98,7 @@ fn fill(
         return;
     }
     let base = [position(0), position(1), position(2), position(3)];
-    let [t, h, w, e] = p.sections;
+    let [t, h, w, e] = p.rope.sections;
     let cycle = t + h + w + e;
     let starts = [0, t, t + h, t + h + w];
     let mut angles = base;
@@ -162,7 +137,7 @@ fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
         }
         out.row(row, |y| {
             s.load(row, 0, y);
-            match p.mode {
+            match p.rope.mode {
                 GGML_ROPE_TYPE_NORMAL => {
                     let y = &mut y[offset..offset + p.n_dims];
                     for (y, &(cos, sin)) in y.as_chunks_mut::<2>().0.iter_mut().zip(&cache) {
@@ -217,15 +192,16 @@ pub fn check_rope(node: TensorRef) -> Result<()> {
         GGML_ROPE_TYPE_VISION,
         GGML_ROPE_TYPE_IMROPE,
     ];
-    ensure!(modes.contains(&p.mode), "mode {}", p.mode);
+    ensure!(modes.contains(&p.rope.mode), "mode {}", p.rope.mode);
     let positions = src(node, 1)?;
     check_type(positions, GGML_TYPE_I32)?;
-    let per_token = if p.multi() { 4 } else { 1 };
+    let per_token = if p.rope.is_multi() { 4 } else { 1 };
     ensure!(positions.ne()[0] as usize >= ne[2] * per_token, "{} positions for {} tokens", positions.ne()[0], ne[2]);
-    if p.multi() {
-        ensure!(p.sections.iter().all(|&s| (0..1 << 20).contains(&s)), "sections {:?}", p.sections);
-        let sum: i32 = p.sections.iter().sum();
-        ensure!(p.sections[..3].iter().any(|&s| s > 0) && sum as usize <= ne[0], "sections {:?}", p.sections);
+    if p.rope.is_multi() {
+        let sections = p.rope.sections;
+        ensure!(sections.iter().all(|s| (0..1 << 20).contains(s)), "sections {sections:?}");
+        let sum: i32 = sections.iter().sum();
+        ensure!(sections[..3].iter().any(|&s| s > 0) && sum as usize <= ne[0], "sections {sections:?}");
     }
     if p.vision() {
         ensure!(p.n_dims == ne[0] / 2 && p.offset == 0, "{} dimensions of {}", p.n_dims, ne[0]);

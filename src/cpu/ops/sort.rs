@@ -10,13 +10,9 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::cmp::Ordering;
 
-fn write(d: &Place, row: [usize; 3], order: &[i32]) {
-    order.iter().enumerate().for_each(|(i, &at)| d.set(i, row, at));
-}
-
-/// Places of the elements of each row in rising (parameter 0: falling) order; equal elements keep their order.
-pub fn argsort(w: &Worker<'_>, dst: TensorRef) {
-    let falling = dst.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
+/// Lets `f` put the places of each row's elements, given in order of rising place, into the order wanted: as many as the node has
+/// columns are kept.
+fn each_row(w: &Worker<'_>, dst: TensorRef, mut f: impl FnMut(&[f32], &mut Vec<i32>)) {
     let mut x = Reader::new(source(dst, 0), dst);
     let d = Place::of(dst);
     let mut order: Vec<i32> = Vec::new();
@@ -25,12 +21,20 @@ pub fn argsort(w: &Worker<'_>, dst: TensorRef) {
         let x = x.row(row);
         order.clear();
         order.extend(0..x.len() as i32);
+        f(x, &mut order);
+        order.iter().take(d.ne[0]).enumerate().for_each(|(i, &at)| d.set(i, row, at));
+    }
+}
+
+/// Places of the elements of each row in rising (parameter 0: falling) order; equal elements keep their order.
+pub fn argsort(w: &Worker<'_>, dst: TensorRef) {
+    let falling = dst.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
+    each_row(w, dst, |x, order| {
         order.sort_by(|&a, &b| {
             let (a, b) = (x[a as usize], x[b as usize]);
             if falling { b.total_cmp(&a) } else { a.total_cmp(&b) }
         });
-        write(&d, row, &order);
-    }
+    });
 }
 
 /// Single precision; indices of the same shape; an order that exists.
@@ -46,15 +50,8 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
 /// Places of the largest elements of each row, as many as the node has columns. Their order means nothing: the first two
 /// are swapped, as in the original, so that nobody comes to rely on it.
 pub fn top_k(w: &Worker<'_>, dst: TensorRef) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let d = Place::of(dst);
-    let k = d.ne[0];
-    let mut order: Vec<i32> = Vec::new();
-    for r in w.share(d.nrows()) {
-        let row = d.row_index(r);
-        let x = x.row(row);
-        order.clear();
-        order.extend(0..x.len() as i32);
+    let k = Place::of(dst).ne[0];
+    each_row(w, dst, |x, order| {
         let largest_first =
             |&a: &i32, &b: &i32| -> Ordering { x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)) };
         if 0 < k && k < order.len() {
@@ -65,8 +62,7 @@ pub fn top_k(w: &Worker<'_>, dst: TensorRef) {
         if k > 1 {
             order.swap(0, 1);
         }
-        write(&d, row, &order);
-    }
+    });
 }
 
 /// Single precision; at most as many indices as the row has elements.

@@ -10,22 +10,30 @@ use crate::tensor::TensorRef;
 
 /// Mean over rows of `-sum(target * log(softmax(logits)))`. Sources: logits, targets.
 pub fn cross_entropy_loss(w: &Worker<'_>, dst: TensorRef) {
-    if w.ith != 0 {
-        return;
-    }
     let logits = Place::of(source(dst, 0));
     let mut targets = Reader::new(source(dst, 1), dst);
     let mut x = vec![0f32; logits.ne[0]];
-    let mut total = 0f64;
-    for r in 0..logits.nrows() {
+    let losses = Place::of_scratch(w, GGML_TYPE_F64, logits.nrows());
+    for r in w.share(logits.nrows()) {
         let row = logits.row_index(r);
         logits.load(row, 0, &mut x);
         let max = vec::max(&x);
         let sum: f64 = x.iter().map(|x| f64::from((x - max).exp())).sum();
         let log = sum.ln() as f32;
-        total += x.iter().zip(targets.row(row)).map(|(x, t)| f64::from((x - max - log) * t)).sum::<f64>();
+        let loss: f64 = x.iter().zip(targets.row(row)).map(|(x, t)| f64::from((x - max - log) * t)).sum();
+        losses.set(r, [0; 3], loss);
     }
-    Place::of(dst).set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
+    w.wait();
+    if w.ith == 0 {
+        // In the order of the rows, whatever number of threads computed them.
+        let total: f64 = (0..logits.nrows()).map(|r| losses.get::<f64>(r, [0; 3])).sum();
+        Place::of(dst).set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
+    }
+}
+
+/// A number for each row.
+pub fn scratch_cross_entropy_loss(node: TensorRef, _: usize) -> usize {
+    node.src(0).map_or(0, |t| Place::of(t).nrows() * size_of::<f64>())
 }
 
 /// Two tensors of one shape, one number.

@@ -71,11 +71,13 @@ pub fn get_rel_pos(w: &Worker<'_>, dst: TensorRef) {
     }
 }
 
-/// Half precision; a row for each distance.
+/// 16-bit floats, whose bits are copied: a brain-float table gives a node of its bits, though the constructor calls it half
+/// precision, as in the original. A row for each distance.
 pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
-    check_type(s, node.dtype())?;
-    ensure!(matches!(node.dtype(), GGML_TYPE_F16 | GGML_TYPE_BF16), "a table of {:?}", node.dtype());
+    for t in [s, node] {
+        ensure!(matches!(t.dtype(), GGML_TYPE_F16 | GGML_TYPE_BF16), "a table of {:?}", t.dtype());
+    }
     let (n, s) = (node.ne(), s.ne());
     ensure!(n[0] == s[0] && s[1] >= n[1] + n[2] - 1 && n[3] == 1, "{s:?} into {n:?}");
     Ok(())
@@ -309,6 +311,14 @@ mod tests {
         let t = windows::get_rel_pos(&mut c, table, 5, 5).unwrap();
         let x = read(table);
         near(&compute(t), indices(t.ne()).map(|[i0, i1, i2, _]| at(&x, table.ne(), [i0, 4 - i1 + i2, 0, 0])), 0.0);
+
+        let table = tensor(&mut c, GGML_TYPE_BF16, &[3, 9], 1);
+        let t = windows::get_rel_pos(&mut c, table, 5, 5).unwrap();
+        compute(t);
+        assert_eq!(
+            (t.dtype(), Place::of(t).get::<u16>(1, [3, 2, 0])),
+            (GGML_TYPE_F16, Place::of(table).get(1, [3, 0, 0]))
+        );
 
         let (nw, ns) = ([5, 3, 4, 2], [25, 12, 2, 1]);
         let (a, w, h) = (floats(&mut c, &ns, 2), floats(&mut c, &nw, 3), floats(&mut c, &nw, 4));

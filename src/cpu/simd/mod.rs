@@ -73,6 +73,8 @@ pub enum Level {
 pub struct Kernels {
     /// The level that this table is filled up to.
     pub level: Level,
+    /// Whether every product is a dot product for each result: no tiles, no matrix times column.
+    pub dots_only: bool,
     /// Dot products by weight format; the other row has the format [`dot_type`]. `None`: not a weight format.
     pub vec_dot: [Option<VecDot>; TYPES],
     /// Conversions from floats by format; `None`: this room has none (see the traits in `quant`).
@@ -195,6 +197,13 @@ pub fn kernels() -> &'static Kernels {
         };
         Kernels::for_level(wanted)
     })
+}
+
+/// The plain reference: every product one dot product, without instructions of any set. For hosts that ask for it
+/// (`ggml_backend_cpu_set_use_ref`) to compare others with.
+pub fn reference() -> &'static Kernels {
+    static TABLE: OnceLock<Kernels> = OnceLock::new();
+    TABLE.get_or_init(|| Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
 }
 
 /// The format that the other row of a dot product with weights of format `t` has; `None` where `t` is no weight format.

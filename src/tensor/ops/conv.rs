@@ -53,16 +53,20 @@ impl<const D: usize> Window<D> {
     }
 }
 
+impl<const D: usize> Window<D> {
+    /// The window of a node whose first parameter words are strides, paddings and dilations: `IM2COL` and its kin, and the
+    /// direct convolutions.
+    pub fn of_node(node: TensorRef) -> Self {
+        let p = node.op_params();
+        let three = |first: usize| std::array::from_fn(|i| p[first + i]);
+        Self { stride: three(0), pad: three(D), dilation: three(2 * D) }
+    }
+}
+
 impl Window<2> {
     /// The window of a one-dimensional operation: the second dimension is unused.
     pub fn line(stride: i32, pad: i32, dilation: i32) -> Self {
         Self { stride: [stride, 0], pad: [pad, 0], dilation: [dilation, 0] }
-    }
-
-    /// The window of an `IM2COL` node.
-    pub fn of_node(node: TensorRef) -> Self {
-        let p = node.op_params();
-        Self { stride: [p[0], p[1]], pad: [p[2], p[3]], dilation: [p[4], p[5]] }
     }
 }
 

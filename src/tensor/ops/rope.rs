@@ -132,6 +132,11 @@ pub fn set_offset(node: TensorRef, n_offs: i32) -> TensorRef {
     node
 }
 
+/// The first rotated element of each row, see [`set_offset`].
+pub fn offset_of(node: TensorRef) -> i32 {
+    node.op_param_i32(15)
+}
+
 /// The pair that turns `n_rot` times within the original context, solved from `base^(2 * pair / n_dims)`.
 fn corrected_dim(n_dims: i32, n_ctx_orig: i32, n_rot: f32, base: f32) -> f32 {
     n_dims as f32 * (n_ctx_orig as f32 / (n_rot * 2.0 * std::f32::consts::PI)).ln() / (2.0 * base.ln())
@@ -160,7 +165,7 @@ mod tests {
         let t = rope(c, a, pos, Some(factors), &params, Place::New).unwrap();
         assert_eq!(Rope::of_node(t), params);
         assert_eq!(srcs(t), [(0, a), (1, pos), (2, factors)]);
-        assert_eq!(set_offset(t, 8).op_param_i32(15), 8);
+        assert_eq!(offset_of(set_offset(t, 8)), 8);
     }
 
     #[test]

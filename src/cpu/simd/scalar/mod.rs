@@ -12,6 +12,7 @@ pub(super) fn table() -> Kernels {
     use float_kernels::*;
     let mut k = Kernels {
         level: Level::Scalar,
+        dots_only: false,
         vec_dot: [None; TYPES],
         from_float: [None; TYPES],
         gemv: [None; TYPES],

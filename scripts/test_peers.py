@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Runs the original's own test programs, built unmodified against this library, on this library; what they say depends on the
+machine or on random models, they say of the original too, and both are compared.
+
+usage: test_peers.py CACHE OURS [NAME ...]
+
+CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib), OURS the folder of the installed library's lib. NAMEs choose
+some of the sections (see SECTIONS at the end); none means those of CI. Only on demand: `ops-all` and `grad-all`, every case of
+test-backend-ops (an hour or more). The last line counts the checks.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+
+from test_hosts import Bench
+
+# What a case of test-backend-ops may cost to be in the sample: the product of its sizes.
+SAMPLE_COST = 3e6
+# Bytes of names that fit into one argument of a program.
+ARGUMENT = 100_000
+# Cases that differ in random numbers only repeat a name.
+CASE = re.compile(r"^\s+([A-Z0-9_]+\(.*\)): (.*)$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Peers(Bench):
+    """The programs of llama.cpp's tests folder."""
+
+    def __init__(self, cache, ours):
+        super().__init__(cache, ours)
+        self.timeout = 3600
+        self.folder = os.path.join(cache, "peer-models")
+
+    def start(self, side, program, *arguments, timeout=None):
+        """Exit status, what it printed (without colours) and seconds."""
+        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + self.bin, GGML_NO_BACKTRACE="1")
+        begin = time.time()
+        try:
+            r = subprocess.run([os.path.join(self.bin, program), *map(str, arguments)], env=env, capture_output=True,
+                               timeout=timeout or self.timeout, cwd=self.folder)
+            status, out, err = r.returncode, r.stdout, r.stderr
+        except subprocess.TimeoutExpired as e:
+            status, out, err = f"no end after {e.timeout:.0f} s", e.stdout or b"", e.stderr or b""
+        except OSError as e:
+            status, out, err = str(e), b"", b""
+        self.stderr = COLOUR.sub("", err.decode(errors="replace"))
+        return status, COLOUR.sub("", out.decode(errors="replace")), time.time() - begin
+
+    def runs(self, program, *arguments, what=None):
+        """A program that checks by itself."""
+        status, out, seconds = self.start("ours", program, *arguments)
+        tail = "" if status == 0 else f"status {status}: " + " | ".join((self.stderr.strip() or out.strip()).splitlines()[-4:])[-500:]
+        self.check(status == 0, what or program, tail or f"{seconds:.1f} s")
+        return status == 0, out
+
+
+def programs(t):
+    for name in ("test-c", "test-quantize-fns", "test-rope", "test-barrier", "test-col2im-1d", "test-tiled-mulmat", "test-opt"):
+        if os.path.exists(os.path.join(t.bin, name)):
+            t.runs(name)
+
+
+def supported(t, side):
+    """What a side supports of the cases of test-backend-ops: name -> whether."""
+    status, out, _ = t.start(side, "test-backend-ops", "support", "-b", "CPU")
+    found = {m.group(1): m.group(2) for m in map(CASE.match, out.splitlines()) if m}
+    if status != 0 or len(found) < 1000:
+        t.check(False, f"test-backend-ops support on {side}", f"status {status}, {len(found)} cases")
+    return {name: said == "SUPPORTED" for name, said in found.items()}
+
+
+def support(t):
+    ours, original = supported(t, "ours"), supported(t, "original")
+    lost = sorted(name for name, yes in original.items() if yes and not ours.get(name))
+    t.check(not lost and ours.keys() == original.keys(), "everything that the original supports is supported",
+            f"{sum(ours.values())} of {len(ours)} cases, original {sum(original.values())}" + "".join("; " + n for n in lost[:5]))
+
+
+def parts(case):
+    op, rest = case.split("(", 1)
+    return op, re.findall(r"(\w+)=(\[[^\]]*\]|[^,]*)", rest[:-1])
+
+
+def cost(values):
+    """A guess: the largest tensor, or the product of the sizes that are given one by one."""
+    product = largest = 1
+    for key, value in values:
+        if value.startswith("["):
+            size = 1
+            for n in re.findall(r"\d+", value):
+                size *= max(1, int(n))
+            largest = max(largest, size)
+        elif value.isdigit() and "type" not in key:
+            product *= max(1, int(value))
+    return max(product, largest)
+
+
+def sample(cases, rounds):
+    """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions aside)
+    `rounds` times. The order of choice is that of a checksum, so that it stays the same where cases come and go."""
+    seen, chosen = {}, []
+    for case in sorted(cases, key=lambda c: zlib.crc32(c.encode())):
+        op, values = parts(case)
+        if cost(values) > SAMPLE_COST:
+            continue
+        types = tuple(v for v in values if "type" in v[0])
+        new = {(op, types)} | {(op, v) for v in values if not v[0].startswith("ne") and v[0] not in ("m", "n", "k", "kv")}
+        if any(seen.get(n, 0) < rounds for n in new):
+            chosen.append(case)
+            for n in new:
+                seen[n] = seen.get(n, 0) + 1
+    return chosen
+
+
+def chunks(names):
+    """Comma-separated lists that fit into an argument."""
+    line = []
+    for name in names:
+        if line and sum(map(len, line)) + len(line) + len(name) > ARGUMENT:
+            yield ",".join(line)
+            line = []
+        line.append(name)
+    yield ",".join(line)
+
+
+def judge(t, what, status, out, expected, seconds):
+    """Of the output of test-backend-ops: every expected case was computed and is right."""
+    results = {}
+    for m in map(CASE.match, out.splitlines()):
+        if m:
+            results.setdefault(m.group(1), []).append(m.group(2))
+    good = {name for name, said in results.items() if all(s.endswith("OK") for s in said)}
+    wrong = sorted(name for name, said in results.items() if any("FAIL" in s for s in said))
+    missing = sorted(expected - good - set(wrong))
+    t.check(status == 0 and not wrong and not missing, what,
+            f"{len(good)} cases in {seconds:.0f} s" + (f", status {status}" if status else "")
+            + "".join("; wrong: " + n for n in wrong[:5]) + "".join("; not computed: " + n for n in missing[:5]))
+
+
+def ops(t, rounds=2):
+    can = supported(t, "original")
+    chosen = sample(can, rounds)
+    covered = {c.split("(")[0] for c in chosen}
+    t.check(covered == {c.split("(")[0] for c in can}, "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops")
+    for i, names in enumerate(chunks(chosen), 1):
+        status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "-o", names)
+        mine = {m.group(1) for m in map(CASE.match, out.splitlines()) if m}
+        judge(t, f"test-backend-ops test -b CPU, sample, part {i}", status, out, {c for c in chosen if can[c] and c in names} or mine, seconds)
+
+
+def whole(t, mode, name):
+    """Every case, on both sides at once: what is OK with the original must be OK here."""
+    status, out, seconds = t.start("ours", "test-backend-ops", mode, "-b", "CPU", timeout=6 * 3600)
+    with open(os.path.join(t.folder, f"backend-ops-{mode}.txt"), "w") as f:
+        f.write(out)
+    expected = {c for c, yes in supported(t, "original").items() if yes} if mode == "test" else set()
+    judge(t, name, status, out, expected, seconds)
+
+
+def ops_all(t):
+    whole(t, "test", "test-backend-ops test -b CPU, all of it")
+
+
+def grad_all(t):
+    whole(t, "grad", "test-backend-ops grad -b CPU, all of it")
+
+
+def grad(t):
+    """Gradients by backpropagation against finite differences, for a sample."""
+    status, out, _ = t.start("original", "test-backend-ops", "support", "-b", "CPU")
+    names = {m.group(1) for m in map(CASE.match, out.splitlines()) if m}
+    chosen = [c for c in sample(names, 2) if "type=f32" in c or "type" not in c]
+    for i, some in enumerate(chunks(chosen), 1):
+        results = []
+        for side in ("original", "ours"):
+            status, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
+            results.append({m.group(1): m.group(2).strip() for m in map(CASE.match, out.splitlines()) if m})
+        good = {c for c, said in results[0].items() if said.endswith("OK")}
+        lost = sorted(c for c in good if not results[1].get(c, "").endswith("OK"))
+        wrong = sorted(c for c, said in results[1].items() if "FAIL" in said and "FAIL" not in results[0].get(c, ""))
+        t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, sample, part {i}",
+                f"{len(good)} gradients in {seconds:.0f} s" + "".join("; lost: " + c for c in (lost + wrong)[:5]))
+
+
+def table(text):
+    """Rows of test-llama-archs: (architecture, device, configuration) -> what was said of it."""
+    rows = {}
+    for line in text.splitlines():
+        cells = [c.strip() for c in line.split("|")]
+        if len(cells) >= 6 and cells[3] in ("Dense", "MoE"):
+            rows[tuple(cells[1:4])] = cells[4:6]
+    return rows
+
+
+def archs(t):
+    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read back."""
+    found = {}
+    for side in ("original", "ours"):
+        status, out, seconds = t.start(side, "test-llama-archs", "-s", 1)
+        found[side] = {k[0] + " " + k[2]: v for k, v in table(out).items() if k[1] != "Meta"}
+        if side == "ours":
+            t.check(status == 0, "test-llama-archs", f"{seconds:.0f} s" + (f", status {status}" if status else ""))
+    ours, original = ({k for k, said in found[side].items() if all("FAIL" not in s for s in said) and said[0].startswith("OK")}
+                      for side in ("ours", "original"))
+    t.check(len(original) > 100 and original <= ours, "every architecture that is OK with the original is OK",
+            f"{len(ours)} of {len(found['ours'])}, original {len(original)}" + "".join("; " + a for a in sorted(original - ours)))
+
+
+def models(t):
+    """A small random model of every architecture, saved; the programs that save and restore states run over all of them."""
+    folder = os.path.join(t.folder, "archs")
+    if not os.path.isdir(folder):
+        os.makedirs(folder + ".part", exist_ok=True)
+        ok, _ = t.runs("test-llama-archs", "-s", 1, "-o", folder + ".part", what="test-llama-archs writes models")
+        if not ok:
+            shutil.rmtree(folder + ".part")
+            return
+        os.replace(folder + ".part", folder)
+    for program in ("test-save-load-state", "test-recurrent-state-rollback"):
+        said, rc = {}, {}
+        for side in ("original", "ours"):
+            rc[side], out, seconds = t.start(side, program, "--models", folder)
+            said[side] = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip().split(" ")[0].endswith(".gguf")}
+        worse = sorted(m for m, results in said["original"].items()
+                       if any(a == "PASS" != b for a, b in zip(results, said["ours"].get(m, [])))
+                       or len(said["ours"].get(m, [])) != len(results))
+        good = sum(r.count("PASS") for r in said["ours"].values())
+        t.check(good > 0 and not worse and rc["ours"] in (0, rc["original"]), f"{program} over every architecture",
+                f"{len(said['ours'])} models, {good} passed, {sum(r.count('FAIL') for r in said['ours'].values())} failed, "
+                f"in {seconds:.0f} s" + "".join("; worse than the original: " + m for m in worse[:5]))
+
+
+def hosts(t):
+    """Programs that need one model: contexts on many threads, states in pieces, samplers in the graph."""
+    model = t.random_llama("f16")
+    t.runs("test-thread-safety", "-m", model, "-p", "The meaning of life is", "-n", 32, "-c", 256, "-ub", 32, "-np", 4, "-t", 2)
+    t.runs("test-state-restore-fragmented", "-m", model)
+    for side in ("original", "ours"):
+        status, _, seconds = t.start(side, "test-backend-sampler", "--model", model)
+        if side == "original" and status != 0:
+            print(f"  note   test-backend-sampler: the original fails on this model with status {status}")
+            break
+    else:
+        t.check(status == 0, "test-backend-sampler", f"{seconds:.1f} s" if status == 0 else tail_of(t, status))
+    listed = []
+    for side in ("original", "ours"):
+        path = os.path.join(t.folder, f"graph-ops-{side}.txt")
+        status, _, _ = t.start(side, "test-export-graph-ops", "-m", model, "-o", path)
+        if status != 0:
+            return t.check(False, f"test-export-graph-ops on {side}", tail_of(t, status))
+        with open(path) as f:
+            listed.append(f.read())
+    t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
+            f"{listed[1].count(chr(10))} ops")
+    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "--test-file", path)
+    t.check(status == 0 and "FAIL" not in out, "test-backend-ops on the ops of that list", f"{out.count(': OK')} OK in {seconds:.0f} s")
+
+
+def tail_of(t, status):
+    return f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-3:])[-400:]
+
+
+SECTIONS = {"programs": programs, "support": support, "ops": ops, "grad": grad, "archs": archs, "models": models, "hosts": hosts}
+DEMAND = {"ops-all": ops_all, "grad-all": grad_all}
+
+
+def main():
+    if len(sys.argv) < 3 or any(n not in SECTIONS and n not in DEMAND for n in sys.argv[3:]):
+        sys.exit(__doc__.strip() + "\n\nsections: " + " ".join([*SECTIONS, *DEMAND]))
+    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    os.makedirs(t.folder, exist_ok=True)
+    for name in sys.argv[3:] or SECTIONS:
+        print(f"{name}:", flush=True)
+        (SECTIONS | DEMAND)[name](t)
+    print(f"peers: {t.passed} passed, {t.failed} failed")
+    sys.exit(t.failed != 0)
+
+
+if __name__ == "__main__":
+    main()
