@@ -45,9 +45,11 @@ check-status:
 # SPIR-V from vulkan_shaders/, packed into src/vulkan/spirv/. The first time builds glslang, which takes some minutes.
 SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --
 shaders:
+	python3 scripts/shader_grids.py
 	$(SHADERS) .
 
 check-shaders:
+	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
 
 install: all

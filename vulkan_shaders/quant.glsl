@@ -31,6 +31,8 @@
 #define FMT_TQ2_0 35
 #define FMT_MXFP4 39
 #define FMT_NVFP4 40
+#define FMT_Q1_0 41
+#define FMT_Q2_0 42
 
 // A format has a file of its own, quant_NAME.glsl, so that several people can work on them.
 #if FMT == FMT_F32 || FMT == FMT_F16 || FMT == FMT_BF16
@@ -39,6 +41,52 @@
 #include "quant_q4_0.glsl"
 #elif FMT == FMT_Q8_0
 #include "quant_q8_0.glsl"
+#elif FMT == FMT_Q4_1
+#include "quant_q4_1.glsl"
+#elif FMT == FMT_Q5_0
+#include "quant_q5_0.glsl"
+#elif FMT == FMT_Q5_1
+#include "quant_q5_1.glsl"
+#elif FMT == FMT_Q2_K
+#include "quant_q2_k.glsl"
+#elif FMT == FMT_Q3_K
+#include "quant_q3_k.glsl"
+#elif FMT == FMT_Q4_K
+#include "quant_q4_k.glsl"
+#elif FMT == FMT_Q5_K
+#include "quant_q5_k.glsl"
+#elif FMT == FMT_Q6_K
+#include "quant_q6_k.glsl"
+#elif FMT == FMT_IQ2_XXS
+#include "quant_iq2_xxs.glsl"
+#elif FMT == FMT_IQ2_XS
+#include "quant_iq2_xs.glsl"
+#elif FMT == FMT_IQ3_XXS
+#include "quant_iq3_xxs.glsl"
+#elif FMT == FMT_IQ1_S
+#include "quant_iq1_s.glsl"
+#elif FMT == FMT_IQ4_NL
+#include "quant_iq4_nl.glsl"
+#elif FMT == FMT_IQ3_S
+#include "quant_iq3_s.glsl"
+#elif FMT == FMT_IQ2_S
+#include "quant_iq2_s.glsl"
+#elif FMT == FMT_IQ4_XS
+#include "quant_iq4_xs.glsl"
+#elif FMT == FMT_IQ1_M
+#include "quant_iq1_m.glsl"
+#elif FMT == FMT_TQ1_0
+#include "quant_tq1_0.glsl"
+#elif FMT == FMT_TQ2_0
+#include "quant_tq2_0.glsl"
+#elif FMT == FMT_MXFP4
+#include "quant_mxfp4.glsl"
+#elif FMT == FMT_NVFP4
+#include "quant_nvfp4.glsl"
+#elif FMT == FMT_Q1_0
+#include "quant_q1_0.glsl"
+#elif FMT == FMT_Q2_0
+#include "quant_q2_0.glsl"
 #endif
 
 #ifndef HAS_DEQUANT32

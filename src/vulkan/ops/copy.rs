@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::elementwise::grid;
-use super::{ensure, is_float, src};
+use super::{ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::plan::{Kernel, Plan, Push, View};
@@ -20,10 +20,42 @@ fn plain(t: ggml_type) -> bool {
     t.blck_size() == 1
 }
 
-/// Plain formats of one type, or floats and 32-bit integers of two; same shape, or less than 2^32 elements.
+/// The shader between floats and blocks, if that is what a copy is.
+fn converter(from: ggml_type, to: ggml_type) -> Option<Result<Shader>> {
+    match (plain(from), plain(to)) {
+        (true, false) if is_float(from) => Some(Shader::named(&format!("quantize.{}", format_name(to)))),
+        (false, true) if is_float(to) => Some(Shader::named(&format!("dequantize.{}", format_name(from)))),
+        _ => None,
+    }
+}
+
+/// Rows of the same shape on both sides; one row where elements lie one behind the other on both.
+fn rows_of(a: View, d: View) -> Result<(View, View)> {
+    if a.ne == d.ne {
+        return Ok((a, d));
+    }
+    let one = |v: View| match u32::try_from(v.n()) {
+        Ok(n) if n < 1 << 31 && v.is_dense() => Ok(View { ne: [n, 1, 1, 1], nb: [1, 0, 0, 0], ..v }),
+        _ => Err(Error::Unsupported(format!("{:?} into {:?} with gaps", a.ne, d.ne))),
+    };
+    Ok((one(a)?, one(d)?))
+}
+
+/// Plain formats of one type, floats and 32-bit integers of two, floats and blocks; same shape, or less than 2^32 elements.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let (a, d) = ends(node)?;
     let (from, to) = (a.dtype(), d.dtype());
+    if let Some(shader) = converter(from, to) {
+        shader?;
+        let (x, y) = rows_of(View::shape(a)?, View::shape(d)?)?;
+        let blocks = if plain(from) { (to, y) } else { (from, x) };
+        ensure!(blocks.1.ne[0] as i64 % blocks.0.blck_size() == 0 && blocks.1.nb[0] == 1, "blocks with gaps");
+        return Ok(());
+    }
+    if from == to && !plain(from) {
+        ensure!(a.same_shape(d) && a.is_contiguous_rows() && d.is_contiguous_rows(), "blocks with gaps");
+        return blocks_as_words(View::shape(a)?, View::shape(d)?).map(drop);
+    }
     let number = |t| is_float(t) || t == GGML_TYPE_I32;
     ensure!(plain(from) && plain(to), "copies of {from:?} into {to:?}");
     ensure!(from == to || (number(from) && number(to)), "copies of {from:?} into {to:?}");
@@ -38,6 +70,12 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = ends(node)?;
     let (mut a, mut d) = (View::of(a)?, View::of(d)?);
+    if let Some(shader) = converter(a.dtype, d.dtype) {
+        return convert(a, d, shader?, plan);
+    }
+    if a.dtype == d.dtype && !plain(a.dtype) {
+        (a, d) = blocks_as_words(a, d)?;
+    }
     if a.is_dense() && d.is_dense() {
         (a, d) = (a.flat(), d.flat());
     }
@@ -47,5 +85,41 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let kernel = Kernel::new(Shader::named("copy")?, g.size, &[a.ty(), d.ty(), bytes, reshape]);
     let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).words(&a.ne).u32(d.n_rows());
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}
+
+/// Two views of blocks of one format as views of 16-bit words, or of bytes.
+fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
+    let (block, bytes) = (a.dtype.blck_size() as u32, a.dtype.type_size() as u32);
+    let (unit, dtype) = if bytes.is_multiple_of(2) { (2, GGML_TYPE_I16) } else { (1, GGML_TYPE_I8) };
+    let words = |v: View| -> Option<View> {
+        let mut ne = v.ne;
+        ne[0] = (ne[0] / block).checked_mul(bytes / unit)?;
+        let mut nb = [1, 0, 0, 0];
+        for i in 1..4 {
+            nb[i] = v.nb[i].checked_mul(bytes / unit)?;
+        }
+        Some(View { ne, nb, dtype, ..v })
+    };
+    match (words(a), words(d)) {
+        (Some(a), Some(d)) => Ok((a, d)),
+        _ => Err(Error::Unsupported(format!("rows of {} blocks", a.ne[0] / block))),
+    }
+}
+
+/// Between floats and blocks.
+fn convert(a: View, d: View, shader: Shader, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, d) = rows_of(a, d)?;
+    let push = Push::new().at(a.at);
+    if plain(d.dtype) {
+        let g = grid(d.ne[0] / 8, d.n_rows(), plan.info)?;
+        let push = push.at(d.at).words(&d.ne).u32(d.n_rows()).words(&a.nb[1..]).words(&d.nb);
+        plan.dispatch(Kernel::new(shader, g.size, &[d.ty()]), push, g.groups, &[a.range], &[d.range]);
+    } else {
+        let g = grid(a.ne[0] / 32, a.n_rows(), plan.info)?;
+        let push = push.at(0).at(d.at).words(&a.ne).words(&[a.n_rows(), 0, 1, 1]).words(&a.nb).words(&[0; 3]);
+        let kernel = Kernel::new(shader, g.size, &[a.ty(), 0, GGML_TYPE_I32 as u32]);
+        plan.dispatch(kernel, push.words(&d.nb[1..]), g.groups, &[a.range], &[d.range]);
+    }
     Ok(())
 }

@@ -33,12 +33,14 @@ pub fn get(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Floats into a plain float format.
+/// Floats into a float format or blocks.
 pub fn check_set(node: TensorRef, _: &Info) -> Result<()> {
     let (a, ids) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(a.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows of {:?}", a.dtype());
     ensure!(matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64), "indices of {:?}", ids.dtype());
-    ensure!(is_float(node.dtype()), "rows into {:?}", node.dtype());
+    if !is_float(node.dtype()) {
+        Shader::named(&format!("quantize.{}", format_name(node.dtype())))?;
+    }
     ensure!(node.is_contiguous_rows(), "rows with gaps");
     [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
 }
@@ -46,8 +48,14 @@ pub fn check_set(node: TensorRef, _: &Info) -> Result<()> {
 /// SET_ROWS.
 pub fn set(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
-    let g = grid(a.ne[0], a.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("set_rows")?, g.size, &[a.ty(), d.ty(), ids.ty()]);
+    let block = d.dtype.blck_size() as u32;
+    let g = grid(a.ne[0] / block, a.n_rows(), plan.info)?;
+    let kernel = if block == 1 {
+        Kernel::new(Shader::named("set_rows")?, g.size, &[a.ty(), d.ty(), ids.ty()])
+    } else {
+        let shader = Shader::named(&format!("quantize.{}", format_name(d.dtype)))?;
+        Kernel::new(shader, g.size, &[a.ty(), 1, ids.ty()])
+    };
     let push = Push::new().at(a.at).at(ids.at).at(d.at).words(&a.ne).u32(a.n_rows()).u32(d.ne[1]);
     let push = push.words(&ids.ne[1..3]).words(&a.nb).words(&ids.nb[..3]).words(&d.nb[1..]);
     plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);

@@ -1,0 +1,6 @@
+// Twice the value of a four-bit float with two exponent bits and one of fraction.
+float fp4_doubled(uint q) {
+    const uint m = q & 7u;
+    const float x = m < 5 ? float(m) : m == 5 ? 6.0 : m == 6 ? 8.0 : 12.0;
+    return (q & 8u) != 0 ? -x : x;
+}

@@ -1,0 +1,19 @@
+// Q6_K: 128 bytes of low four bits, 64 bytes of high two, 16 signed scales for 16 values each, f16 scale of the scales.
+#define BLOCK 256
+#define BYTES 210
+
+void dequant8(uint64_t base, uint i, out float y[8]) {
+    const uint64_t block = base + uint64_t(i / 32) * BYTES;
+    const uint g = (i & 31u) / 2;
+    const uint n = (g & 7u) / 2; // run of 32 within a half of the block
+    const float scale = float(F16s(block).v[104]) * float(int(I8s(block).v[192 + g]));
+    const uint at = (g & 1u) * 8 + (i & 1u) * 4; // in 16-bit words
+    const uint low = g / 8 * 32 + (n & 1u) * 16 + at;
+    const uint high = 64 + g / 8 * 16 + at;
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const uint l = uint(U16s(block).v[low + j]) >> (n / 2 * 4);
+        const uint h = uint(U16s(block).v[high + j]) >> (2 * n);
+        y[2 * j] = scale * (float((l & 15u) | (h & 3u) << 4) - 32.0);
+        y[2 * j + 1] = scale * (float(((l >> 8) & 15u) | ((h >> 8) & 3u) << 4) - 32.0);
+    }
+}

@@ -1,0 +1,133 @@
+#version 460
+// Floats into blocks of a format, by rows: a copy, or (IDS) into the rows of d that an index tensor names; an index out of range is
+// skipped. An invocation writes one block at a time. Rounding is that of the CPU: halves away from zero, or plus a half and cut.
+#include "common.glsl"
+#include "rows.glsl"
+#include "quant.glsl"
+
+layout(constant_id = 3) const uint A = 0;
+layout(constant_id = 4) const bool IDS = false;
+layout(constant_id = 5) const uint INDEX = 26;
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, ids, d;
+    uvec4 ne;      // shape of a
+    uint n_rows;
+    uint d_ne1;    // IDS: rows there are
+    uvec2 ids_ne;  // of dimensions 1 and 2
+    uvec4 a_nb;
+    uvec3 ids_nb;  // of dimensions 0 to 2
+    uvec3 d_nb;    // in blocks
+} p;
+
+// a / b with the last bit right: drivers may divide by multiplying with a reciprocal.
+float divide(float a, float b) {
+    const float inverse = 1.0 / b;
+    const float q = a * inverse;
+    return fma(fma(-q, b, a), inverse, q);
+}
+
+float away(float x) { return sign(x) * floor(abs(x) + 0.5); }
+
+uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
+
+void put16(uint64_t block, uint i, uint x) { U16s(block).v[i] = uint16_t(x); }
+
+// The value of largest magnitude, with its sign; the first of equals.
+float extreme(float x[32]) {
+    float most = 0.0, value = 0.0;
+    for (uint j = 0; j < 32; ++j) {
+        if (abs(x[j]) > most) { most = abs(x[j]); value = x[j]; }
+    }
+    return value;
+}
+
+void encode(uint64_t block, float x[32]) {
+#if FMT == FMT_Q8_0
+    const float d = divide(abs(extreme(x)), 127.0);
+    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    put16(block, 0, half_bits(d));
+    for (uint j = 0; j < 16; ++j) {
+        const int low = int(away(x[2 * j] * inverse)), high = int(away(x[2 * j + 1] * inverse));
+        put16(block, 1 + j, uint(low & 255) | uint(high & 255) << 8);
+    }
+#elif FMT == FMT_IQ4_NL
+    const float d = divide(extreme(x), CURVE[0]);
+    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    float qx = 0.0, q2 = 0.0;
+    uint level[32];
+    for (uint j = 0; j < 32; ++j) {
+        const float t = x[j] * inverse;
+        uint best = 0;
+        if (t >= CURVE[15]) { best = 15; }
+        else if (t > CURVE[0]) {
+            while (t > CURVE[best + 1]) { ++best; }
+            if (t - CURVE[best] >= CURVE[best + 1] - t) { ++best; }
+        }
+        level[j] = best;
+        const float w = x[j] * x[j];
+        qx += w * CURVE[best] * x[j];
+        q2 += w * CURVE[best] * CURVE[best];
+    }
+    put16(block, 0, half_bits(q2 > 0.0 ? divide(qx, q2) : 0.0));
+    for (uint j = 0; j < 8; ++j) {
+        put16(block, 1 + j, level[2 * j] | level[2 * j + 16] << 4 | level[2 * j + 1] << 8 | level[2 * j + 17] << 12);
+    }
+#else
+#if FMT == FMT_Q4_0 || FMT == FMT_Q4_1
+    const float top = 15.0;
+#else
+    const float top = 31.0;
+#endif
+#if FMT == FMT_Q4_0 || FMT == FMT_Q5_0
+    const float d = extreme(x) / -((top + 1.0) / 2.0);
+    const float offset = (top + 1.0) / 2.0 + 0.5;
+    const float low = 0.0;
+#else
+    float low = x[0], high = x[0];
+    for (uint j = 1; j < 32; ++j) { low = min(low, x[j]); high = max(high, x[j]); }
+    const float d = divide(high - low, top);
+    const float offset = 0.5;
+#endif
+    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    uint q[32];
+    for (uint j = 0; j < 32; ++j) { q[j] = uint(clamp(floor((x[j] - low) * inverse + offset), 0.0, top)); }
+    uint at = 1;
+    put16(block, 0, half_bits(d));
+#if FMT == FMT_Q4_1 || FMT == FMT_Q5_1
+    put16(block, at++, half_bits(low));
+#endif
+#if FMT == FMT_Q5_0 || FMT == FMT_Q5_1
+    uint fifth = 0;
+    for (uint j = 0; j < 32; ++j) { fifth |= (q[j] >> 4) << j; }
+    put16(block, at++, fifth & 0xffffu);
+    put16(block, at++, fifth >> 16);
+#endif
+    for (uint j = 0; j < 8; ++j) {
+        const uint a = (q[2 * j] & 15u) | (q[2 * j + 16] & 15u) << 4;
+        const uint b = (q[2 * j + 1] & 15u) | (q[2 * j + 17] & 15u) << 4;
+        put16(block, at + j, a | b << 8);
+    }
+#endif
+}
+
+void main() {
+    const uint r = my_row();
+    if (r >= p.n_rows) { return; }
+    const uvec3 i = row_coords(r, p.ne.y, p.ne.z);
+    uint64_t row = uint64_t(i.x);
+    if (IDS) {
+        const uint64_t ids = at(p.ids, offset3(uvec3(i.x, i.yz % p.ids_ne), p.ids_nb), INDEX == I64 ? 8 : 4);
+        int64_t id;
+        if (INDEX == I64) { id = I64s(ids).v[0]; } else { id = int64_t(I32s(ids).v[0]); }
+        if (id < 0 || id >= int64_t(p.d_ne1)) { return; }
+        row = uint64_t(id);
+    }
+    const uint64_t a = at(p.a, offset3(i, p.a_nb.yzw), type_size(A));
+    const uint64_t d = at(p.d, row * p.d_nb.x + uint64_t(i.y) * p.d_nb.y + uint64_t(i.z) * p.d_nb.z, BYTES);
+    for (uint c = first_column(); c < p.ne.x / 32; c += column_step()) {
+        float x[32];
+        for (uint j = 0; j < 32; ++j) { x[j] = load(A, a, (32 * c + j) * p.a_nb.x); }
+        encode(d + uint64_t(c) * BYTES, x);
+    }
+}
