@@ -27,7 +27,12 @@ float divide(float a, float b) {
     return fma(fma(-q, b, a), inverse, q);
 }
 
-float away(float x) { return sign(x) * floor(abs(x) + 0.5); }
+// x * s to the nearest integer. Nothing is fused: a value in the middle must fall as on the CPU.
+float away(float x, float s) {
+    precise const float t = x * s;
+    precise const float u = abs(t) + 0.5;
+    return sign(t) * floor(u);
+}
 
 uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
 
@@ -48,7 +53,7 @@ void encode(uint64_t block, float x[32]) {
     const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
     put16(block, 0, half_bits(d));
     for (uint j = 0; j < 16; ++j) {
-        const int low = int(away(x[2 * j] * inverse)), high = int(away(x[2 * j + 1] * inverse));
+        const int low = int(away(x[2 * j], inverse)), high = int(away(x[2 * j + 1], inverse));
         put16(block, 1 + j, uint(low & 255) | uint(high & 255) << 8);
     }
 #elif FMT == FMT_IQ4_NL
@@ -91,7 +96,11 @@ void encode(uint64_t block, float x[32]) {
 #endif
     const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
     uint q[32];
-    for (uint j = 0; j < 32; ++j) { q[j] = uint(clamp(floor((x[j] - low) * inverse + offset), 0.0, top)); }
+    for (uint j = 0; j < 32; ++j) {
+        precise const float t = (x[j] - low) * inverse;
+        precise const float u = t + offset;
+        q[j] = uint(clamp(floor(u), 0.0, top));
+    }
     uint at = 1;
     put16(block, 0, half_bits(d));
 #if FMT == FMT_Q4_1 || FMT == FMT_Q5_1

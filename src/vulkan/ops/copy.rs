@@ -23,7 +23,10 @@ fn plain(t: ggml_type) -> bool {
 /// The shader between floats and blocks, if that is what a copy is.
 fn converter(from: ggml_type, to: ggml_type) -> Option<Result<Shader>> {
     match (plain(from), plain(to)) {
-        (true, false) if is_float(from) => Some(Shader::named(&format!("quantize.{}", format_name(to)))),
+        // From BF16 many values lie in the middle of two levels, and what becomes of them is the CPU's own business.
+        (true, false) if matches!(from, GGML_TYPE_F32 | GGML_TYPE_F16) => {
+            Some(Shader::named(&format!("quantize.{}", format_name(to))))
+        }
         (false, true) if is_float(to) => Some(Shader::named(&format!("dequantize.{}", format_name(from)))),
         _ => None,
     }
