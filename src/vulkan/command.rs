@@ -3,6 +3,7 @@
 use super::core::Core;
 use super::hazard::{Hazards, Range};
 use super::memory::{Memory, Purpose};
+use super::profile::{Label, Profile, Stamps};
 use super::timeline::{Mark, Timeline};
 use crate::error::{Error, Result};
 use crate::log_warn;
@@ -105,6 +106,7 @@ struct Open {
     commands: vk::CommandBuffer,
     bound: Option<vk::Pipeline>,
     keep: Keep,
+    stamps: Option<Stamps>,
     nodes: u32,
     bytes: u64,
 }
@@ -113,6 +115,7 @@ struct Flight {
     value: u64,
     commands: vk::CommandBuffer,
     keep: Keep,
+    stamps: Option<Stamps>,
 }
 
 /// How much is submitted at once: the first pieces are small, so that the device starts early, and none is so long that a
@@ -148,6 +151,7 @@ pub struct Recorder {
     most: Piece,
     scratch: Option<(Arc<Memory>, u64)>,
     stats: Stats,
+    profile: Profile,
 }
 // SAFETY: the raw addresses in it are staging memory of its own and host memory that whoever queued a copy promised to keep
 // until the work is done.
@@ -202,6 +206,7 @@ impl Recorder {
             most,
             scratch: None,
             stats: Stats::default(),
+            profile: Profile::new(),
         })
     }
 
@@ -386,6 +391,26 @@ impl Recorder {
         self.piece = Piece { nodes: Piece::FIRST.nodes.min(self.most.nodes), ..Piece::FIRST };
     }
 
+    /// Takes the time of the step that ends here, when times are wanted.
+    pub fn stamp(&mut self, label: impl FnOnce() -> Label) {
+        let Some(Open { commands, stamps: Some(_), .. }) = self.open else { return };
+        self.barrier(commands);
+        self.hazards.clear();
+        if let Some(stamps) = self.open.as_mut().and_then(|o| o.stamps.as_mut()) {
+            stamps.step(&self.core, commands, label());
+        }
+    }
+
+    /// Ends a graph: with the table of times wanted, waits for it and prints the table.
+    pub fn end_graph(&mut self) -> Result<()> {
+        self.submit()?;
+        if super::profile::table_wanted() {
+            self.finish()?;
+            self.profile.end_graph(&self.core.info.identity.name);
+        }
+        Ok(())
+    }
+
     /// Ends a node that moved `bytes`; submits when the piece is long enough.
     pub fn end_node(&mut self, bytes: u64) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
@@ -455,12 +480,15 @@ impl Recorder {
         };
         if let Err(e) = result {
             self.hazards.clear();
+            if let Some(stamps) = open.stamps {
+                stamps.abandon(&mut self.profile);
+            }
             self.recycle(open.commands, open.keep);
             return Err(e);
         }
         self.submitted = value;
         self.stats.submissions += 1;
-        self.flying.push_back(Flight { value, commands: open.commands, keep: open.keep });
+        self.flying.push_back(Flight { value, commands: open.commands, keep: open.keep, stamps: open.stamps });
         self.retire();
         self.wait_below(MOST_FLYING)
     }
@@ -514,18 +542,22 @@ impl Recorder {
     fn step(&mut self, reads: &[Range], writes: &[Range]) -> Result<vk::CommandBuffer> {
         let commands = self.opened()?.commands;
         if self.hazards.step(reads, writes) {
-            use vk::AccessFlags as A;
-            let (read, write) = (A::SHADER_READ | A::TRANSFER_READ, A::SHADER_WRITE | A::TRANSFER_WRITE);
-            let barrier = [vk::MemoryBarrier::default().src_access_mask(write).dst_access_mask(read | write)];
-            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
-            // SAFETY: the command buffer is being recorded, by this thread alone.
-            unsafe {
-                let none = vk::DependencyFlags::empty();
-                self.core.vk.cmd_pipeline_barrier(commands, stages, stages, none, &barrier, &[], &[]);
-            }
+            self.barrier(commands);
             self.stats.barriers += 1;
         }
         Ok(commands)
+    }
+
+    fn barrier(&self, commands: vk::CommandBuffer) {
+        use vk::AccessFlags as A;
+        let (read, write) = (A::SHADER_READ | A::TRANSFER_READ, A::SHADER_WRITE | A::TRANSFER_WRITE);
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(write).dst_access_mask(read | write)];
+        let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
+        // SAFETY: the command buffer is being recorded, by this thread alone.
+        unsafe {
+            let none = vk::DependencyFlags::empty();
+            self.core.vk.cmd_pipeline_barrier(commands, stages, stages, none, &barrier, &[], &[]);
+        }
     }
 
     fn opened(&mut self) -> Result<&mut Open> {
@@ -560,7 +592,8 @@ impl Recorder {
             self.spare.push(commands);
             return Err(self.core.failed("recording work", e));
         }
-        Ok(Open { commands, bound: None, keep: Keep::default(), nodes: 0, bytes: 0 })
+        let stamps = if Profile::is_on(&self.core) { Some(self.profile.begin(&self.core, commands)?) } else { None };
+        Ok(Open { commands, bound: None, keep: Keep::default(), stamps, nodes: 0, bytes: 0 })
     }
 
     /// Takes back what the device is done with.
@@ -579,6 +612,9 @@ impl Recorder {
             let Some(flight) = self.flying.pop_front() else { break };
             // SAFETY: its value is reached.
             flight.keep.landings.iter().for_each(|l| unsafe { l.land() });
+            if let Some(stamps) = flight.stamps {
+                self.profile.collect(&self.core, stamps);
+            }
             self.recycle(flight.commands, flight.keep);
         }
     }
@@ -587,6 +623,9 @@ impl Recorder {
     fn abandon(&mut self) {
         self.core.wait_idle();
         while let Some(flight) = self.flying.pop_front() {
+            if let Some(stamps) = flight.stamps {
+                stamps.abandon(&mut self.profile);
+            }
             self.recycle(flight.commands, flight.keep);
         }
     }
@@ -607,6 +646,10 @@ impl Drop for Recorder {
         if let Err(e) = self.wait_below(1) {
             log_warn!("{e}");
         }
+        if let Some(stamps) = self.open.take().and_then(|o| o.stamps) {
+            stamps.abandon(&mut self.profile);
+        }
+        self.profile.free(&self.core);
         // SAFETY: nothing of the pool is in use any more.
         unsafe { self.core.vk.destroy_command_pool(self.pool, None) };
     }

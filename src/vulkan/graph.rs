@@ -6,6 +6,7 @@ use super::command::Recorder;
 use super::fusion::{self, Chain};
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, Kernel, Plan, Scratch};
+use super::profile::Label;
 use super::{Info, Range, env, ops};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::op_is_empty;
@@ -91,9 +92,10 @@ pub fn record(recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -
                 recorder.dispatch(program, d.push.as_bytes(), d.groups, &d.reads, &d.writes)?;
                 bytes += d.reads.iter().chain(&d.writes).map(|r| r.len).sum::<u64>();
             }
+            recorder.stamp(|| Label::of((i..next).map(|k| graph.node(k)).filter(|n| asks(*n)), bytes));
             recorder.end_node(bytes)?;
         }
         i = next;
     }
-    recorder.submit()
+    recorder.end_graph()
 }

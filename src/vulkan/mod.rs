@@ -4,6 +4,7 @@
 //!   refused; `env`: switches from the environment
 //! - `core`: a logical device with its queue and allocator; `memory`: pieces of memory on it; `timeline`: counted progress
 //! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
+//! - `profile`: times of steps, as a table and in the trace
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `pipeline`: pipelines and their cache on disk
@@ -37,8 +38,13 @@ pub mod memory;
 pub mod ops;
 pub mod pipeline;
 pub mod plan;
+pub mod profile;
 pub mod shaders;
 pub mod stream;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;

@@ -1,0 +1,84 @@
+//! Devices for tests: the first software driver (or whatever there is), once with memory that the host reaches and once with
+//! memory that it does not, so that both ways of copying are tested on one machine.
+
+use super::device::{Card, publish_cards};
+use super::instance::{instance, validation_messages};
+use crate::backend::{BackendBox, BufferBox, DeviceRef};
+use crate::tensor::{Context, TensorRef};
+use ash::vk;
+use std::sync::OnceLock;
+
+/// The devices, or `None` with a line when there is no driver; with GGML_TEST_VULKAN set that is a failure.
+pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
+    static DEVICES: OnceLock<Option<[DeviceRef; 2]>> = OnceLock::new();
+    let found = *DEVICES.get_or_init(|| {
+        let instance = instance()?;
+        let all = instance.all();
+        let software = all.iter().find(|i| i.identity.kind == vk::PhysicalDeviceType::CPU);
+        let info = software.or(all.first())?.clone();
+        let cards = [true, false].map(|direct| Card { info: info.clone(), direct });
+        let reg = publish_cards(instance, cards.to_vec());
+        Some([reg.device(0)?, reg.device(1)?])
+    });
+    if found.is_none() {
+        assert!(
+            std::env::var_os("GGML_TEST_VULKAN").is_none(),
+            "GGML_TEST_VULKAN is set, but there is no Vulkan driver"
+        );
+        crate::log::to_stderr(c"skipped: no Vulkan driver\n");
+    }
+    found
+}
+
+/// Fails its test when the validation layers had something to say meanwhile.
+pub(crate) struct Quiet(usize);
+
+impl Quiet {
+    pub fn new() -> Self {
+        Self(validation_messages())
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(validation_messages(), self.0, "messages of the validation layers");
+        }
+    }
+}
+
+/// A stream, and tensors in a buffer of its device.
+pub(crate) struct Bench {
+    pub stream: BackendBox,
+    pub tensors: Vec<TensorRef>,
+    pub buffer: BufferBox,
+    pub ctx: Context,
+    _quiet: Quiet,
+}
+
+impl Bench {
+    /// Vectors of bytes.
+    pub fn bytes(device: DeviceRef, sizes: &[i64]) -> Self {
+        let quiet = Quiet::new();
+        let stream = device.init(None).unwrap();
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let tensors: Vec<_> =
+            sizes.iter().map(|n| ctx.new_tensor(crate::abi::ggml::ggml_type::GGML_TYPE_I8, &[*n]).unwrap()).collect();
+        let mut list: Vec<_> = tensors.iter().map(|t| t.as_ptr()).collect();
+        let buffer = stream.default_buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
+        Self { stream, tensors, buffer, ctx, _quiet: quiet }
+    }
+}
+
+/// Bytes that differ from place to place and seed to seed.
+pub(crate) fn noise(n: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..n)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 32) as u8
+        })
+        .collect()
+}

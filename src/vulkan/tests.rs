@@ -1,0 +1,391 @@
+//! Memory, copies, streams and events on a real driver.
+
+use super::buffer::{VkBuffer, location};
+use super::command::{Place, Program, Recorder};
+use super::device::author;
+use super::memory::{Memory, Purpose};
+use super::testing::{Bench, Quiet, devices, noise};
+use crate::backend::author::buffer_author;
+use crate::backend::tensor_io::{self, Pieces};
+use crate::backend::{BackendRef, BufferRef, DeviceRef};
+use crate::tensor::TensorRef;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn get(t: TensorRef) -> Vec<u8> {
+    let mut out = vec![0; t.nbytes()];
+    tensor_io::get_bytes(t, &mut out, 0);
+    out
+}
+
+fn both(test: impl Fn(DeviceRef)) {
+    for device in devices().into_iter().flatten() {
+        test(device);
+    }
+}
+
+#[test]
+fn a_device_tells_who_it_is() {
+    let Some([device, _]) = devices() else { return };
+    let (free, total) = device.memory();
+    assert!(free > 0 && total >= free, "{free} of {total}");
+    let props = device.props();
+    assert!(props.caps.r#async && props.caps.events && props.caps.host_buffer);
+    let info = author(device).unwrap().info();
+    assert!(info.limits.push_constants >= 128 && info.limits.groups[1] >= 65535);
+    assert_eq!(device.name(), "Vulkan0");
+    assert!(!device.description().is_empty());
+    let buft = device.buffer_type().unwrap();
+    assert_eq!((buft.name().as_str(), buft.is_host(), buft.device()), ("Vulkan0", false, Some(device)));
+    let host = device.host_buffer_type().unwrap();
+    assert_eq!((host.name().as_str(), host.is_host()), ("Vulkan_Host", true));
+    assert!(device.supports_buft(buft) && !device.supports_buft(host));
+}
+
+#[test]
+fn bytes_go_in_and_come_out() {
+    both(|device| {
+        // Larger than the pieces that staging works in.
+        let n = 21 << 20;
+        let b = Bench::bytes(device, &[n, 1000]);
+        let [big, small] = [b.tensors[0], b.tensors[1]];
+        let data = noise(n as usize, 1);
+        tensor_io::set_bytes(big, &data, 0);
+        assert!(get(big) == data);
+        let mut part = vec![0; 9 << 20];
+        tensor_io::get_bytes(big, &mut part, 12345);
+        assert!(part == data[12345..][..9 << 20]);
+
+        let mut model = noise(1000, 2);
+        tensor_io::set_bytes(small, &model, 0);
+        for (offset, len, value) in [(1, 2, 7), (3, 1, 8), (5, 13, 9), (64, 128, 10), (999, 1, 11), (500, 0, 12)] {
+            tensor_io::memset(small, value, offset, len);
+            model[offset..][..len].fill(value);
+            let piece = noise(len, 3);
+            tensor_io::set_bytes(small, &piece, offset / 2);
+            model[offset / 2..][..len].copy_from_slice(&piece);
+        }
+        assert_eq!(get(small), model);
+        b.buffer.clear(0x5a);
+        assert!(get(big).iter().chain(&get(small)).all(|v| *v == 0x5a));
+    });
+}
+
+#[test]
+fn pieces_leave_what_lies_between() {
+    both(|device| {
+        let b = Bench::bytes(device, &[4096]);
+        let t = b.tensors[0];
+        let mut model = noise(4096, 4);
+        tensor_io::set_bytes(t, &model, 0);
+        let p = Pieces { offset: 100, size: 33, count: 20, stride_tensor: 150, stride_data: 40 };
+        let data = noise(p.extent(), 5);
+        for (i, queued) in [false, true, true].into_iter().enumerate() {
+            let p = Pieces { offset: p.offset + 7 * i, ..p };
+            // SAFETY: `data` outlives the wait, and the pieces lie in the tensor.
+            unsafe {
+                match queued {
+                    false => tensor_io::set_2d(t, data.as_ptr(), p),
+                    true => b.stream.handle().set_2d_async(t, data.as_ptr(), p),
+                }
+            }
+            for k in 0..20 {
+                model[p.offset + k * 150..][..33].copy_from_slice(&data[k * 40..][..33]);
+            }
+        }
+        let mut out = vec![0xee; p.extent()];
+        // SAFETY: as above.
+        unsafe { b.stream.handle().get_2d_async(t, out.as_mut_ptr(), p) };
+        b.stream.synchronize();
+        for (i, byte) in out.iter().enumerate() {
+            let want = if i % 40 < 33 { model[100 + i / 40 * 150 + i % 40] } else { 0xee };
+            assert_eq!(*byte, want, "byte {i}");
+        }
+        assert_eq!(get(t), model);
+    });
+}
+
+#[test]
+fn queued_copies_keep_their_order() {
+    both(|device| {
+        let b = Bench::bytes(device, &[100_000, 100_000]);
+        let [x, y] = [b.tensors[0], b.tensors[1]];
+        let mut outs = vec![vec![0u8; 100_000]; 50];
+        let ins: Vec<_> = (0..50).map(|i| noise(100_000, i)).collect();
+        for (data, out) in ins.iter().zip(&mut outs) {
+            // SAFETY: both outlive the wait.
+            unsafe { b.stream.handle().set_async(x, data.as_ptr(), 0, data.len()) };
+            assert!(b.stream.handle().try_copy_async(b.stream.handle(), x, y));
+            // SAFETY: as above.
+            unsafe { b.stream.handle().get_async(y, out.as_mut_ptr(), 0, 100_000) };
+        }
+        b.stream.synchronize();
+        assert!(ins == outs);
+    });
+}
+
+#[test]
+fn host_buffers_are_copied_from_without_staging() {
+    both(|device| {
+        let b = Bench::bytes(device, &[300_000]);
+        let t = b.tensors[0];
+        let host = device.host_buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
+        let data = noise(1 << 20, 6);
+        assert!(host.is_host());
+        // SAFETY: the buffer is a megabyte of host memory.
+        let memory = unsafe { std::slice::from_raw_parts_mut(host.base(), 1 << 20) };
+        memory.copy_from_slice(&data);
+        // Something queued, so that the copy is queued too.
+        // SAFETY: the memory lives until the wait.
+        unsafe {
+            b.stream.handle().set_async(t, memory[5..].as_ptr(), 0, 300_000);
+            b.stream.handle().set_async(t, memory[1000..].as_ptr(), 100, 1000);
+            b.stream.handle().get_async(t, memory[600_000..].as_mut_ptr(), 0, 300_000);
+        }
+        b.stream.synchronize();
+        let mut want = data[5..][..300_000].to_vec();
+        want[100..1100].copy_from_slice(&data[1000..2000]);
+        assert!(memory[600_000..900_000] == want[..]);
+        assert!(memory[900_000..] == data[900_000..]);
+    });
+}
+
+#[test]
+fn tensors_are_copied_on_and_between_devices() {
+    let Some([first, second]) = devices() else { return };
+    for (from, to) in [(first, first), (first, second), (second, first), (second, second)] {
+        let (a, b) = (Bench::bytes(from, &[70_001]), Bench::bytes(to, &[70_001]));
+        let data = noise(70_001, 8);
+        tensor_io::set_bytes(a.tensors[0], &data, 0);
+        tensor_io::copy(a.tensors[0], b.tensors[0]).unwrap();
+        assert!(get(b.tensors[0]) == data);
+        b.buffer.clear(0);
+        tensor_io::copy_async(a.stream.handle(), b.stream.handle(), a.tensors[0], b.tensors[0]).unwrap();
+        b.stream.synchronize();
+        assert!(get(b.tensors[0]) == data);
+    }
+}
+
+// Row V2 of the regressions: events between two streams that write in turn what the other reads.
+#[test]
+fn streams_take_turns_by_events() {
+    both(|device| {
+        let b = Bench::bytes(device, &[65_536, 65_536]);
+        let other = device.init(None).unwrap();
+        let (ours, theirs) = (b.stream.handle(), other.handle());
+        let [x, y] = [b.tensors[0], b.tensors[1]];
+        let (ping, pong) = (device.event_new().unwrap(), device.event_new().unwrap());
+        let ins: Vec<_> = (0..100).map(|i| noise(65_536, i)).collect();
+        let mut outs = vec![vec![0u8; 65_536]; 100];
+        for (data, out) in ins.iter().zip(&mut outs) {
+            // SAFETY: the data outlive the waits below.
+            unsafe { ours.set_async(x, data.as_ptr(), 0, data.len()) };
+            ping.handle().record(ours);
+            ping.handle().wait(theirs);
+            assert!(theirs.try_copy_async(theirs, x, y));
+            pong.handle().record(theirs);
+            pong.handle().wait(ours);
+            // SAFETY: as above.
+            unsafe { ours.get_async(y, out.as_mut_ptr(), 0, out.len()) };
+        }
+        pong.handle().synchronize();
+        ours.synchronize();
+        theirs.synchronize();
+        assert!(ins == outs);
+        let idle = device.event_new().unwrap();
+        idle.handle().synchronize();
+        idle.handle().wait(ours);
+        idle.handle().record(ours);
+        idle.handle().synchronize();
+    });
+}
+
+// Row V6: threads, each with a stream and buffers of its own, on one device.
+#[test]
+fn threads_do_not_disturb_each_other() {
+    both(|device| {
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let done = &done;
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let b = Bench::bytes(device, &[50_000, 50_000]);
+                        let data = noise(50_000, thread * 1000 + round);
+                        let mut out = vec![0; 50_000];
+                        let s = b.stream.handle();
+                        // SAFETY: both outlive the wait.
+                        unsafe {
+                            s.set_async(b.tensors[0], data.as_ptr(), 0, data.len());
+                            assert!(s.try_copy_async(s, b.tensors[0], b.tensors[1]));
+                            s.get_async(b.tensors[1], out.as_mut_ptr(), 0, out.len());
+                        }
+                        s.synchronize();
+                        assert!(out == data);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 40);
+    });
+}
+
+// Row V14: a buffer freed and made anew, perhaps with the same handle, holds what was put into the new one.
+#[test]
+fn a_buffer_made_anew_is_a_new_one() {
+    both(|device| {
+        let stream = device.init(None).unwrap();
+        let mut held = Vec::new();
+        for i in 0..100u64 {
+            let b = Bench::bytes(device, &[20_000, 20_000]);
+            let data = noise(20_000, i);
+            let s = stream.handle();
+            // SAFETY: the data outlive the wait.
+            unsafe { s.set_async(b.tensors[0], data.as_ptr(), 0, data.len()) };
+            assert!(s.try_copy_async(s, b.tensors[0], b.tensors[1]));
+            s.synchronize();
+            assert!(get(b.tensors[1]) == data);
+            if i % 10 == 0 {
+                held.push((b, data));
+            }
+        }
+        assert!(held.iter().all(|(b, data)| get(b.tensors[0]) == *data));
+    });
+}
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    status.split(' ').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0) * 4096
+}
+
+#[test]
+fn backends_made_and_freed_leave_nothing() {
+    let Some([device, _]) = devices() else { return };
+    let round = || {
+        let b = Bench::bytes(device, &[1 << 16]);
+        tensor_io::set_bytes(b.tensors[0], &noise(1 << 16, 1), 0);
+        let event = device.event_new().unwrap();
+        event.handle().record(b.stream.handle());
+        b.stream.synchronize();
+    };
+    (0..20).for_each(|_| round());
+    let before = resident();
+    (0..100).for_each(|_| round());
+    let grown = resident().saturating_sub(before);
+    // Other tests run meanwhile; a leak would be 100 times a stream's staging memory.
+    assert!(grown < 64 << 20, "{grown} bytes more");
+}
+
+// Row V15: what is too large is refused, and everything else goes on.
+#[test]
+fn too_much_memory_is_an_error() {
+    both(|device| {
+        let buft = device.buffer_type().unwrap();
+        let b = Bench::bytes(device, &[1000]);
+        tensor_io::set_bytes(b.tensors[0], &noise(1000, 9), 0);
+        let info = author(device).unwrap().info();
+        assert!(buft.max_size() as u64 <= info.limits.allocation.min(info.limits.buffer));
+        assert!(buft.alloc_buffer(1 << 46).is_none());
+        let most = usize::try_from(info.limits.buffer.min(info.limits.allocation)).unwrap();
+        assert!(buft.alloc_buffer(most + 64).is_none());
+        let gpu = author(device).unwrap().gpu().unwrap();
+        let error = Memory::new(&gpu.core, u64::MAX, Purpose::Tensors, "test").err().unwrap();
+        assert_eq!(error.status(), crate::abi::ggml::ggml_status::GGML_STATUS_ALLOC_FAILED);
+        assert!(error.to_string().contains("out of memory"), "{error}");
+        assert_eq!(get(b.tensors[0]), noise(1000, 9));
+        assert!(buft.alloc_buffer(1000).is_some());
+    });
+}
+
+#[test]
+fn host_memory_is_imported() {
+    let Some([device, _]) = devices() else { return };
+    if !author(device).unwrap().info().features.external_host {
+        return crate::log::to_stderr(c"skipped: the driver cannot import host memory\n");
+    }
+    let block = crate::sys::memory::AlignedBlock::new(1 << 16, 4096, "a test").unwrap();
+    // SAFETY: the block is 64 KiB; it outlives the buffer.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), 1 << 16) };
+    bytes.copy_from_slice(&noise(1 << 16, 10));
+    let b = Bench::bytes(device, &[1000]);
+    // SAFETY: as above; not aligned on purpose.
+    let buffer = unsafe { device.buffer_from_host_ptr(block.as_ptr().add(100).cast(), 50_000, 50_000) };
+    let buffer = buffer.unwrap();
+    assert_eq!(buffer.base(), block.as_ptr().wrapping_add(100));
+    let mut ctx = crate::tensor::Context::with_size(1 << 12, true).unwrap();
+    let t = ctx.new_tensor(crate::abi::ggml::ggml_type::GGML_TYPE_I8, &[1000]).unwrap();
+    let status = crate::backend::view::bind(buffer.handle(), t, block.as_ptr().wrapping_add(164));
+    assert_eq!(status, crate::abi::ggml::ggml_status::GGML_STATUS_SUCCESS);
+    assert_eq!(location(t).unwrap().offset, 164);
+    assert_eq!(get(t), noise(1 << 16, 10)[164..1164]);
+    let s: BackendRef = b.stream.handle();
+    assert!(s.try_copy_async(s, t, b.tensors[0]));
+    s.synchronize();
+    assert_eq!(get(b.tensors[0]), noise(1 << 16, 10)[164..1164]);
+    tensor_io::set_bytes(t, &[1, 2, 3], 0);
+    assert_eq!(bytes[164..167], [1, 2, 3]);
+}
+
+// Row V13: the pieces of a graph are never longer than the limit.
+#[test]
+fn long_work_is_submitted_in_growing_pieces() {
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let gpu = author(device).unwrap().gpu().unwrap();
+    let mut r = Recorder::new(&gpu.core).unwrap();
+    let memory = Memory::new(&gpu.core, 1 << 20, Purpose::Tensors, "a test").unwrap();
+    r.start_graph();
+    for i in 0..1000 {
+        r.fill(Place::new(&memory, i * 64), 64, 1).unwrap();
+        r.end_node(0).unwrap();
+    }
+    r.finish().unwrap();
+    let s = r.stats();
+    assert!(s.longest <= 100, "{s:?}");
+    assert!((10..=18).contains(&s.submissions), "{s:?}");
+    assert_eq!(s.barriers, 0, "nothing flows between them");
+    r.start_graph();
+    for i in 0..10 {
+        r.fill(Place::new(&memory, i * 64), 128, 2).unwrap();
+        r.end_node(1 << 40).unwrap();
+    }
+    r.finish().unwrap();
+    let t = r.stats();
+    assert_eq!((t.submissions - s.submissions, t.barriers - s.barriers), (10, 9));
+    // Row V5: what the device cannot take is refused before the driver sees it.
+    let nothing = Program { pipeline: ash::vk::Pipeline::null(), layout: ash::vk::PipelineLayout::null() };
+    let limit = gpu.info().limits.groups;
+    if limit[1] < u32::MAX {
+        assert!(r.dispatch(nothing, &[], [1, limit[1] + 1, 1], &[], &[]).is_err());
+    }
+    assert!(r.dispatch(nothing, &[0; 132], [1, 1, 1], &[], &[]).is_err());
+    assert!(r.dispatch(nothing, &[0; 8], [0, 1, 1], &[], &[]).is_ok());
+}
+
+#[test]
+fn a_lost_device_is_opened_anew() {
+    let Some([device, _]) = devices() else { return };
+    // A family of its own, so that no other test sees the loss.
+    let info = author(device).unwrap().info().clone();
+    let card = super::device::Card { info, direct: true };
+    let reg = super::device::publish_cards(super::instance::instance().unwrap(), vec![card]);
+    let device = reg.device(0).unwrap();
+    let b = Bench::bytes(device, &[1000]);
+    let gpu = author(device).unwrap().gpu().unwrap();
+    let error = gpu.core.failed("a test", ash::vk::Result::ERROR_DEVICE_LOST);
+    assert!(error.to_string().contains("lost"), "{error}");
+    let data = noise(1000, 11);
+    // SAFETY: the data outlive the wait. The stream is of the lost device: nothing happens but log lines.
+    unsafe {
+        b.stream.handle().set_async(b.tensors[0], data.as_ptr(), 0, 1000);
+        let s = b.stream.handle();
+        assert!(!s.try_copy_async(s, b.tensors[0], b.tensors[0]));
+    }
+    b.stream.synchronize();
+    let buffer: BufferRef = b.buffer.handle();
+    assert!(buffer_author::<VkBuffer>(&buffer).unwrap().gpu().core.is_lost());
+    let anew = Bench::bytes(device, &[1000]);
+    assert!(!author(device).unwrap().gpu().unwrap().core.is_lost());
+    tensor_io::set_bytes(anew.tensors[0], &data, 0);
+    assert_eq!(get(anew.tensors[0]), data);
+}
