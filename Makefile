@@ -1,6 +1,7 @@
 # libggml-rs. The commands a newcomer wants: make, make run, make test, make install PREFIX=...
 #
 #   MODEL=file.gguf    what make run reads instead of MiniLM        SENTENCES="one|two"  what it compares
+#   DEVICE=Vulkan0     make run: on that device, also when it is a software driver; DEVICE=CPU: no other than the CPU
 #   REPORT=file.html   make run: what was placed where, and why    TRACE=file.json      what ran when (for ui.perfetto.dev)
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX)
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
@@ -9,9 +10,9 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export DESTDIR REPORT TRACE
+export DESTDIR REPORT TRACE DEVICE
 
-.PHONY: all run test headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test test-vulkan headers check-headers status check-status shaders check-shaders install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -24,6 +25,11 @@ run: all
 # Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists them.
 test:
 	@DESTDIR= scripts/test.sh $(SUITES)
+
+# All of the Vulkan backend's tests, on the driver that GGML_VK_VISIBLE_DEVICES names (default 0: the first one, also when it
+# is a software driver).
+test-vulkan:
+	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
 
 # The C headers, from the Rust sources.
 headers:

@@ -13,6 +13,12 @@ command -v "$CC" > /dev/null || { echo "$CC is missing: install the package gcc"
 
 [ -z "${REPORT:-}" ] || export GGML_SCHED_REPORT="$REPORT"
 [ -z "${TRACE:-}" ] || export GGML_TRACE="$TRACE"
+case ${DEVICE:-} in
+    "") ;;
+    CPU | cpu) export GGML_DISABLE_VULKAN=1 ;;
+    [Vv]ulkan[0-9]*) export GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-${DEVICE#?ulkan}}" ;;
+    *) echo "run: DEVICE is CPU or Vulkan0, Vulkan1 ..." >&2; exit 1 ;;
+esac
 model=${1:-}
 if [ -z "$model" ]; then
     model=$cache/models/minilm-f32.gguf

@@ -8,13 +8,14 @@
 #   install   make install, and find_package and pkg-config find it
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
+#   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   status    docs/STATUS.md says the truth
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-all=(fmt clippy unit headers install c hosts status)
+all=(fmt clippy unit headers install c hosts vulkan status)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -74,6 +75,24 @@ suite_hosts() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
+}
+# Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
+# is told and no failure.
+suite_vulkan() {
+    local log=$logs/vulkan-unit.log status p f skipped
+    GGML_VK_VALIDATE=1 cargo test --quiet --lib vulkan:: > "$log" 2>&1
+    status=$?
+    p=$(awk '/^test result/ { p += $4 } END { print p + 0 }' "$log")
+    f=$(awk '/^test result/ { f += $6 } END { print f + 0 }' "$log")
+    skipped=$(grep -c '^skipped: no Vulkan driver' "$log")
+    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$log" | head -n 40
+    echo "vulkan unit: $p passed, $f failed, $skipped skipped for want of a driver"
+    [ "$status" = 0 ] || return 1
+    if [ "$skipped" -gt 0 ]; then
+        echo "vulkan: skipped: no Vulkan driver (install mesa-vulkan-drivers)"
+        return 0
+    fi
+    library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
 }
 suite_status() { make -s check-status; }
 

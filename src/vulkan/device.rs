@@ -120,7 +120,7 @@ impl Device for VkDevice {
 
     fn caps(&self) -> ggml_backend_dev_caps {
         ggml_backend_dev_caps {
-            r#async: true,
+            r#async: self.info.features.queues,
             host_buffer: true,
             // It can, but memory of files is better copied: drivers refuse to import it, or read it slowly.
             buffer_from_host_ptr: false,

@@ -1,6 +1,7 @@
 //! What a device is and can do, and why it is refused.
 
 use super::env;
+use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
 
@@ -77,6 +78,10 @@ pub struct Features {
     pub int64: bool,
     /// Dot products of four 8-bit integers, in hardware.
     pub integer_dot: bool,
+    /// Such dot products with operands of different signs, in hardware.
+    pub mixed_sign_dot: bool,
+    /// Work may be queued; else every call waits for its work.
+    pub queues: bool,
     /// Sizes of cooperative matrices (KHR), subgroup scope; empty when there are none.
     pub coopmat: Vec<Coopmat>,
     /// Subgroup operations in compute shaders.
@@ -288,7 +293,6 @@ impl Info {
         } else {
             Vec::new()
         };
-        extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME || !coopmat.is_empty());
         let features = Features {
             float16,
             int8: f12.shader_int8 == vk::TRUE,
@@ -297,6 +301,8 @@ impl Info {
             integer_dot: dot.shader_integer_dot_product == vk::TRUE
                 && p_dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE
                 && !env::set("GGML_VK_DISABLE_INTEGER_DOT_PRODUCT"),
+            mixed_sign_dot: p_dot.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
+            queues: true,
             coopmat,
             subgroup: if in_compute { p11.subgroup_supported_operations } else { vk::SubgroupFeatureFlags::empty() },
             subgroup_size_control: size_controlled,
@@ -338,7 +344,7 @@ impl Info {
             .join(" ");
         let pci =
             format!("{:04x}:{:02x}:{:02x}.{:x}", p_pci.pci_domain, p_pci.pci_bus, p_pci.pci_device, p_pci.pci_function);
-        Ok(Self {
+        let mut info = Self {
             physical,
             description: CString::new(identity.name.clone()).unwrap_or_default(),
             identity,
@@ -353,7 +359,14 @@ impl Info {
             memory,
             queue_family,
             extensions,
-        })
+        };
+        for why in super::workarounds::apply(&mut info) {
+            log_debug!("ggml_vulkan: {}: {why}", info.identity.name);
+        }
+        if info.features.coopmat.is_empty() {
+            info.extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME);
+        }
+        Ok(info)
     }
 
     /// Whether host and device share all memory.

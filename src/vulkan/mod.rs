@@ -1,7 +1,8 @@
 //! The Vulkan backend. Who lives here:
 //!
 //! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device can do, and why it is
-//!   refused; `env`: switches from the environment
+//!   refused; `workarounds`: what drivers
+//!   promise and do not keep; `env`: switches from the environment
 //! - `core`: a logical device with its queue and allocator; `memory`: pieces of memory on it; `timeline`: counted progress
 //! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
@@ -48,6 +49,7 @@ mod tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;
+mod workarounds;
 
 pub use command::{Program, Recorder};
 pub use device::reg;

@@ -57,11 +57,7 @@ fn op_name(node: TensorRef) -> String {
         _ => None,
     };
     let full = detail.unwrap_or_else(|| format!("{:?}", node.op()));
-    ["GGML_UNARY_OP_", "GGML_GLU_OP_", "GGML_OP_"]
-        .iter()
-        .find_map(|p| full.strip_prefix(p))
-        .unwrap_or(&full)
-        .to_owned()
+    ["GGML_UNARY_OP_", "GGML_GLU_OP_", "GGML_OP_"].iter().find_map(|p| full.strip_prefix(p)).unwrap_or(&full).to_owned()
 }
 
 fn format_of(t: TensorRef) -> String {
@@ -140,8 +136,7 @@ impl Profile {
         let pool = match self.spare.pop() {
             Some(pool) => pool,
             None => {
-                let info =
-                    vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
+                let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
                 // SAFETY: the queue has timestamps (`is_on`).
                 unsafe { core.vk.create_query_pool(&info, None) }.map_err(|e| core.failed("making timestamps", e))?
             }
@@ -183,8 +178,11 @@ impl Profile {
             if tracing {
                 let from = u64::try_from(ns(pair[0]) + shift).unwrap_or(0);
                 let to = from + u64::try_from(time).unwrap_or(0);
-                let args =
-                    [("node", Arg::Text(&label.node)), ("flops", Arg::Number(label.flops)), ("bytes", Arg::Number(label.bytes))];
+                let args = [
+                    ("node", Arg::Text(&label.node)),
+                    ("flops", Arg::Number(label.flops)),
+                    ("bytes", Arg::Number(label.bytes)),
+                ];
                 let track = Track::Device(&core.info.identity.name);
                 trace::record(&Event { track, name: &label.title, category: "node", from, to, args: &args });
             }
@@ -265,8 +263,12 @@ impl Table {
             // Per nanosecond is a billion per second.
             let rate = |x: u64| x as f64 / r.ns.max(1) as f64;
             let share = 100.0 * r.ns as f64 / total.max(1) as f64;
-            let mut line =
-                format!("{title}: {} x {:.3} us = {:.3} us ({share:.1} %)", r.count, us(r.ns) / r.count as f64, us(r.ns));
+            let mut line = format!(
+                "{title}: {} x {:.3} us = {:.3} us ({share:.1} %)",
+                r.count,
+                us(r.ns) / r.count as f64,
+                us(r.ns)
+            );
             if r.flops > 0 {
                 line += &format!(", {:.2} GFLOP/s", rate(r.flops));
             }

@@ -100,6 +100,11 @@ impl VkStream {
         }
     }
 
+    /// Waits for what was just queued, on devices that cannot be trusted with a queue.
+    fn settle(&self, recorder: &mut Recorder) -> Result<()> {
+        if self.gpu.info().features.queues { Ok(()) } else { recorder.finish() }
+    }
+
     fn queue_set(&self, tensor: TensorRef, data: &HostSource, p: Pieces) -> Result<()> {
         let at = self.place(tensor)?;
         let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
@@ -111,13 +116,16 @@ impl VkStream {
         let source = NonNull::from(bytes).cast();
         if let Some((memory, start)) = self.gpu.pinned(source, bytes.len()) {
             let strides = (p.stride_data as u64, p.stride_tensor as u64);
-            return recorder.copy_pieces(Place::new(&memory, start), to, p.size as u64, p.count as u64, strides);
+            let from = Place::new(&memory, start);
+            recorder.copy_pieces(from, to, p.size as u64, p.count as u64, strides)?;
+            return self.settle(&mut recorder);
         }
         if bytes.len() > LONG_COPY {
             recorder.finish()?;
             return self.gpu.write_2d(&at.memory, offset, bytes, p);
         }
-        recorder.upload_pieces(to, bytes, p.size, p.count, (p.stride_data, p.stride_tensor))
+        recorder.upload_pieces(to, bytes, p.size, p.count, (p.stride_data, p.stride_tensor))?;
+        self.settle(&mut recorder)
     }
 
     fn queue_get(&self, tensor: TensorRef, mut data: HostTarget, p: Pieces) -> Result<()> {
@@ -132,14 +140,17 @@ impl VkStream {
         let target: NonNull<u8> = NonNull::from(&mut *bytes).cast();
         if let Some((memory, start)) = self.gpu.pinned(target, len) {
             let strides = (p.stride_tensor as u64, p.stride_data as u64);
-            return recorder.copy_pieces(from, Place::new(&memory, start), p.size as u64, p.count as u64, strides);
+            let to = Place::new(&memory, start);
+            recorder.copy_pieces(from, to, p.size as u64, p.count as u64, strides)?;
+            return self.settle(&mut recorder);
         }
         if len > LONG_COPY {
             recorder.finish()?;
             return self.gpu.read_2d(&at.memory, offset, bytes, p);
         }
         // SAFETY: `HostTarget` promises that the bytes are writable, and nobody else's, until the stream is synchronised.
-        unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }
+        unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }?;
+        self.settle(&mut recorder)
     }
 }
 
@@ -163,7 +174,8 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        super::graph::record(&mut recorder, &self.gpu.pipelines, graph)
+        super::graph::record(&mut recorder, &self.gpu.pipelines, graph)?;
+        self.settle(&mut recorder)
     }
 
     fn synchronize(&self) {
@@ -202,7 +214,8 @@ impl Stream for VkStream {
                 recorder.wait_for(mark)?;
             }
             let (a, b) = (Place::new(&source.memory, source.offset), Place::new(&target.memory, target.offset));
-            recorder.copy(a, b, src.nbytes() as u64)
+            recorder.copy(a, b, src.nbytes() as u64)?;
+            self.settle(&mut recorder)
         };
         match queue() {
             Ok(()) => true,

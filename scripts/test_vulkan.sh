@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# The Vulkan backend on a driver: test_vulkan.sh [quick|all]
+#
+# Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names. Without one, one failure: install
+# mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of
+# theirs ends the program that caused it. `all` also runs every op of llama.cpp's own test program, `quick` (the default)
+# a representative part.
+#
+# Needs target/install and, for the ops, GGML_CACHE/hosts (scripts/oracle.sh hosts). The last line counts the checks.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+extent=${1:-quick}
+cache=${GGML_CACHE:-$root/target/cache}
+prefix=${GGML_PREFIX:-$root/target/install}
+out=$root/target/vulkan
+mkdir -p "$out"
+export GGML_VK_VISIBLE_DEVICES=${GGML_VK_VISIBLE_DEVICES:-0} GGML_NO_BACKTRACE=1
+# A cache of this tree alone, so that a first start and a second one can be told apart.
+export GGML_VK_PIPELINE_CACHE_DIR=$out/pipelines
+passed=0 failed=0
+
+ok() { passed=$((passed + 1)); echo "PASS $1"; }
+bad() { failed=$((failed + 1)); echo "FAIL $1: $2"; }
+finish() {
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" -Ic_tests/common c_tests/vulkan/test_vulkan.c \
+    -o "$out/test_vulkan" -L"$prefix/lib" -lggml -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread ||
+    { bad "build c_tests/vulkan/test_vulkan.c" "see above"; finish; }
+
+# Whether there are validation layers: the library says so when they are on.
+"$out/test_vulkan" none > "$out/probe.txt" 2> "$out/probe.err" || { bad "a Vulkan driver" "$(tail -n 3 "$out/probe.err" | tr '\n' ' ')"; finish; }
+sed -n 's/^ggml_vulkan: 0 = /note: /p' "$out/probe.err"
+GGML_VK_VALIDATE=1 "$out/test_vulkan" none > /dev/null 2> "$out/probe.err"
+validate=0
+if grep -q 'validation layers are on' "$out/probe.err"; then
+    validate=abort
+else
+    echo "note: no validation layers (the package vulkan-validationlayers): their messages are not checked"
+    [ -z "${GGML_TEST_VULKAN:-}" ] || bad "validation layers" "GGML_TEST_VULKAN is set, but they are not there"
+fi
+
+# Programs that print PASS and FAIL.
+counted() { # NAME COMMAND ...
+    local name=$1 log n status
+    shift
+    log=$out/$name.log
+    "$@" > "$log" 2> "$log.err"
+    status=$?
+    sed -n "s|^\(PASS\|FAIL\) |\1 $name: |p" "$log"
+    n=$(grep -c '^PASS' "$log"); passed=$((passed + n))
+    n=$(grep -c '^FAIL' "$log"); failed=$((failed + n))
+    if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$log"; then
+        bad "$name" "ended with status $status: $(grep -m 1 validation "$log.err" | cut -c1-600) $(tail -n 1 "$log.err" | cut -c1-200)"
+    fi
+}
+
+rm -rf "$GGML_VK_PIPELINE_CACHE_DIR"
+counted test_vulkan env GGML_VK_VALIDATE=$validate "$out/test_vulkan"
+counted "test_vulkan staged" env GGML_VK_VALIDATE=$validate GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1 "$out/test_vulkan"
+
+# A second start compiles nothing.
+"$out/test_vulkan" > /dev/null 2> "$out/second.err"
+n=$(grep -c 'pipelines made in' "$out/second.err")
+compiled=$(sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled/\1/p' "$out/second.err" | awk '{ s += $1 } END { print s + 0 }')
+if [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
+
+# The table of times.
+GGML_VK_PERF_LOGGER=1 "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/perf.err"
+if grep -qE '^(SCALE|ADD|.*\+ ADD) f32 .*us.*GB/s' "$out/perf.err"; then ok "GGML_VK_PERF_LOGGER prints times per op"; else bad "GGML_VK_PERF_LOGGER prints times per op" "$(tail -n 2 "$out/perf.err")"; fi
+
+# No Vulkan, no failure: one line.
+GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && bad "GGML_DISABLE_VULKAN" "there is a device"
+[ $? -ne 0 ] && ok "GGML_DISABLE_VULKAN takes the devices away"
+
+# llama.cpp's own test of every op.
+ops=$cache/hosts/bin/test-backend-ops
+if [ -x "$ops" ]; then
+    quick="ADD MUL SCALE UNARY RMS_NORM SOFT_MAX ROPE GET_ROWS SET_ROWS CPY MUL_MAT_ID"
+    run_ops() { # NAME [arguments]
+        local log="$out/ops.log" line
+        LD_LIBRARY_PATH=$prefix/lib GGML_VK_VALIDATE=$validate "$ops" test -b Vulkan0 "${@:2}" > "$log" 2> "$log.err"
+        line=$(grep -E '[0-9]+/[0-9]+ tests passed' "$log" | tail -n 1 | sed 's/^ *//')
+        if [ -n "$line" ] && ! grep -qE 'FAIL' "$log"; then
+            ok "$1: $line"
+            [ "${line%%/*}" -gt 0 ] || bad "$1" "it tested nothing"
+        else
+            cp "$log" "$out/ops-$1.log"
+            bad "$1" "${line:-no last line: $(tail -n 1 "$log.err" | cut -c1-300)} $(grep -m 2 FAIL "$log" | cut -c1-200 | tr '\n' ' ')"
+        fi
+    }
+    if [ "$extent" = all ]; then
+        run_ops "every op"
+    else
+        for op in $quick; do run_ops "$op" -o "$op"; done
+    fi
+else
+    echo "note: no $ops (scripts/oracle.sh hosts): the test of the ops was skipped"
+    [ -z "${GGML_TEST_VULKAN:-}" ] || bad "test-backend-ops" "GGML_TEST_VULKAN is set, but it is not built"
+fi
+finish

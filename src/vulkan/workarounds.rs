@@ -1,0 +1,115 @@
+//! What drivers promise and do not keep, or keep too slowly: one table.
+
+#![forbid(unsafe_code)]
+
+use super::env;
+use super::info::Info;
+use ash::vk;
+
+const AMD: u32 = 0x1002;
+const INTEL: u32 = 0x8086;
+
+/// A row of the table.
+struct Workaround {
+    why: &'static str,
+    applies: fn(&Info) -> bool,
+    change: fn(&mut Info),
+}
+
+const TABLE: &[Workaround] = &[
+    Workaround {
+        why: "AMD's own drivers offer cooperative matrices on cards that have none",
+        applies: |i| {
+            let theirs = matches!(i.identity.driver, vk::DriverId::AMD_PROPRIETARY | vk::DriverId::AMD_OPEN_SOURCE);
+            // Cards with the matrices, from the third RDNA on, also have dot products of mixed signs.
+            i.identity.vendor == AMD && theirs && !i.features.mixed_sign_dot
+        },
+        change: |i| i.features.coopmat.clear(),
+    },
+    Workaround {
+        why: "on Intel cards before Xe2 cooperative matrices are slower than none",
+        // Xe2 has no subgroups of 8.
+        applies: |i| i.identity.vendor == INTEL && i.limits.subgroup_range[0] < 16,
+        change: |i| i.features.coopmat.clear(),
+    },
+    Workaround {
+        why: "on AMD cards under MoltenVK subgroup arithmetic and shuffles give wrong results",
+        applies: |i| i.identity.vendor == AMD && i.identity.driver == vk::DriverId::MOLTENVK,
+        change: |i| {
+            i.features.subgroup &= !(vk::SubgroupFeatureFlags::ARITHMETIC | vk::SubgroupFeatureFlags::SHUFFLE);
+        },
+    },
+    Workaround {
+        why: "on Intel DG1 queued work is lost",
+        applies: |i| {
+            (i.identity.vendor == INTEL && i.identity.name.contains("(DG1)")) || env::set("GGML_VK_DISABLE_ASYNC")
+        },
+        change: |i| i.features.queues = false,
+    },
+];
+
+/// Changes what a device said of itself where it is known better. The reasons of the rows that applied.
+pub(super) fn apply(info: &mut Info) -> Vec<&'static str> {
+    let rows = TABLE.iter().filter(|row| (row.applies)(info)).collect::<Vec<_>>();
+    rows.iter().for_each(|row| (row.change)(info));
+    rows.iter().map(|row| row.why).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::info::{Coopmat, Features, Identity, Limits};
+    use super::*;
+
+    fn card(vendor: u32, driver: vk::DriverId, name: &str, subgroup: u32, mixed: bool) -> Info {
+        let f16 = vk::ComponentTypeKHR::FLOAT16;
+        Info {
+            physical: vk::PhysicalDevice::null(),
+            identity: Identity {
+                name: name.into(),
+                kind: vk::PhysicalDeviceType::DISCRETE_GPU,
+                vendor,
+                driver,
+                uuid: [0; 16],
+                luid: None,
+            },
+            description: std::ffi::CString::default(),
+            pci: None,
+            driver_version: 0,
+            driver_text: String::new(),
+            device_id: 0,
+            pipeline_uuid: [0; 16],
+            api_version: vk::API_VERSION_1_3,
+            features: Features {
+                coopmat: vec![Coopmat { m: 16, n: 16, k: 16, ab: f16, c: f16 }],
+                subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::SHUFFLE,
+                mixed_sign_dot: mixed,
+                queues: true,
+                ..Features::default()
+            },
+            limits: Limits { subgroup_range: [subgroup, 64], ..Limits::default() },
+            memory: vk::PhysicalDeviceMemoryProperties::default(),
+            queue_family: 0,
+            extensions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn rows_apply_to_the_cards_they_name() {
+        let after = |mut i: Info| {
+            let reasons = apply(&mut i).len();
+            (
+                i.features.coopmat.len(),
+                i.features.subgroup.contains(vk::SubgroupFeatureFlags::SHUFFLE),
+                i.features.queues,
+                reasons,
+            )
+        };
+        assert_eq!(after(card(0x10de, vk::DriverId::NVIDIA_PROPRIETARY, "N", 32, false)), (1, true, true, 0));
+        assert_eq!(after(card(AMD, vk::DriverId::MESA_RADV, "R", 32, false)), (1, true, true, 0));
+        assert_eq!(after(card(AMD, vk::DriverId::AMD_PROPRIETARY, "R", 32, false)), (0, true, true, 1));
+        assert_eq!(after(card(AMD, vk::DriverId::AMD_PROPRIETARY, "R", 32, true)), (1, true, true, 0));
+        assert_eq!(after(card(AMD, vk::DriverId::MOLTENVK, "R", 32, true)), (1, false, true, 1));
+        assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "B580", 16, true)), (1, true, true, 0));
+        assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "Xe (DG1)", 8, true)), (0, true, false, 2));
+    }
+}
