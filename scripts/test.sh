@@ -9,13 +9,15 @@
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
+#   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
+#   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md says the truth
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-all=(fmt clippy unit headers install c hosts vulkan status)
+all=(fmt clippy unit headers install c hosts vulkan fuzz tsan status)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -94,6 +96,8 @@ suite_vulkan() {
     fi
     library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
 }
+suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
+suite_tsan() { scripts/tsan.sh; }
 suite_status() { make -s check-status; }
 
 failed=()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that nobody needs to run this."""
+import pathlib
+import random
+import struct
+
+here = pathlib.Path(__file__).parent / "seeds"
+
+
+def text(s):
+    return struct.pack("<Q", len(s)) + s
+
+
+def value(key, kind, data):
+    return text(key) + struct.pack("<I", kind) + data
+
+
+def array(key, kind, items):
+    return value(key, 9, struct.pack("<IQ", kind, len(items)) + b"".join(items))
+
+
+def tensor(name, ne, kind, offset):
+    return text(name) + struct.pack(f"<I{len(ne)}QIQ", len(ne), *ne, kind, offset)
+
+
+def gguf(values, tensors, data=b"", version=3, alignment=32):
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(values)) + b"".join(values + tensors)
+    return out + bytes(-len(out) % alignment) + data
+
+
+numbers = [value(b"n%d" % kind, kind, struct.pack("<" + code, 1))
+           for kind, code in [(0, "B"), (1, "b"), (2, "H"), (3, "h"), (4, "I"), (5, "i"), (6, "f"), (7, "?"), (10, "Q"), (11, "q"), (12, "d")]]
+f32, q4_0, q6_k = 0, 2, 14
+files = {
+    "empty": gguf([], []),
+    "numbers": gguf(numbers, []),
+    "texts": gguf([value(b"general.architecture", 8, text(b"llama")), array(b"tokens", 8, [text(b"a"), text(b""), text(b"\xe2\x96\x81b")])], []),
+    "arrays": gguf([array(b"i", 5, [struct.pack("<i", i) for i in range(5)]), array(b"none", 6, []), array(b"b", 7, [b"\0", b"\1", b"\2"])], []),
+    "tensors": gguf([], [tensor(b"a", [5, 3], f32, 0), tensor(b"b", [32, 2], q4_0, 64), tensor(b"c", [256], q6_k, 128), tensor(b"d", [0, 4], f32, 352)], bytes(range(256)) + bytes(96)),
+    "four-dimensions": gguf([], [tensor(b"a", [2, 3, 1, 2], f32, 0), tensor(b"scalar", [], f32, 64)], bytes(96)),
+    "alignment": gguf([value(b"general.alignment", 4, struct.pack("<I", 64))], [tensor(b"a", [4], f32, 0), tensor(b"b", [4], f32, 64)], bytes(128), alignment=64),
+    "version2": gguf([value(b"k", 4, b"\1\0\0\0")], [tensor(b"t", [8], f32, 0)], bytes(32), version=2),
+    "wraps": gguf([], [tensor(b"t", [4, 2**30 - 1, 2**30 + 1], f32, 0)]),
+    "cut": gguf([], [tensor(b"t", [8], f32, 0)], bytes(8)),
+}
+for name, data in files.items():
+    (here / "gguf_read").mkdir(parents=True, exist_ok=True)
+    (here / "gguf_read" / name).write_bytes(data)
+
+draw = random.Random(1)
+for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24, (12, 60))]:
+    (here / target).mkdir(parents=True, exist_ok=True)
+    for i in range(count):
+        n = draw.randrange(*sizes)
+        # nodes: the first two bytes say which
+        head = struct.pack("<H", i * 16) if target == "cpu_node" else b""
+        (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))

@@ -1,0 +1,14 @@
+//! What the fuzz targets share.
+
+use ggml::capi::ggml::system::ggml_log_set;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Once;
+
+unsafe extern "C" fn drop_line(_: c_int, _: *const c_char, _: *mut c_void) {}
+
+/// Log lines go nowhere: most inputs are refused, each with a line.
+pub fn quiet() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the function takes any arguments and lives for ever.
+    ONCE.call_once(|| unsafe { ggml_log_set(Some(drop_line), std::ptr::null_mut()) });
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS] [TARGET ...]
+#
+# Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
+# earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
+# target/fuzz/findings. The last line counts the targets.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+seconds=25
+if [ "${1:-}" = -t ]; then seconds=$2; shift 2; fi
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_write_read cpu_node)
+work=${FUZZ_OUT:-$root/target/fuzz}
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+# The flags of cargo-fuzz: coverage of branches with counters, comparisons traced, the sanitizer, checks as in a debug build.
+pass() { printf ' -Cllvm-args=%s' "$@"; }
+flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=4 -sanitizer-coverage-inline-8bit-counters \
+    -sanitizer-coverage-pc-table -sanitizer-coverage-trace-compares) -Zsanitizer=address -Ccodegen-units=4 -Cforce-frame-pointers"
+echo "building the fuzz targets ..."
+RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
+    --target-dir "$work/build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
+
+passed=0 failed=0
+for target in "${targets[@]}"; do
+    mkdir -p "$work/corpus/$target" "$work/findings"
+    log=$work/$target.log
+    # What a host may lie about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
+        "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$seconds" -timeout=20 \
+        -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
+    status=$?
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
+    speed=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+    if [ $status = 0 ] && [ "${runs:-0}" -gt 100 ]; then
+        passed=$((passed + 1))
+        echo "PASS fuzz $target: $runs executions, $speed a second, $cover"
+    else
+        failed=$((failed + 1))
+        grep -E 'ERROR|panicked|SUMMARY|Test unit written' "$log" | head -n 8
+        echo "FAIL fuzz $target: status $status after ${runs:-no} executions, see $log"
+    fi
+done
+echo "fuzz: $passed passed, $failed failed"
+[ $failed = 0 ]

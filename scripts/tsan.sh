@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# ThreadSanitizer over the thread pool and the computation of graphs: tsan.sh [ROUNDS]
+#
+# Builds the library and fuzz/threads with it (a stable compiler will do: RUSTC_BOOTSTRAP) and runs that three times:
+# two seeded races must be reported, and the stress test must not be. The standard library is not built with the sanitizer: what the
+# sanitizer then does not see, and why it does no harm to leave it out, stands in scripts/tsan.supp.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+rounds=${1:-300}
+work=$root/target/tsan
+host=$(rustc -vV | sed -n 's/^host: //p')
+mkdir -p "$work"
+echo "building with ThreadSanitizer ..."
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+    cargo build --quiet --release --manifest-path "$root/fuzz/threads/Cargo.toml" --target "$host" --target-dir "$work/build" ||
+    { echo "tsan: 0 passed, 3 failed"; exit 1; }
+passed=0 failed=0
+try() { # NAME EXPECTED(silent|loud) ARGUMENT
+    local log=$work/$1.log status races
+    TSAN_OPTIONS="suppressions=$root/scripts/tsan.supp exitcode=66 halt_on_error=0" "$work/build/$host/release/libggml-rs-threads" "$3" > "$log" 2>&1
+    status=$?
+    races=$(grep -c 'WARNING: ThreadSanitizer: data race' "$log")
+    if { [ "$2" = silent ] && [ $status = 0 ]; } || { [ "$2" = loud ] && [ $status = 66 ] && [ "$races" -gt 0 ]; }; then
+        passed=$((passed + 1))
+        echo "PASS tsan $1: $races races reported, as expected"
+    else
+        failed=$((failed + 1))
+        grep -E -A12 'WARNING: ThreadSanitizer|FAIL' "$log" | head -n 60
+        echo "FAIL tsan $1: status $status, $races races reported, expected $2; see $log"
+    fi
+}
+try seeded-race-of-computations loud tensor
+try seeded-race-of-threads loud region
+try stress silent "$rounds"
+echo "tsan: $passed passed, $failed failed"
+[ $failed = 0 ]
