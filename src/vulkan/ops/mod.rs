@@ -2,10 +2,11 @@
 //! turns it into dispatches. A plan may rely on its check.
 //!
 //! `elementwise` (binary, unary, gated, scale, clamp, fill) · `norm` · `softmax` · `rope` · `copy` (copies, conversion, concatenation) ·
-//! `rows` (get_rows, set_rows) · `matmul`
+//! `images` (padding, patches, pooling, group norm) · `rows` (get_rows, set_rows) · `matmul`
 
 pub mod copy;
 pub mod elementwise;
+pub mod images;
 pub mod matmul;
 pub mod norm;
 pub mod rope;
@@ -53,6 +54,10 @@ pub fn find(op: ggml_op) -> Option<Op> {
         GGML_OP_NORM | GGML_OP_RMS_NORM | GGML_OP_L2_NORM => (norm::check, norm::plan),
         GGML_OP_SOFT_MAX => (softmax::check, softmax::plan),
         GGML_OP_ROPE | GGML_OP_ROPE_BACK => (rope::check, rope::plan),
+        GGML_OP_GROUP_NORM => (images::check_group_norm, images::group_norm),
+        GGML_OP_PAD => (images::check_pad, images::pad),
+        GGML_OP_IM2COL => (images::check_im2col, images::im2col),
+        GGML_OP_POOL_1D | GGML_OP_POOL_2D => (images::check_pool, images::pool),
         GGML_OP_MUL_MAT => (matmul::check, matmul::plan),
         GGML_OP_MUL_MAT_ID => (matmul::check_id, matmul::plan_id),
         _ => return None,

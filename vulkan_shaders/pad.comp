@@ -1,0 +1,37 @@
+#version 460
+// a in the midst of zeros, or (CIRCULAR) continued from its other end.
+#include "common.glsl"
+#include "rows.glsl"
+
+layout(constant_id = 3) const bool CIRCULAR = false;
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, d;
+    uvec4 ne;      // shape of d
+    uint n_rows;
+    uvec4 a_ne;
+    uvec4 a_nb;
+    uvec4 d_nb;
+    ivec4 before;  // elements before a
+} p;
+
+// Place in a, or -1.
+int place(uint i, int before, uint n) {
+    const int j = int(i) - before;
+    if (CIRCULAR) { return ((j % int(n)) + int(n)) % int(n); }
+    return j >= 0 && uint(j) < n ? j : -1;
+}
+
+void main() {
+    const uint r = my_row();
+    if (r >= p.n_rows) { return; }
+    const uvec3 i = row_coords(r, p.ne.y, p.ne.z);
+    const ivec3 j = ivec3(place(i.x, p.before.y, p.a_ne.y), place(i.y, p.before.z, p.a_ne.z), place(i.z, p.before.w, p.a_ne.w));
+    const bool there = min(j.x, min(j.y, j.z)) >= 0;
+    const uint64_t a = at(p.a, offset3(uvec3(there ? j : ivec3(0)), p.a_nb.yzw), 4);
+    const uint64_t d = at(p.d, offset3(i, p.d_nb.yzw), 4);
+    for (uint c = first_column(); c < p.ne.x; c += column_step()) {
+        const int k = place(c, p.before.x, p.a_ne.x);
+        F32s(d).v[c * p.d_nb.x] = there && k >= 0 ? F32s(a).v[uint(k) * p.a_nb.x] : 0.0;
+    }
+}
