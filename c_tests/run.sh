@@ -298,6 +298,39 @@ suite_rs() {
     fi
 }
 
+# Modules that somebody else compiled: the original's CPU and RPC modules (and Vulkan's, when it is there) on this library, two of
+# the original's RPC servers on this library, and this library as a CPU module of the original. GGML_MODULES: folder with
+# libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so (scripts/oracle.sh modules).
+suite_foreign() {
+    local modules=${GGML_MODULES:-} port ports pids= i
+    if [ ! -e "$modules/libggml-cpu.so" ]; then note "foreign modules were not tried (GGML_MODULES, from scripts/oracle.sh modules)"; return; fi
+    build ours foreign/test_foreign.c test_foreign || return
+    counted "foreign: the original's CPU module" on ours "$out/ours/test_foreign" "$modules/libggml-cpu.so" 1e-4
+    port=$((20000 + $$ % 20000)) ports=
+    for i in 0 1; do
+        GGML_BACKEND_PATH=$modules/libggml-rpc.so on ours "$modules/ggml-rpc-server" -H 127.0.0.1 -p $((port + i)) -d CPU > "$out/text/rpc-server.$i.log" 2>&1 &
+        pids="$pids $!" ports="$ports 127.0.0.1:$((port + i))"
+    done
+    for i in $(seq 50); do # until both listen
+        python3 -c "import socket,sys; [socket.create_connection(('127.0.0.1', p), 1) for p in ($port, $port + 1)]" 2> /dev/null && break
+        sleep 0.2
+    done
+    # shellcheck disable=SC2086
+    counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/libggml-rpc.so" 1e-4 $ports
+    # shellcheck disable=SC2086
+    kill $pids
+    if [ -e "$modules/libggml-vulkan.so" ]; then
+        counted "foreign: the original's Vulkan module" on ours env GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-0}" "$out/ours/test_foreign" "$modules/libggml-vulkan.so" 2e-2
+    else
+        note "the original's Vulkan module was not tried (scripts/oracle.sh vulkan-module builds it)"
+    fi
+    [ -n "$oracle" ] || return
+    build oracle foreign/test_foreign.c test_foreign || return
+    mkdir -p "$out/text/module"
+    cp "$prefix/lib/libggml.so" "$out/text/module/libggml-cpu-rs.so"
+    counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
+}
+
 # The sentence-embedding host: its messages, and its vectors when the model is at hand (make run fetches it).
 suite_examples() {
     local which model=${MINILM_GGUF:-$root/target/minilm/f32.gguf} line

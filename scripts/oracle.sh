@@ -5,6 +5,8 @@
 #   oracle.sh original   the original's libraries and headers                     -> original/
 #   oracle.sh hosts      unmodified llama.cpp, built against the installed library -> hosts/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
+#   oracle.sh modules    the original's loadable CPU and RPC modules, its RPC server -> modules/
+#   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
@@ -100,9 +102,41 @@ peers() {
     done
 }
 
+configure_modules() {
+    fetch
+    find_cmake
+    mkdir -p "$cache/modules"
+    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/modules-build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+        -DGGML_BACKEND_DL=ON -DGGML_RPC=ON -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+        "$@" > "$cache/modules-configure.log" 2>&1 || die "the modules cannot be configured; see $cache/modules-configure.log"
+}
+
+modules() {
+    [ -e "$cache/modules/done" ] && return
+    original
+    configure_modules
+    echo "building the original's CPU and RPC modules (some minutes) ..."
+    build "$cache/modules-build.log" "$cache/modules-build" --target ggml-cpu ggml-rpc
+    cp "$cache/modules-build/bin/libggml-cpu.so" "$cache/modules-build/bin/libggml-rpc.so" "$cache/modules/"
+    $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama.cpp/tools/rpc/rpc-server.cpp" -o "$cache/modules/ggml-rpc-server" \
+        -L"$cache/original/lib" -lggml -lggml-base -lpthread -Wl,-rpath-link,"$cache/original/lib"
+    touch "$cache/modules/done"
+}
+
+vulkan_module() {
+    modules
+    [ -e "$cache/modules/libggml-vulkan.so" ] && return
+    need glslc glslc
+    configure_modules -DGGML_VULKAN=ON
+    echo "building the original's Vulkan module (half an hour) ..."
+    build "$cache/modules-build.log" "$cache/modules-build" --target ggml-vulkan
+    cp "$cache/modules-build/bin/libggml-vulkan.so" "$cache/modules/"
+}
+
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | hosts | peers) "$1" ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+fetch | original | hosts | peers | modules) "$1" ;;
+vulkan-module) vulkan_module ;;
+*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

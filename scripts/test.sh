@@ -70,8 +70,8 @@ suite_headers() {
 suite_install() { library && scripts/test_install.sh; }
 suite_c() {
     library || return 1
-    scripts/oracle.sh original || return 1
-    GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh
+    scripts/oracle.sh original && scripts/oracle.sh modules || return 1
+    GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh
 }
 suite_hosts() {
     library || return 1

@@ -236,6 +236,41 @@ static void a_scheduler_outlives_mistakes_and_failures(void) {
     CHECK_EQ(stats.live_backends, 0);
 }
 
+static int fail_at; /* the accelerator's k-th allocation from now on fails; 0: none */
+
+static ggml_backend_buffer_t alloc_or_fail(ggml_backend_buffer_type_t type, size_t size) {
+    return fail_at > 0 && --fail_at == 0 ? NULL : type_alloc(type, size);
+}
+
+static void any_allocation_may_fail(void) {
+    for (int reserve = 0; reserve < 2; reserve++) {
+        bool failed = true;
+        for (int k = 1; failed; k++) {
+            CHECK(k < 20);
+            struct world w;
+            world_begin(&w);
+            const int live = stats.live_buffers;
+            the_type()->iface.alloc_buffer = alloc_or_fail;
+            ggml_rs_clear_error();
+            fail_at = k;
+            if (reserve) {
+                failed = !ggml_backend_sched_reserve(w.sched, w.graph);
+            } else {
+                failed = ggml_backend_sched_graph_compute(w.sched, w.graph) == GGML_STATUS_ALLOC_FAILED;
+            }
+            fail_at = 0;
+            CHECK(k > 1 || failed);
+            CHECK(!failed || (ggml_rs_last_error()[0] != '\0' && stats.live_buffers == live));
+            world_again(&w);
+            CHECK_EQ(world_run(&w), GGML_STATUS_SUCCESS);
+            the_type()->iface.alloc_buffer = type_alloc;
+            world_end(&w);
+            CHECK_EQ(stats.live_buffers, 0);
+            if (test_why[0] != '\0') { return; }
+        }
+    }
+}
+
 /* without any policy: what can be recovered from never ends the process */
 static void a_lost_backend_is_an_error_with_a_text(void) {
     struct world w;
@@ -370,6 +405,7 @@ int main(int argc, char ** argv) {
     RUN(a_mistake_inside_a_callback_fails_there);
     RUN(a_scheduler_outlives_mistakes_and_failures);
     RUN(a_lost_backend_is_an_error_with_a_text);
+    RUN(any_allocation_may_fail);
     RUN(a_report_says_what_is_where);
     RUN(what_falls_back_to_the_cpu_is_said);
     RUN(a_timeline_is_written_while_it_is_wanted);

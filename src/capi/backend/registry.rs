@@ -11,6 +11,8 @@ use crate::capi::convert::text_path;
 use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::c_char;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The built-in backends, in the order of their registration.
 const BUILTINS: &[Builtin] = &[crate::vulkan::reg, || Some(cpu())];
@@ -20,9 +22,19 @@ pub(in crate::capi) fn cpu() -> RegRef {
     crate::cpu::reg()
 }
 
-/// Tells the registry, which lives further down, what is built in. Before every use of it.
+/// Tells the registry, which lives further down, what is built in. Before every use of it. The first time, the module that
+/// GGML_BACKEND_PATH names is loaded too: hosts built for a library with built-in backends never call `load_all`.
 pub(in crate::capi) fn prepare() {
+    static LOOKED: AtomicBool = AtomicBool::new(false);
     registry::set_builtins(BUILTINS);
+    // A flag and no `Once`: the module's own code may ask the registry while it is loaded.
+    if !LOOKED.load(Ordering::Relaxed)
+        && !LOOKED.swap(true, Ordering::Relaxed)
+        && let Some(path) = std::env::var_os("GGML_BACKEND_PATH").filter(|p| !p.is_empty())
+    {
+        // SAFETY: the host, or its user, vouches for the library.
+        unsafe { dl::load(Path::new(&path), false) };
+    }
 }
 
 fn device_out(device: Option<DeviceRef>) -> ggml_backend_dev_t {
@@ -173,7 +185,8 @@ pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
 }
 
 /// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
-/// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+/// module that the environment variable GGML_BACKEND_PATH names (which is also loaded when the registry is first used).
+/// Kinds that are built in are left out.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all() {
