@@ -10,6 +10,8 @@ use std::arch::x86_64::*;
 
 /// Rows that are taken at once.
 const ROWS: usize = 4;
+/// Bytes of [`Super`] blocks that are made of smaller ones, at most.
+const LAST: usize = 144;
 
 /// Which group of a block of 256 each lane of its four vectors of 64 values belongs to.
 type Lanes = [[i32; 16]; 4];
@@ -31,12 +33,15 @@ const fn lanes<const N: usize>(order: [i32; N], width: usize) -> Lanes {
     all
 }
 
-/// A block of 256 values.
+/// A block of 256 values, or several blocks that have as many together.
 ///
 /// # Safety
-/// `scales` and `quants` read no more than `BYTES` bytes at their pointer. They may be called only with AVX-512 F, BW, DQ, VL and VNNI.
-unsafe trait Super {
+/// `scales` and `quants` read no more than `BYTES` bytes at their pointer, of which each `UNIT` values have their share. Zeros are a
+/// block of zeros. They may be called only with AVX-512 F, BW, DQ, VL and VNNI.
+pub(super) unsafe trait Super {
     const BYTES: usize;
+    /// Values of a block of the format.
+    const UNIT: usize = 256;
     const BIAS: i8;
     /// Whether there is a scale for every 16 values, not 32.
     const FINE: bool;
@@ -54,7 +59,7 @@ unsafe trait Super {
 ///
 /// # Safety
 /// As for [`Super`]; blocks have at least four bytes.
-unsafe trait Small {
+pub(super) unsafe trait Small {
     const BYTES: usize;
     const BIAS: i8;
     const OFFSETS: bool;
@@ -65,25 +70,26 @@ unsafe trait Small {
 }
 
 macro_rules! with_simd {
-    ($(unsafe fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
+    ($($vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         #[inline(always)]
-        unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+        $vis unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
             // SAFETY: the processor has the instructions, and the block is readable: the promise of `Super` and `Small`.
             unsafe { $body }
         }
     )*};
 }
+pub(super) use with_simd;
 
 with_simd! {
     // A half at any address as sixteen floats.
-    unsafe fn half_at(p: *const u8) -> __m512 {
+    pub(super) unsafe fn half_at(p: *const u8) -> __m512 {
         _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(p.cast::<u16>().read_unaligned()))))
     }
     // The bits of `a` where `mask` has ones, those of `b` elsewhere.
     unsafe fn choose(mask: __m512i, a: __m512i, b: __m512i) -> __m512i {
         _mm512_ternarylogic_epi64::<0xca>(mask, a, b)
     }
-    unsafe fn bytes(x: u8) -> __m512i {
+    pub(super) unsafe fn bytes(x: u8) -> __m512i {
         _mm512_set1_epi8(x as i8)
     }
     // Each 64-bit word turned left by as many bits as its half of the vector says.
@@ -93,13 +99,13 @@ with_simd! {
     unsafe fn both_halves(p: *const u8) -> __m512i {
         _mm512_broadcast_i64x4(_mm256_loadu_si256(p.cast()))
     }
-    unsafe fn load(p: *const u8) -> __m512i {
+    pub(super) unsafe fn load(p: *const u8) -> __m512i {
         _mm512_loadu_si512(p.cast())
     }
     unsafe fn high_nibbles(v: __m512i) -> __m512i {
         _mm512_and_si512(_mm512_srli_epi16::<4>(v), bytes(15))
     }
-    unsafe fn table(values: &[i8; 16]) -> __m512i {
+    pub(super) unsafe fn table(values: &[i8; 16]) -> __m512i {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast())), bytes(0x80))
     }
     // 16 bytes of each block: low halves, then high halves, block by block.
@@ -448,7 +454,16 @@ unsafe fn super_rows<B: Super, const R: usize>(
         let pairs = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
         let mut acc = [_mm512_setzero_ps(); R];
         let mut shift = [_mm512_setzero_ps(); R];
-        for i in 0..k / 256 {
+        // Blocks that do not fill 256 values stand before zeros.
+        let whole = k / 256;
+        let rest = if B::UNIT < 256 { k % 256 / B::UNIT * (B::BYTES * B::UNIT / 256) } else { 0 };
+        let mut last = [[0u8; LAST]; R];
+        if B::UNIT < 256 && rest > 0 {
+            for r in 0..R {
+                x[r].add(whole * B::BYTES).copy_to_nonoverlapping(last[r].as_mut_ptr(), rest);
+            }
+        }
+        for i in 0..whole + usize::from(rest > 0) {
             let [a, b, c, d]: [__m512i; 4] = std::array::from_fn(|t| load(act.add(256 * i + 64 * t)));
             let a = if B::SPLIT {
                 [
@@ -464,7 +479,7 @@ unsafe fn super_rows<B: Super, const R: usize>(
             let scale = _mm512_castps256_ps512(_mm256_loadu_ps(scales.add(8 * i)));
             let scale = if B::FINE { _mm512_permutexvar_ps(pairs, scale) } else { scale };
             for r in 0..R {
-                let block = x[r].add(i * B::BYTES);
+                let block = if B::UNIT < 256 && i == whole { last[r].as_ptr() } else { x[r].add(i * B::BYTES) };
                 fetch(block.wrapping_add(ahead), B::BYTES);
                 let (s, o) = B::scales(block);
                 let s = _mm512_mul_ps(s, scale);
@@ -551,7 +566,14 @@ unsafe fn small_rows<B: Small, const R: usize>(
 macro_rules! kernel {
     ($name:ident, $block:ident, $rows:ident) => {
         #[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-        unsafe fn $name<B: $block>(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32) {
+        pub(super) unsafe fn $name<B: $block>(
+            k: usize,
+            x: *const u8,
+            stride: usize,
+            rows: usize,
+            act: *const u8,
+            dst: *mut f32,
+        ) {
             let mut r = 0;
             // SAFETY: rows stay below `rows`; the features are enabled here; the rest is the caller's promise.
             unsafe {
@@ -602,7 +624,10 @@ pub unsafe fn fill(k: &mut Kernels) {
         (GGML_TYPE_Q8_0, small_kernel::<Q8_0>),
         (GGML_TYPE_IQ4_NL, small_kernel::<Iq4Nl>),
         (GGML_TYPE_MXFP4, small_kernel::<Mxfp4>),
-    ] {
+    ]
+    .into_iter()
+    .chain(super::gemv_codes::KERNELS)
+    {
         k.gemv[t as usize] = Some(Gemv { act, rows });
     }
 }

@@ -1,6 +1,8 @@
-//! x86-64 with AVX-512 F, BW, DQ and VL. Who lives here: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI).
+//! x86-64 with AVX-512 F, BW, DQ and VL. Who lives here: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI),
+//! `gemv_codes` (the same for formats of grid points, ternary digits and small blocks).
 
 pub mod gemv;
+mod gemv_codes;
 pub mod lanes;
 
 use super::{Kernels, float, tile};
