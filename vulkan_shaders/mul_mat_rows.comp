@@ -34,7 +34,7 @@ void main() {
         // y: slot of the expert, z: token
         const uint slot = gl_WorkGroupID.y;
         const uint token = gl_WorkGroupID.z;
-        const int id = I32s(p.ids).v[token * p.ids_nb.y + slot * p.ids_nb.x];
+        const int id = I32s(at(p.ids, uint64_t(token) * p.ids_nb.y + uint64_t(slot) * p.ids_nb.x, 4)).v[0];
         if (id < 0 || uint(id) >= p.a_ne2) { return; }
         a = at(p.a, offset3(uvec3(row, uint(id), 0), p.a_nb), BYTES);
         b[0] = at(p.b, uint64_t(slot % p.b_ne2) * p.b_nb.x + uint64_t(token) * p.b_nb.y, type_size(B));

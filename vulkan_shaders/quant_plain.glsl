@@ -17,5 +17,20 @@ float value(uint64_t base, uint i) {
 }
 
 void dequant8(uint64_t base, uint i, out float y[8]) {
+#if defined(ALIGNED4) && FMT != FMT_F32
+    // Rows start at multiples of four bytes: two values a word.
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const uint w = U32s(base).v[4 * i + j];
+#if FMT == FMT_F16
+        const vec2 h = unpackHalf2x16(w);
+        y[2 * j] = h.x;
+        y[2 * j + 1] = h.y;
+#else
+        y[2 * j] = uintBitsToFloat(w << 16);
+        y[2 * j + 1] = uintBitsToFloat(w & 0xffff0000u);
+#endif
+    }
+#else
     [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(base, 8 * i + j); }
+#endif
 }

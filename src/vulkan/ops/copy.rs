@@ -126,3 +126,51 @@ fn convert(a: View, d: View, shader: Shader, plan: &mut Plan<'_>) -> Result<()> 
     }
     Ok(())
 }
+
+/// Plain elements of a size that shaders move.
+fn movable(t: TensorRef) -> bool {
+    plain(t.dtype()) && matches!(t.dtype().type_size(), 2 | 4)
+}
+
+/// One plain type.
+pub fn check_concat(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    ensure!(a.dtype() == node.dtype() && b.dtype() == node.dtype() && plain(node.dtype()), "{:?} joined", a.dtype());
+    ensure!((0..4).contains(&node.op_param_i32(0)), "dimension {}", node.op_param_i32(0));
+    [a, b, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// CONCAT: a copy of each source into its part of the node.
+pub fn concat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let dim = node.op_param_i32(0) as usize;
+    let size = d.dtype.type_size();
+    let behind = d.at + u64::from(a.ne[dim]) * node.nb()[dim] as u64;
+    for (s, at) in [(a, d.at), (b, behind)] {
+        let g = grid(s.ne[0], s.n_rows(), plan.info)?;
+        let kernel = Kernel::new(Shader::named("copy")?, g.size, &[s.ty(), d.ty(), size as u32, 0]);
+        let push = Push::new().at(s.at).at(at).words(&s.ne).words(&s.nb).words(&d.nb).words(&s.ne).u32(s.n_rows());
+        plan.dispatch(kernel, push, g.groups, &[s.range], &[d.range]);
+    }
+    Ok(())
+}
+
+/// Elements of two or four bytes.
+pub fn check_repeat(node: TensorRef, _: &Info) -> Result<()> {
+    let a = src(node, 0)?;
+    ensure!(a.dtype() == node.dtype() && movable(a), "{:?} repeated", a.dtype());
+    ensure!(a.can_repeat(node), "{:?} does not repeat to {:?}", a.ne(), node.ne());
+    View::shape(a)?;
+    View::shape(node)?;
+    Ok(())
+}
+
+/// REPEAT.
+pub fn repeat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("repeat")?, g.size, &[a.dtype.type_size() as u32]);
+    let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).words(&a.ne).u32(d.n_rows());
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}

@@ -4,6 +4,7 @@
 
 use super::{ensure, is_float, src};
 use crate::abi::ggml::ggml_op::*;
+use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
@@ -76,6 +77,7 @@ pub fn unary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         GGML_OP_COS => (68, [0.0; 4]),
         GGML_OP_CLAMP => (69, [p(0), p(1), 0.0, 0.0]),
         GGML_OP_SCALE => (70, [p(0), p(1), 0.0, 0.0]),
+        GGML_OP_FILL => (73, [p(0), 0.0, 0.0, 0.0]),
         GGML_OP_LEAKY_RELU => (71, [p(0), 0.0, 0.0, 0.0]),
         op => return Err(Error::Unsupported(format!("{op:?} as a function"))),
     };
@@ -138,5 +140,30 @@ pub fn fused_gate(
     let kernel = Kernel::new(Shader::named("gated")?, g.size, &[op as u32, gate.ty(), d.ty()]);
     let push = Push::new().at(gate.at).at(up.at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
     plan.dispatch(kernel, push.u32(d.n_rows()).f32(0.0).f32(0.0), g.groups, &[gate.range, up.range], &[d.range]);
+    Ok(())
+}
+
+/// Single precision, rows without gaps; an index for each row.
+pub fn check_add_id(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    for t in [a, b, node] {
+        ensure!(t.dtype() == GGML_TYPE_F32 && t.is_contiguous_rows(), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
+    View::shape(ids)?;
+    ensure!(a.same_shape(node) && a.ne()[0] == b.ne()[0], "{:?} and {:?}", a.ne(), b.ne());
+    Ok(())
+}
+
+/// ADD_ID.
+pub fn add_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let ids = View::of(src(node, 2)?)?;
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = Kernel::new(Shader::named("add_id")?, g.size, &[]);
+    let push = Push::new().at(a.at).at(b.at).at(ids.at).at(d.at).words(&d.ne[..3]).u32(d.n_rows());
+    let push = push.words(&a.nb[1..]).words(&d.nb[1..]).words(&[b.nb[1], b.ne[1]]).words(&ids.nb[..2]);
+    plan.dispatch(kernel, push, g.groups, &[a.range, b.range, ids.range], &[d.range]);
     Ok(())
 }

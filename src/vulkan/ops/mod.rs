@@ -2,13 +2,15 @@
 //! turns it into dispatches. A plan may rely on its check.
 //!
 //! `elementwise` (binary, unary, gated, scale, clamp, fill) · `norm` · `softmax` · `rope` · `copy` (copies, conversion, concatenation) ·
-//! `images` (padding, patches, pooling, group norm) · `rows` (get_rows, set_rows) · `matmul`
+//! `images` (padding, patches, pooling, group norm) · `rows` (get_rows, set_rows) · `reduce` (sums, argmax, sorting) · `matmul` · `attention`
 
+pub mod attention;
 pub mod copy;
 pub mod elementwise;
 pub mod images;
 pub mod matmul;
 pub mod norm;
+pub mod reduce;
 pub mod rope;
 pub mod rows;
 pub mod softmax;
@@ -46,9 +48,15 @@ pub fn find(op: ggml_op) -> Option<Op> {
             (elementwise::check_binary, elementwise::binary)
         }
         GGML_OP_UNARY | GGML_OP_SQR | GGML_OP_SQRT | GGML_OP_LOG | GGML_OP_SIN | GGML_OP_COS | GGML_OP_CLAMP
-        | GGML_OP_SCALE | GGML_OP_LEAKY_RELU => (elementwise::check_unary, elementwise::unary),
+        | GGML_OP_SCALE | GGML_OP_FILL | GGML_OP_LEAKY_RELU => (elementwise::check_unary, elementwise::unary),
         GGML_OP_GLU => (elementwise::check_gated, elementwise::gated),
         GGML_OP_CPY | GGML_OP_CONT | GGML_OP_DUP => (copy::check, copy::plan),
+        GGML_OP_CONCAT => (copy::check_concat, copy::concat),
+        GGML_OP_REPEAT => (copy::check_repeat, copy::repeat),
+        GGML_OP_SUM | GGML_OP_SUM_ROWS | GGML_OP_MEAN => (reduce::check_sum, reduce::sum),
+        GGML_OP_ARGMAX => (reduce::check_argmax, reduce::argmax),
+        GGML_OP_ARGSORT | GGML_OP_TOP_K => (reduce::check_sort, reduce::sort),
+        GGML_OP_ADD_ID => (elementwise::check_add_id, elementwise::add_id),
         GGML_OP_GET_ROWS => (rows::check_get, rows::get),
         GGML_OP_SET_ROWS => (rows::check_set, rows::set),
         GGML_OP_NORM | GGML_OP_RMS_NORM | GGML_OP_L2_NORM => (norm::check, norm::plan),
@@ -58,6 +66,7 @@ pub fn find(op: ggml_op) -> Option<Op> {
         GGML_OP_PAD => (images::check_pad, images::pad),
         GGML_OP_IM2COL => (images::check_im2col, images::im2col),
         GGML_OP_POOL_1D | GGML_OP_POOL_2D => (images::check_pool, images::pool),
+        GGML_OP_FLASH_ATTN_EXT => (attention::check, attention::plan),
         GGML_OP_MUL_MAT => (matmul::check, matmul::plan),
         GGML_OP_MUL_MAT_ID => (matmul::check_id, matmul::plan_id),
         _ => return None,

@@ -1,0 +1,35 @@
+#version 460
+// Index of the largest element of a row, of equals the first. A workgroup takes a row.
+#include "common.glsl"
+#include "reduce.glsl"
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, d;
+    uint columns, n_rows, ne1, ne2;
+    uvec3 a_nb;
+} p;
+
+void main() {
+    const uint r = group_xyz();
+    if (r >= p.n_rows) { return; }
+    F32s a = F32s(at(p.a, offset3(row_coords(r, p.ne1, p.ne2), p.a_nb), 4));
+    float most = uintBitsToFloat(0xff800000u);
+    uint best = p.columns;
+    for (uint c = gl_LocalInvocationID.x; c < p.columns; c += gl_WorkGroupSize.x) {
+        const float x = a.v[c];
+        if (x > most || best == p.columns) {
+            most = x;
+            best = c;
+        }
+    }
+    const float all = group_max(best < p.columns ? most : uintBitsToFloat(0xff800000u));
+    // The least index in two halves, each exact as a float.
+    const float out_of_it = -65536.0;
+    const bool mine = best < p.columns && most == all;
+    const float high = group_max(mine ? -float(best >> 16) : out_of_it);
+    const float low = group_max(mine && -float(best >> 16) == high ? -float(best & 65535u) : out_of_it);
+    if (gl_LocalInvocationID.x == 0) {
+        const uint index = (uint(-high) << 16) | uint(-low);
+        I32s(p.d).v[r] = int(index < p.columns ? index : 0); // a row of NaN
+    }
+}

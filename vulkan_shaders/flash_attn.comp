@@ -1,0 +1,153 @@
+#version 460
+// Attention in one pass over keys and values with the running maximum and sum of the soft maximum (arXiv:2205.14135). FMT: format of keys
+// and values. A workgroup takes R queries (heads that share keys are neighbours) and goes through the keys in tiles, a key for each
+// invocation; then each invocation takes eights of the values' columns.
+#include "common.glsl"
+#define ALIGNED4
+#include "quant.glsl"
+#include "reduce.glsl"
+
+#ifndef R
+#define R 1
+#endif
+
+layout(constant_id = 4) const uint D = 64;   // columns of q and k
+layout(constant_id = 5) const uint DV = 64;  // columns of v
+layout(constant_id = 6) const uint EIGHTS = 1; // eights of v's columns for each invocation
+layout(constant_id = 7) const uint GROUP = 1; // heads that share keys
+layout(constant_id = 8) const uint HEADS = 1;
+layout(constant_id = 9) const uint FLAGS = 0; // 1 mask, 2 sinks, 4 cap, 8 position biases
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t q, k, v, mask, sinks, d;
+    uint n_queries, n_keys;
+    uvec3 q_nb, k_nb, v_nb, mask_nb; // dimensions 1 to 3
+    uint mask_ne; // of dimensions 2 and 3, 16 bits each
+    float scale, max_bias, cap;
+} p;
+
+shared float weights[R * 256];
+
+const bool MASK = (FLAGS & 1u) != 0;
+const bool SINKS = (FLAGS & 2u) != 0;
+const bool CAP = (FLAGS & 4u) != 0;
+const bool BIAS = (FLAGS & 8u) != 0;
+
+#define NONE uintBitsToFloat(0xff800000u)
+
+float slope(uint head) {
+    const uint whole = 1u << findMSB(HEADS);
+    const float base = head < whole ? exp2(-p.max_bias / float(whole)) : exp2(-p.max_bias / 2.0 / float(whole));
+    return pow(base, head < whole ? float(head + 1) : float(2 * (head - whole) + 1));
+}
+
+// Invocations see what others wrote to shared memory.
+void meet() {
+#ifdef SUBGROUP
+    if (ONE_SUBGROUP) {
+        subgroupBarrier();
+        return;
+    }
+#endif
+    barrier();
+}
+
+void main() {
+    const uint t = gl_LocalInvocationID.x;
+    const uint T = gl_WorkGroupSize.x;
+    const uint kv_head = gl_WorkGroupID.y;
+    const uint batch = gl_WorkGroupID.z;
+    const uint n = p.n_queries * GROUP;
+    uint position[R];
+    uint head[R];
+    uint64_t q[R];
+    uint64_t mask[R];
+    float bias[R];
+    float most[R];
+    float sum[R];
+    [[unroll]] for (uint r = 0; r < R; ++r) {
+        const uint i = min(gl_WorkGroupID.x * R + r, n - 1); // what is too many repeats the last
+        position[r] = i / GROUP;
+        head[r] = kv_head * GROUP + i % GROUP;
+        q[r] = at(p.q, offset3(uvec3(position[r], head[r], batch), p.q_nb), 4);
+        const uint m2 = p.mask_ne & 0xffffu;
+        const uint m3 = p.mask_ne >> 16;
+        mask[r] = MASK ? at(p.mask, offset3(uvec3(position[r], head[r] % m2, batch % m3), p.mask_nb), 2) : 0;
+        bias[r] = BIAS ? slope(head[r]) : 1.0;
+        most[r] = NONE;
+        sum[r] = 0.0;
+    }
+    const uint64_t k = at(p.k, offset3(uvec3(0, kv_head, batch), p.k_nb), BYTES);
+    const uint64_t v = at(p.v, offset3(uvec3(0, kv_head, batch), p.v_nb), BYTES);
+    float acc[R][EIGHTS * 8];
+    [[unroll]] for (uint r = 0; r < R; ++r) {
+        [[unroll]] for (uint c = 0; c < EIGHTS * 8; ++c) { acc[r][c] = 0.0; }
+    }
+    for (uint first = 0; first < p.n_keys; first += T) {
+        const uint key = min(first + t, p.n_keys - 1);
+        const uint64_t row = at(k, uint64_t(key) * p.k_nb.x, BYTES);
+        float score[R];
+        [[unroll]] for (uint r = 0; r < R; ++r) { score[r] = 0.0; }
+        for (uint c = 0; c < D / 8; ++c) {
+            float x[8];
+            dequant8(row, c, x);
+            [[unroll]] for (uint r = 0; r < R; ++r) {
+                [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * F32s(q[r]).v[8 * c + j]; }
+            }
+        }
+        float rescale[R];
+        [[unroll]] for (uint r = 0; r < R; ++r) {
+            float s = score[r] * p.scale;
+            if (CAP) {
+                const float e = exp(-2.0 * abs(s));
+                s = p.cap * sign(s) * (1.0 - e) / (1.0 + e);
+            }
+            if (MASK) { s += bias[r] * float(F16s(mask[r]).v[key]); }
+            if (first + t >= p.n_keys) { s = NONE; }
+            const float now = max(most[r], group_max(s));
+            // A row that is masked so far has no weights.
+            rescale[r] = now == NONE ? 1.0 : exp(most[r] - now);
+            const float w = now == NONE ? 0.0 : exp(s - now);
+            most[r] = now;
+            sum[r] = sum[r] * rescale[r] + w;
+            weights[r * T + t] = w;
+        }
+        meet();
+        [[unroll]] for (uint r = 0; r < R; ++r) {
+            [[unroll]] for (uint c = 0; c < EIGHTS * 8; ++c) { acc[r][c] *= rescale[r]; }
+        }
+        const uint tile = min(T, p.n_keys - first);
+        for (uint j = 0; j < tile; ++j) {
+            const uint64_t value_row = at(v, uint64_t(first + j) * p.v_nb.x, BYTES);
+            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+                float x[8];
+                dequant8(value_row, min(t + e * T, DV / 8 - 1), x);
+                [[unroll]] for (uint r = 0; r < R; ++r) {
+                    const float w = weights[r * T + j];
+                    [[unroll]] for (uint c = 0; c < 8; ++c) { acc[r][8 * e + c] += w * x[c]; }
+                }
+            }
+        }
+        meet();
+    }
+    [[unroll]] for (uint r = 0; r < R; ++r) {
+        float all = group_sum(sum[r]);
+        float factor = 1.0;
+        if (SINKS) {
+            const float sink = F32s(p.sinks).v[head[r]];
+            const float now = max(most[r], sink);
+            factor = most[r] == NONE ? 0.0 : exp(most[r] - now);
+            all = all * factor + exp(sink - now);
+        }
+        factor = all == 0.0 ? 0.0 : factor / all;
+        if (gl_WorkGroupID.x * R + r < n) {
+            const uint64_t row = (uint64_t(batch) * p.n_queries + position[r]) * HEADS + head[r];
+            F32s d = F32s(p.d + row * DV * 4);
+            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+                if (t + e * T < DV / 8) {
+                    [[unroll]] for (uint c = 0; c < 8; ++c) { d.v[8 * (t + e * T) + c] = acc[r][8 * e + c] * factor; }
+                }
+            }
+        }
+    }
+}
