@@ -102,7 +102,8 @@ pub fn product(info: &Info, n: u32, halves: bool) -> Product {
 /// A size of cooperative matrices that `mul_mat_coop` can use: F16 into F32, each a divisor of 32.
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
     let half = vk::ComponentTypeKHR::FLOAT16;
-    let enough = info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= 4 * info.limits.subgroup_size;
+    let enough =
+        info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= 4 * info.limits.subgroup_size;
     let fits = |n: u32| n > 0 && 32 % n == 0;
     let usable = |c: &&super::info::Coopmat| {
         c.ab == half && c.c == vk::ComponentTypeKHR::FLOAT32 && fits(c.m) && fits(c.n) && fits(c.k)
