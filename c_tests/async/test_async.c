@@ -234,7 +234,7 @@ static struct made make(struct ggml_context * ctx, const struct model * m, uint3
             case 6: t = ggml_rms_norm(ctx, a, 1e-5f); break;
             case 7: t = ggml_silu(ctx, a); break;
             case 8: t = ggml_scale(ctx, a, 0.5f); break;
-            case 9: t = ggml_scale_inplace(ctx, ggml_add(ctx, a, b), 0.25f); break;
+            case 9: t = ggml_scale(ctx, ggml_add(ctx, a, b), 0.25f); break; /* the allocator does that in place by itself */
             case 10: t = ggml_cont(ctx, a); break;
             case 11: { /* written to a cache, and read back with what was there before */
                 struct ggml_tensor * c = m->cache[any(N_CACHE)];
@@ -267,7 +267,8 @@ static struct made make(struct ggml_context * ctx, const struct model * m, uint3
         }
         ggml_format_name(t, "t%d", i);
         if (odds(10)) ggml_build_forward_expand(r.graph, t);
-        if (r.n_out < MAX_OUT - 1 && odds(8)) { ggml_set_output(t); ggml_build_forward_expand(r.graph, t); r.out[r.n_out++] = t; }
+        /* the base of a view is no result, so its memory may be used again */
+        if (r.n_out < MAX_OUT - 1 && t->view_src == NULL && odds(8)) { ggml_set_output(t); ggml_build_forward_expand(r.graph, t); r.out[r.n_out++] = t; }
         pool[n++] = t;
     }
     struct ggml_tensor * last = ggml_add(ctx, pool[n - 1], pool[0]);
@@ -345,13 +346,19 @@ static int run_seed(uint32_t seed) {
             ggml_reset(ctx);
             ggml_reset(ref_ctx);
             g = make(ctx, &m, shape, n_ops, t, guests);
-            if (pin >= 0) ggml_backend_sched_set_tensor_backend(s, ggml_graph_node(g.graph, pin % ggml_graph_n_nodes(g.graph)), backends[any(n_devices + 1)]);
+            struct ggml_tensor * pinned = pin >= 0 ? ggml_graph_node(g.graph, pin % ggml_graph_n_nodes(g.graph)) : NULL;
+            ggml_backend_t to = backends[any(n_devices + 1)];
+            /* a view belongs where its base is */
+            if (pinned != NULL && pinned->view_src == NULL) ggml_backend_sched_set_tensor_backend(s, pinned, to);
             if (!ggml_backend_sched_alloc_graph(s, g.graph)) return IMPOSSIBLE;
         }
         set_inputs(&g, mix(seed, 1000 + (uint32_t) i), direct);
         if (ggml_backend_sched_graph_compute_async(s, g.graph) != GGML_STATUS_SUCCESS) return IMPOSSIBLE;
         for (int k = 0; k < g.n_out; k++) {
-            ggml_backend_tensor_get_async(ggml_backend_sched_get_tensor_backend(s, g.out[k]), g.out[k], got[i][k], 0, ggml_nbytes(g.out[k]));
+            ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, g.out[k]);
+            ggml_backend_tensor_get_async(b, g.out[k], got[i][k], 0, ggml_nbytes(g.out[k]));
+            /* a device's result in host memory: there the host writes next */
+            if (ggml_backend_buffer_is_host(buffer_of(g.out[k]))) ggml_backend_synchronize(b);
             sizes[i][k] = ggml_nbytes(g.out[k]);
         }
         if (careful) ggml_backend_sched_synchronize(s);

@@ -196,7 +196,7 @@ impl Scheduler {
             return routing.copy_used(tensor, copy, to, ids);
         }
         if to.try_copy_async(from, tensor, copy) {
-            if self.order.borrow_mut().copies(input.from, split.backend) {
+            if self.order.borrow_mut().copies(input.from, self.guest_of(input.from), split.backend) {
                 self.record_copied(split.backend);
             }
             return Ok(());
@@ -204,6 +204,11 @@ impl Scheduler {
         self.drain(input.from);
         self.wait_for(split.backend);
         tensor_io::copy(tensor, copy)
+    }
+
+    /// Whose memory the stretches of a backend read where it lies.
+    fn guest_of(&self, backend: usize) -> Mask {
+        self.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.guest_of)
     }
 
     /// Marks the end of the copies that a backend has been given so far.

@@ -42,7 +42,7 @@
 //!   or after `synchronize`; one that is also read on another backend, after `synchronize` only.
 //! - **Results** may be read after `synchronize`, or with `get_tensor_async` on the backend that computed them, which stands
 //!   behind the computation in the same queue. Without pipelining a result may lie in the memory of an input, so it is
-//!   read before the input is written again.
+//!   read before the input is written again; for one in host memory this also means that the read has been waited for.
 //! - **Freeing**: backends, buffers and the scheduler itself are freed after `synchronize`. A host that frees earlier gives
 //!   memory away that is still in use.
 //!

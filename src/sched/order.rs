@@ -72,10 +72,11 @@ impl Order {
         }
     }
 
-    /// `to` has been given a copy out of the memory of `from`. True when only the queue of `to` knows of it.
-    pub fn copies(&mut self, from: usize, to: usize) -> bool {
-        self.given(to, 0);
-        self.given(from, 0);
+    /// `to` has been given a copy out of the memory of `from`, which is a guest elsewhere. True when only the queue of `to`
+    /// knows of it.
+    pub fn copies(&mut self, from: usize, guest_of: Mask, to: usize) -> bool {
+        self.given(to, guest_of);
+        self.given(from, guest_of);
         let behind_its_back = self.is_queued(to) && !self.is_queued(from);
         if behind_its_back {
             self.lent[self.domain[from]] |= 1 << to;
@@ -155,9 +156,9 @@ mod tests {
     #[test]
     fn copies_out_of_host_memory_stand_in_one_queue_only() {
         let mut o = order();
-        assert!(!o.copies(0, 1), "both have queues");
-        assert!(!o.copies(0, 2), "the CPU has copied on return");
-        assert!(o.copies(2, 0));
+        assert!(!o.copies(0, 0, 1), "both have queues");
+        assert!(!o.copies(0, 0, 2), "the CPU has copied on return");
+        assert!(o.copies(2, 0, 0));
         assert_eq!((o.before(2, 0), o.in_host_memory()), ((0, 1), (0, 1)));
         o.returned(0);
         assert_eq!((o.before(2, 0), o.writers(0)), ((0, 0), 1));

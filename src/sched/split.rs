@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::cause::Placement;
 use super::flat::Flat;
-use super::order::Mask;
+use super::order::{self, Mask};
 use super::rules::Rules;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
@@ -181,6 +181,7 @@ impl Splitter<'_, '_> {
         let mut last = current.unwrap_or_else(|| new_split(0, 0));
         last.nodes.end = n;
         splits.push(last);
+        share_guests(&mut splits, self.rules.backends.len());
         Ok(splits)
     }
 
@@ -254,6 +255,22 @@ impl Splitter<'_, '_> {
         }
         Ok(sets)
     }
+}
+
+/// A guest's results can take the place of their sources, in its host's memory, where other stretches find them: a backend
+/// that is a guest once counts as one in all its stretches, and so do its own guests.
+fn share_guests(splits: &mut [Split], n_backends: usize) {
+    if splits.iter().all(|s| s.guest_of == 0) {
+        return;
+    }
+    let mut of = vec![0; n_backends];
+    splits.iter().for_each(|s| of[s.backend] |= s.guest_of);
+    for _ in 0..n_backends {
+        for b in 0..n_backends {
+            of[b] = order::members(of[b]).fold(of[b], |m: Mask, host| m | of[host]);
+        }
+    }
+    splits.iter_mut().for_each(|s| s.guest_of = of[s.backend]);
 }
 
 fn new_split(backend: usize, start: usize) -> Split {
