@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The graphs of every architecture of llama.cpp's test-llama-archs, some of the layers on an accelerator (c_tests/async/module.c: a device
+with a queue that computes with the CPU's kernels): splits, inputs and placement of every node on this library and on the original.
+
+usage: test_placement.py CACHE OURS [ARCH ...]
+
+CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib. Without
+ARCH all architectures, about a quarter of an hour. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of most graphs, as
+the output counts as a layer). This library runs with its race checker; the last line counts the checks."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TIME = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ?")
+CAUSE = re.compile(r"\[\s*(\S+)[^\]]*\]")
+ROW = re.compile(r"\|\s*(\S+)\|FAKE\|\s*(\w+)\|")
+
+
+def build(out, include, lib):
+    inc = [f"-I{ROOT}/include"]
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", *inc,
+                    f"{ROOT}/c_tests/async/module.c", "-o", f"{out}/module.so", "-lpthread"], check=True)
+    subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", *inc, f"-I{include}",
+                    f"{ROOT}/c_tests/async/preload.cpp", "-o", f"{out}/preload.so", f"-L{lib}", "-lggml", "-ldl"], check=True)
+
+
+def placement(path):
+    """Lines about splits and nodes, without times, causes and blanks."""
+    lines = []
+    for line in open(path, errors="replace"):
+        at = max(line.find("## SPLIT"), line.find("node #"))
+        if at >= 0:
+            line = TIME.sub(" ", line[at:]).replace("inputs :", "inputs:")
+            if line.startswith("node"):
+                line = CAUSE.sub(r"[\1]", line)
+            lines.append(re.sub(r"\s+", "", line))
+    return lines
+
+
+def run(host, lib, out, name, arch):
+    env = dict(os.environ, LD_LIBRARY_PATH=lib, LD_PRELOAD=f"{out}/preload.so", FAKE_MODULE=f"{out}/module.so", GGML_SCHED_DEBUG="2",
+               FAKE_LAYERS=os.environ.get("FAKE_LAYERS", "2"), GGML_SCHED_SANITIZE="1", OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
+    command = [host, "-s", "1", "-v", "5", "-b", "FAKE"] + (["-a", arch] if arch else [])
+    log = f"{out}/{name}.{arch or 'all'}.log"
+    with open(log, "w") as err:
+        text = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=err, text=True, errors="replace").stdout
+    return text, placement(log), [l for l in open(log, errors="replace") if "race:" in l]
+
+
+def main():
+    cache, ours, *archs = sys.argv[1:]
+    out = f"{ROOT}/target/placement"
+    os.makedirs(out, exist_ok=True)
+    host, original = f"{cache}/hosts/bin/test-llama-archs", f"{cache}/original/lib"
+    build(out, f"{cache}/src/llama.cpp/include", original)
+    passed = failed = 0
+
+    def check(good, text):
+        nonlocal passed, failed
+        passed, failed = passed + bool(good), failed + (not good)
+        print(f"{'PASS' if good else 'FAIL'} {text}", flush=True)
+
+    for arch in archs or [None]:
+        (want_text, want, _), (text, got, races) = run(host, original, out, "original", arch), run(host, ours, out, "ours", arch)
+        rows, ok = len(ROW.findall(want_text)), text.count("FAIL")
+        first = next((f": {x[:150]} | {y[:150]}" for x, y in zip(want, got) if x != y), "")
+        splits = sum(line.startswith("##SPLIT") for line in want)
+        check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
+        check(len(ROW.findall(text)) == rows and ok == want_text.count("FAIL"), f"{arch or 'all'}: results as the original's, {ok} differ from the CPU's")
+        check(not races, f"{arch or 'all'}: no races{': ' + races[0][:200] if races else ''}")
+    print(f"{passed} passed, {failed} failed")
+    return int(failed > 0)
+
+
+sys.exit(main())
