@@ -465,7 +465,8 @@ GGML_API ggml_backend_reg_t ggml_backend_load(const char *path);
 GGML_API void ggml_backend_unload(ggml_backend_reg_t reg);
 
 /// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
-/// module that the environment variable GGML_BACKEND_PATH names. Kinds that are built in are left out.
+/// module that the environment variable GGML_BACKEND_PATH names (which is also loaded when the registry is first used).
+/// Kinds that are built in are left out.
 GGML_API void ggml_backend_load_all(void);
 
 /// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
