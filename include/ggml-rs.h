@@ -88,8 +88,9 @@ enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
 ///
 /// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
 /// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,
-/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio`, and `blocks`
-/// with the first and last step that need them.
+/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio` (which says
+/// little unless `planned_for_this_graph`: a larger graph may have been reserved), and `blocks` with the first and last
+/// step that need them.
 GGML_API
 char *ggml_rs_sched_report(ggml_backend_sched_t sched,
                            enum ggml_rs_format format);

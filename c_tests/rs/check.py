@@ -99,6 +99,8 @@ def report(doc, allocated):
     for x in doc["memory"]:
         if not 0 < x["lower_bound"] <= x["used_bytes"] <= sum(x["buffers"]) or abs(x["ratio"] - x["used_bytes"] / x["lower_bound"]) > 1e-9:
             return f"sizes: {x['lower_bound']}, {x['used_bytes']}, {x['buffers']}, {x['ratio']}"
+        if x["planned_for_this_graph"] is not True:
+            return "another plan"
         problem = overlap(x["blocks"])
         if problem:
             return problem

@@ -84,6 +84,8 @@ pub struct Scheduler {
     /// Where the environment wants a placement report, and the nodes of the largest graph that one was written for.
     pub(super) report_path: Option<PathBuf>,
     pub(super) reported_nodes: usize,
+    /// Bytes of the nodes of the graph that memory was planned for last.
+    pub(super) planned_bytes: usize,
 }
 
 fn number_from_env(name: &str) -> i32 {
@@ -162,6 +164,7 @@ impl Scheduler {
             said_fallbacks: 0,
             report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
             reported_nodes: 0,
+            planned_bytes: 0,
         }
     }
 
@@ -311,6 +314,7 @@ impl Scheduler {
         self.is_alloc = false;
         self.split_graph(graph)?;
         self.galloc.reserve(&mut self.problem, &self.buffers)?;
+        self.planned_bytes = bytes_of_nodes(graph);
         self.reset();
         Ok(())
     }
@@ -324,7 +328,10 @@ impl Scheduler {
         self.split_graph(graph)?;
         match self.galloc.check(&self.problem, &self.buffers) {
             Ok(()) => self.galloc.bind(&self.problem)?,
-            Err(why) => self.reallocate(why)?,
+            Err(why) => {
+                self.reallocate(why)?;
+                self.planned_bytes = bytes_of_nodes(graph);
+            }
         }
         self.is_alloc = true;
         traced::step(begun, "split and allocate", graph.n_nodes());
@@ -358,6 +365,11 @@ impl Scheduler {
         }
         self.run_splits()
     }
+}
+
+/// What the nodes of a graph take, views included: tells a graph from one of the same shape with other sizes.
+pub(super) fn bytes_of_nodes(graph: GraphRef) -> usize {
+    graph.nodes().fold(0, |sum, t| sum.wrapping_add(t.nbytes()))
 }
 
 /// The source that a copy of ours stands for, or the source itself.

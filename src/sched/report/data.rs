@@ -143,7 +143,9 @@ impl Scheduler {
         self.flat.leafs.iter().map(one).collect()
     }
 
-    fn memory_json(&self, steps: &[Step]) -> Value {
+    fn memory_json(&self, nodes: &[Node], steps: &[Step]) -> Value {
+        // A plan for a larger graph has room that this one does not need.
+        let own_plan = nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.planned_bytes;
         let mut lasting: Vec<TensorRef> = self.flat.leafs.iter().map(|&id| self.ids.tensor(id)).collect();
         if self.n_copies > 1 {
             lasting.extend(self.copies.made().map(|c| c.tensor));
@@ -160,6 +162,7 @@ impl Scheduler {
                 "buffers": m.chunks,
                 "used_bytes": m.used,
                 "lower_bound": m.lower_bound,
+                "planned_for_this_graph": own_plan,
                 "ratio": if m.lower_bound > 0 { m.used as f64 / m.lower_bound as f64 } else { 1.0 },
                 "blocks": m.blocks.iter().map(block).collect::<Value>(),
             })
@@ -198,7 +201,7 @@ impl Scheduler {
             "nodes": nodes.iter().map(|n| self.node_json(n, &places)).collect::<Value>(),
             "steps": steps.iter().map(step).collect::<Value>(),
             "fallbacks": self.fallbacks().into_iter().map(fallback).collect::<Value>(),
-            "memory": self.memory_json(&steps),
+            "memory": self.memory_json(&nodes, &steps),
         }))
     }
 }
