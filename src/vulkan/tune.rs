@@ -30,7 +30,8 @@ fn one_subgroup(info: &Info) -> bool {
 
 /// A kernel of a shader that includes `reduce.glsl`, and invocations in its groups, for rows of `columns`. `constants` start at 4.
 pub fn reduction(shader: &str, columns: u32, constants: &[u32], info: &Info) -> Result<(Kernel, u32)> {
-    let threads = if one_subgroup(info) {
+    // Mesa's software driver before version 23 ends a shader's loops after 65,535 turns in all: long rows get large groups.
+    let threads = if one_subgroup(info) && columns <= 1 << 16 {
         info.limits.subgroup_size
     } else {
         columns.div_ceil(4).next_power_of_two().clamp(32, 512).min(info.limits.group_invocations)
