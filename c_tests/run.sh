@@ -175,10 +175,10 @@ suite_async() {
     counted "async regressions" on ours "$out/ours/test_async" rows
     counted "async races" on ours "$out/ours/test_async" races
     counted "async failures" on ours "$out/ours/test_async" faults
+    unset GGML_SCHED_SANITIZE
     if command -v valgrind > /dev/null; then
         counted "async failures under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_async" faults quick
     fi
-    unset GGML_SCHED_SANITIZE
     [ -n "$oracle" ] || return
     export ASYNC_CAREFUL=1
     counted "async results on the original" on oracle "$out/ours/test_async" results 1 40
