@@ -12,7 +12,7 @@ INCLUDEDIR ?= include
 CARGO      ?= cargo
 export DESTDIR REPORT TRACE DEVICE
 
-.PHONY: all run test test-vulkan headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -30,6 +30,13 @@ test:
 # is a software driver).
 test-vulkan:
 	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
+
+# The whole of what CI runs a sample of: every case of the original's test-backend-ops (hours on two cores) and the states of every
+# architecture; every case of our own comparison of operations.
+test-peers-all:
+	@DESTDIR= PEERS="sampler models-all grad-all ops-all" scripts/test.sh peers
+test-diff-all:
+	@DESTDIR= DIFF_ALL=1 C_TESTS=ops scripts/test.sh c
 
 # The C headers, from the Rust sources.
 headers:

@@ -212,13 +212,16 @@ suite_meta() {
 suite_ops() {
     build ours diff/ops.cpp ops -Wno-deprecated-declarations || return
     if [ -z "$oracle" ]; then
-        on ours "$out/ours/ops" "$out/text/ops.bin" -t 2 > "$out/text/ops.log" 2>&1
+        on ours "$out/ours/ops" "$out/text/ops.bin" -t 2 -s 1000000000 > "$out/text/ops.log" 2>&1
         if grep -qE 'CRASHED|FAILED' "$out/text/ops.log"; then bad "ops" "$(grep -E 'CRASHED|FAILED' "$out/text/ops.log" | head -n 5 | tr '\n' '|')"; else ok "ops run: $(tail -n 1 "$out/text/ops.log")"; fi
         return
     fi
-    on oracle "$out/ours/ops" "$out/text/ops.original.bin" -t 1 > "$out/text/ops.original.log" 2>&1
+    local part=-s\ ${DIFF_SAMPLE:-4} # one in so many cases of the grid
+    [ -z "${DIFF_ALL:-}" ] || part=-s\ 1
+    # shellcheck disable=SC2086
+    on oracle "$out/ours/ops" "$out/text/ops.original.bin" -r -t 1 $part > "$out/text/ops.original.log" 2>&1
     for threads in 1 2; do
-        on ours "$out/ours/ops" "$out/text/ops.$threads.bin" -t $threads > "$out/text/ops.$threads.log" 2>&1
+        on ours "$out/ours/ops" "$out/text/ops.$threads.bin" -t $threads $part > "$out/text/ops.$threads.log" 2>&1
         python3 "$here/diff/compare.py" "$out/text/ops.original.bin" "$out/text/ops.$threads.bin" > "$out/text/ops.$threads.table"
         grep -vE '^(PASS|FAIL|note)|passed' "$out/text/ops.$threads.table" | grep -E 'wrong|not supported|^op ' | head -n 60
         counted "ops with $threads threads" cat "$out/text/ops.$threads.table"

@@ -85,6 +85,9 @@ hosts() {
     echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
     build "$cache/hosts-build.log" "$cache/hosts" --target llama-embedding llama-results llama-completion llama-bench \
         llama-quantize test-c test-quantize-fns test-rope test-barrier
+    echo "building the original's own tests against the installed library (first time: some minutes) ..."
+    build "$cache/peers-build.log" "$cache/hosts" --target test-backend-ops test-llama-archs test-col2im-1d test-tiled-mulmat test-thread-safety \
+        test-save-load-state test-recurrent-state-rollback test-state-restore-fragmented test-backend-sampler test-export-graph-ops test-opt
     # Warnings of former, partial builds count too.
     cat "$cache/hosts-build.log" >> "$cache/hosts-all.log"
 }

@@ -8,6 +8,7 @@
 #   install   make install, and find_package and pkg-config find it
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
+#   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
@@ -17,7 +18,7 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-all=(fmt clippy unit headers install c hosts vulkan fuzz tsan status)
+all=(fmt clippy unit headers install c hosts peers vulkan fuzz tsan status)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -71,12 +72,18 @@ suite_install() { library && scripts/test_install.sh; }
 suite_c() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh modules || return 1
-    GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh
+    GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
 }
 suite_hosts() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
+}
+suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
+    library || return 1
+    scripts/oracle.sh original && scripts/oracle.sh hosts || { echo "peers: 0 passed, 1 failed"; return 1; }
+    # shellcheck disable=SC2086
+    python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}
 }
 # Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
 # is told and no failure.

@@ -1,8 +1,9 @@
 // Computes many small graphs of one op on the CPU device, from inputs that are the same everywhere, and writes the results to a file.
 // Run it with two libraries and compare the files with compare.py.
 //
-//   ops OUT.bin [-t THREADS] [-k NAME_PART] [-v]
+//   ops OUT.bin [-t THREADS] [-k NAME_PART] [-s N] [-r] [-v]
 //
+// -s takes one in N cases of the grid (grid.h), always the same ones; -r is given for the original, see there.
 // Each case runs in a child process: a case that crashes is a result too. An op that the device says it does not support is
 // recorded as unsupported, not left out.
 #include "../common/data.h"
@@ -11,6 +12,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -541,6 +543,7 @@ void rarities_at_the_edges() {
     }
 }
 
+#include "grid.h"
 
 // ---- running ----
 
@@ -612,7 +615,7 @@ void run(const Case & test, int threads, char * shared) {
     std::memcpy(head->ne, out->ne, sizeof head->ne);
     ggml_cgraph * graph = ggml_new_graph(g.c);
     ggml_build_forward_expand(graph, out);
-    ggml_backend_t backend = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, nullptr);
+    ggml_backend_t backend = ggml_backend_cpu_init(); // not by the registry: it would look for devices in every child
     if (backend == nullptr) {
         return;
     }
@@ -656,16 +659,18 @@ void run(const Case & test, int threads, char * shared) {
 
 int main(int argc, char ** argv) {
     const char * path = nullptr, * part = nullptr;
-    int  threads = 2;
+    int  threads = 2, sample = 1;
     bool loud = false;
     for (int i = 1; i < argc; i++) {
         if (std::strcmp(argv[i], "-t") == 0 && i + 1 < argc) { threads = std::atoi(argv[++i]); }
         else if (std::strcmp(argv[i], "-k") == 0 && i + 1 < argc) { part = argv[++i]; }
+        else if (std::strcmp(argv[i], "-s") == 0 && i + 1 < argc) { sample = std::max(1, std::atoi(argv[++i])); }
+        else if (std::strcmp(argv[i], "-r") == 0) { reference = true; }
         else if (std::strcmp(argv[i], "-v") == 0) { loud = true; }
         else { path = argv[i]; }
     }
     if (path == nullptr) {
-        std::fprintf(stderr, "usage: ops OUT.bin [-t THREADS] [-k NAME_PART] [-v]\n");
+        std::fprintf(stderr, "usage: ops OUT.bin [-t THREADS] [-k NAME_PART] [-s N] [-r] [-v]\n");
         return 2;
     }
     ggml_cpu_init();
@@ -676,6 +681,9 @@ int main(int argc, char ** argv) {
     rearrangements();
     rarities();
     rarities_at_the_edges();
+    grid_maps();
+    grid_pairs();
+    grid_weights();
     std::FILE * out = std::fopen(path, "wb");
     char * shared = (char *) mmap(nullptr, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == nullptr || shared == MAP_FAILED) {
@@ -686,6 +694,9 @@ int main(int argc, char ** argv) {
     std::fwrite("GGMLOPS1", 1, 8, out);
     for (auto & test : cases) {
         if (part != nullptr && test.name.find(part) == std::string::npos) {
+            continue;
+        }
+        if (test.name.find("|grid ") != std::string::npos && data_hash(test.name.data(), test.name.size(), DATA_HASH0) / 7 % (uint64_t) sample != 0) {
             continue;
         }
         std::memset(shared, 0, sizeof(Header));
