@@ -51,7 +51,7 @@ counted() { # NAME COMMAND ...
     log=$out/$name.log
     "$@" > "$log" 2> "$log.err"
     status=$?
-    sed -n "s|^\(PASS\|FAIL\) |\1 $name: |p" "$log"
+    sed -nE "s,^(PASS|FAIL) ,\1 $name: ,p" "$log"
     n=$(grep -c '^PASS' "$log"); passed=$((passed + n))
     n=$(grep -c '^FAIL' "$log"); failed=$((failed + n))
     if ! grep -qE '^[0-9]+ passed, [0-9]+ failed$' "$log"; then
@@ -72,6 +72,19 @@ if [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pi
 # The table of times.
 GGML_VK_PERF_LOGGER=1 "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/perf.err"
 if grep -qE '^(SCALE|ADD|.*\+ ADD) f32 .*us.*GB/s' "$out/perf.err"; then ok "GGML_VK_PERF_LOGGER prints times per op"; else bad "GGML_VK_PERF_LOGGER prints times per op" "$(tail -n 2 "$out/perf.err")"; fi
+
+# The same times in the trace.
+rm -f "$out/trace.json"
+GGML_TRACE=$out/trace.json "$out/test_vulkan" a_graph_is_computed > /dev/null 2>&1
+python3 - "$out/trace.json" > "$out/trace.txt" 2>&1 <<'PY'
+import json, sys
+events = json.load(open(sys.argv[1]))
+events = events["traceEvents"] if isinstance(events, dict) else events
+nodes = [e for e in events if e.get("cat") == "node" and e.get("dur", 0) > 0 and ("SCALE" in e["name"] or "ADD" in e["name"])]
+assert nodes, "no node of the device"
+print(len(nodes), "nodes")
+PY
+if [ $? -eq 0 ]; then ok "the trace has the device's nodes: $(cat "$out/trace.txt")"; else bad "the trace has the device's nodes" "$(tail -n 1 "$out/trace.txt")"; fi
 
 # No Vulkan, no failure: one line.
 GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && bad "GGML_DISABLE_VULKAN" "there is a device"

@@ -429,6 +429,10 @@ impl Recorder {
         if Arc::ptr_eq(&mark.timeline, &self.timeline) {
             return Ok(());
         }
+        if !mark.timeline.is_of(&self.core) {
+            // Semaphores are their device's own: the host waits.
+            return mark.timeline.wait(mark.value);
+        }
         self.submit()?;
         self.waits.push(mark.clone());
         Ok(())
@@ -495,7 +499,8 @@ impl Recorder {
 
     /// Submits what is recorded and waits until everything is done; host memory that was to be filled is.
     pub fn finish(&mut self) -> Result<()> {
-        let submitted = self.submit();
+        let begun = if self.waits.is_empty() { Ok(()) } else { self.opened().map(drop) };
+        let submitted = begun.and(self.submit());
         let waited = self.wait_below(1);
         self.hazards.clear();
         submitted.and(waited)

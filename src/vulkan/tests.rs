@@ -363,6 +363,23 @@ fn long_work_is_submitted_in_growing_pieces() {
 }
 
 #[test]
+fn events_of_another_device_are_waited_for() {
+    let Some([first, second]) = devices() else { return };
+    let (a, b) = (Bench::bytes(first, &[1 << 20]), Bench::bytes(second, &[1 << 20]));
+    let data = noise(1 << 20, 12);
+    let event = first.event_new().unwrap();
+    // SAFETY: the data outlive the waits.
+    unsafe { a.stream.handle().set_async(a.tensors[0], data.as_ptr(), 0, data.len()) };
+    event.handle().record(a.stream.handle());
+    event.handle().wait(b.stream.handle());
+    // SAFETY: as above.
+    unsafe { b.stream.handle().set_async(b.tensors[0], data.as_ptr(), 0, data.len()) };
+    b.stream.synchronize();
+    a.stream.synchronize();
+    assert!(get(a.tensors[0]) == data && get(b.tensors[0]) == data);
+}
+
+#[test]
 fn a_lost_device_is_opened_anew() {
     let Some([device, _]) = devices() else { return };
     // A family of its own, so that no other test sees the loss.

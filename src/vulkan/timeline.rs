@@ -34,6 +34,11 @@ impl Timeline {
         Ok(Arc::new(Self { core: core.clone(), semaphore }))
     }
 
+    /// Whether it belongs to a device.
+    pub fn is_of(&self, core: &Arc<Core>) -> bool {
+        Arc::ptr_eq(&self.core, core)
+    }
+
     /// The value reached so far.
     pub fn reached(&self) -> Result<u64> {
         // SAFETY: the semaphore lives.
