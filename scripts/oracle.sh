@@ -110,7 +110,7 @@ configure_modules() {
     find_cmake
     mkdir -p "$cache/modules"
     cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/modules-build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
-        -DGGML_BACKEND_DL=ON -DGGML_RPC=ON -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+        -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
         "$@" > "$cache/modules-configure.log" 2>&1 || die "the modules cannot be configured; see $cache/modules-configure.log"
 }
 
