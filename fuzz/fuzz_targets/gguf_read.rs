@@ -90,7 +90,8 @@ fn main_of(data: &[u8]) {
             ggml_free(c);
         }
     }
-    assert_eq!(accepted[1], accepted[2], "without data a file must be accepted whether tensors are wanted or not");
+    // A context may refuse what a description may say: shapes without elements whose other dimensions are beyond all memory.
+    assert!(accepted[2] || !accepted[0] && !accepted[1], "what has tensors is refused without them");
 }
 
 fuzz_target!(|data: &[u8]| main_of(data));

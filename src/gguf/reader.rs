@@ -357,6 +357,17 @@ mod tests {
     }
 
     #[test]
+    fn tensors_without_elements_stay_so_when_they_are_written() {
+        for ne in [&[4, 0][..], &[4, 3, 0], &[512, 3, 0, 0], &[0, 4, 1, 1], &[4, 0, 1, 2], &[1, 1, 1, 1]] {
+            let bytes = bytes_of(3, &[], &[tensor(b"a", ne, 0, 0)], if ne.contains(&0) { 0 } else { 32 });
+            let file = parse(&bytes).unwrap();
+            let again = parse(&file.meta_bytes()).unwrap();
+            assert_eq!(again.tensors[0].tensor().ne(), file.tensors[0].tensor().ne());
+            assert_eq!(again.data_size, file.data_size);
+        }
+    }
+
+    #[test]
     fn every_truncation_is_an_error_and_nothing_is_taken_for_missing_bytes() {
         let bytes = sample();
         let meta = parse(&bytes).unwrap().data_offset;
