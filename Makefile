@@ -12,7 +12,7 @@ INCLUDEDIR ?= include
 CARGO      ?= cargo
 export DESTDIR REPORT TRACE DEVICE
 
-.PHONY: all run test test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -37,6 +37,10 @@ test-peers-all:
 	@DESTDIR= PEERS="sampler models-all grad-all ops-all" scripts/test.sh peers
 test-diff-all:
 	@DESTDIR= DIFF_ALL=1 C_TESTS=ops scripts/test.sh c
+
+# What graphs cost, against the original: docs/BENCHMARKS.md.
+bench:
+	@DESTDIR= scripts/bench.sh $(BENCH)
 
 # The C headers, from the Rust sources.
 headers:

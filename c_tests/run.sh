@@ -153,15 +153,17 @@ suite_host() {
     done
 }
 
-# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries.
-# SCHED_SEEDS: how many graphs.
+# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
+# with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs.
 suite_sched() {
     local which
     if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
     build ours sched/sched_diff.c sched_diff || return
     for which in oracle ours; do
-        on "$which" "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+        GGML_RS_PLANNER=online on "$which" "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
     done
+    on ours "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
+    counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
     counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
 }
 

@@ -4,12 +4,14 @@
 //! reserves with its largest graph and then allocates smaller ones without a new buffer.
 
 use super::ids::{NONE, TensorIds};
-use super::plan::{Misfit, Plan, Targets};
+use super::plan::{Misfit, Plan, Quality, Targets};
 use super::planner::Planner;
-use super::problem::Problem;
+use super::problem::{Problem, Traits};
+use super::recall::Recall;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
+use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BufferBox, BufferTypeRef, view};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -24,15 +26,44 @@ struct Group {
     chunks: Option<Vec<BufferBox>>,
 }
 
+impl Group {
+    /// Whether there are buffers, and all are large enough for a plan.
+    fn suffices(&self, planner: &Planner) -> bool {
+        self.chunks.as_ref().is_some_and(|chunks| {
+            planner.chunk_sizes().enumerate().all(|(i, size)| size <= chunks.get(i).map_or(0, |c| c.size()))
+        })
+    }
+}
+
 /// Plans graphs and owns the memory they compute in.
 pub struct GraphAllocator {
     bufts: Vec<BufferTypeRef>,
     group_of: Vec<usize>,
+    /// By type: it may ask for more bytes than a tensor has.
+    expands: Vec<bool>,
     groups: Vec<Group>,
     planners: Vec<Planner>,
     plan: Plan,
+    /// Only plans as they are made on the way through the graph (`GGML_RS_PLANNER=online`).
+    online_only: bool,
     scratch: Problem,
     ids: TensorIds,
+    generation: u64,
+    /// For graphs that are allocated without a scheduler.
+    recall: Recall,
+    bindings: Vec<Binding>,
+    bound_with: Option<u64>,
+}
+
+/// A tensor with the memory that it was given.
+#[derive(Clone, Copy)]
+pub struct Binding {
+    /// The tensor.
+    pub tensor: TensorRef,
+    buffer: *mut ggml_backend_buffer,
+    data: *mut u8,
+    /// Its data address before: that of a view may be known early.
+    before: *mut u8,
 }
 
 impl GraphAllocator {
@@ -41,11 +72,17 @@ impl GraphAllocator {
         let mut this = Self {
             bufts: bufts.to_vec(),
             group_of: Vec::with_capacity(bufts.len()),
+            expands: bufts.iter().map(|b| b.expands()).collect(),
             groups: Vec::new(),
             planners: Vec::new(),
             plan: Plan::default(),
+            online_only: std::env::var("GGML_RS_PLANNER").is_ok_and(|v| v == "online"),
             scratch: Problem::default(),
             ids: TensorIds::default(),
+            generation: 0,
+            recall: Recall::default(),
+            bindings: Vec::new(),
+            bound_with: None,
         };
         for (first, &buft) in bufts.iter().enumerate() {
             let known = this.groups.iter().position(|g| g.buft == buft);
@@ -71,8 +108,12 @@ impl GraphAllocator {
     /// Describes a graph in this allocator's numbers. Given back with [`Self::put_back`], its memory is used again.
     pub fn describe(&mut self, graph: GraphRef) -> Problem {
         let mut problem = std::mem::take(&mut self.scratch);
-        problem.describe(graph, &mut self.ids);
-        problem
+        self.recall.forget();
+        self.ids.clear();
+        match problem.describe(graph, &mut self.ids, |_, _, src| Ok(src)) {
+            Ok(()) => problem,
+            Err(e) => unreachable!("sources are not replaced here: {e}"),
+        }
     }
 
     /// Takes a description's memory back.
@@ -80,11 +121,22 @@ impl GraphAllocator {
         self.scratch = problem;
     }
 
-    /// Plans `problem` (which is taken) and makes the buffers, larger ones where those there do not suffice. `buffers`:
-    /// index of the buffer type by place, leafs first; empty: the first for all. After an error the allocator has no plan,
-    /// and another call may succeed.
+    /// Plans `problem` (which is taken) as small as it can, and makes the buffers, larger ones where those there do not
+    /// suffice. `buffers`: index of the buffer type by place, leafs first; empty: the first for all. After an error the
+    /// allocator has no plan, and another call may succeed.
     pub fn reserve(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
         self.make_plan(problem, buffers)?;
+        self.improve();
+        self.fit_buffers(true)
+    }
+
+    /// As [`Self::reserve`], for a graph that is computed at once: the search for a small plan is left out as long as the
+    /// buffers suffice without it.
+    pub fn replan(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
+        self.make_plan(problem, buffers)?;
+        if !std::iter::zip(&self.groups, &self.planners).all(|(group, planner)| group.suffices(planner)) {
+            self.improve();
+        }
         self.fit_buffers(true)
     }
 
@@ -92,21 +144,41 @@ impl GraphAllocator {
     /// not suffice.
     pub fn measure(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<Vec<usize>> {
         self.make_plan(problem, buffers)?;
+        self.improve();
         self.fit_buffers(false)?;
         Ok(self.group_of.iter().map(|&g| self.planners[g].total()).collect())
     }
 
+    fn targets(&self) -> Targets<'_> {
+        Targets { bufts: &self.bufts, group_of: &self.group_of, expands: &self.expands }
+    }
+
     fn make_plan(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
-        let targets = Targets { bufts: &self.bufts, group_of: &self.group_of };
+        self.generation += 1;
+        let targets = Targets { bufts: &self.bufts, group_of: &self.group_of, expands: &self.expands };
         self.plan.make(problem, &targets, &mut self.planners, buffers)
+    }
+
+    fn improve(&mut self) {
+        if !self.online_only {
+            let targets = Targets { bufts: &self.bufts, group_of: &self.group_of, expands: &self.expands };
+            self.plan.improve(&targets, &mut self.planners);
+        }
+    }
+
+    /// Changes with each plan: between two equal numbers, plan and buffers are the same.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How good the plan for buffer type `i` is.
+    pub fn quality(&self, i: usize) -> Quality {
+        self.plan.quality().get(self.group_of[i]).copied().unwrap_or_default()
     }
 
     fn fit_buffers(&mut self, make: bool) -> Result<()> {
         for (group, planner) in std::iter::zip(&mut self.groups, &self.planners) {
-            let suffices = group.chunks.as_ref().is_some_and(|chunks| {
-                planner.chunk_sizes().enumerate().all(|(i, size)| size <= chunks.get(i).map_or(0, |c| c.size()))
-            });
-            if suffices {
+            if group.suffices(planner) {
                 continue;
             }
             // Old buffers go first: there may not be room for both.
@@ -123,36 +195,68 @@ impl GraphAllocator {
         if self.groups.iter().any(|g| g.chunks.is_none()) {
             return Err(Misfit::NoPlan);
         }
-        self.plan.fits(problem, &Targets { bufts: &self.bufts, group_of: &self.group_of }, buffers)
+        self.plan.fits(problem, &self.targets(), buffers)
     }
 
     /// Binds the tensors of `problem`, for which [`Self::check`] holds, to the buffers. After an error the tensors are
     /// as they were.
     pub fn bind(&mut self, problem: &Problem) -> Result<()> {
-        Binder::new(&self.groups, &self.group_of, &self.plan).run(problem)
+        Binder::new(&self.groups, &self.group_of, &self.plan).run(problem).map(drop)
     }
 
-    /// Binds the tensors of the graph that was planned last.
-    pub fn bind_planned(&mut self) -> Result<()> {
-        Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())
+    /// As [`Self::bind`], and writes down what was bound, for [`Self::bind_again`].
+    pub fn bind_and_note(&mut self, problem: &Problem, bindings: &mut Vec<Binding>) -> Result<()> {
+        let bound = Binder::new(&self.groups, &self.group_of, &self.plan).run(problem)?;
+        note(&bound, bindings);
+        Ok(())
+    }
+
+    /// Binds the tensors of the graph that was planned last, and writes down what was bound.
+    pub fn bind_planned(&mut self, bindings: &mut Vec<Binding>) -> Result<()> {
+        let bound = Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())?;
+        note(&bound, bindings);
+        Ok(())
+    }
+
+    /// Binds tensors to the memory that they were bound to before. Since then the [generation](Self::generation) has not
+    /// changed, and the tensors are again as they were before they were bound. After an error they are so, too.
+    pub fn bind_again(&mut self, bindings: &[Binding]) -> Result<()> {
+        again(&self.groups, bindings)
     }
 
     /// Allocates a graph. Plans anew when the plan does not serve it and there is only one buffer type; with several, only
     /// the host knows which tensor goes where, and this is an error.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
+        if self.bound_with == Some(self.generation) && self.recall.recognises(graph, &self.ids, &[], 0) {
+            return again(&self.groups, &self.bindings);
+        }
+        self.bound_with = None;
         let mut problem = self.describe(graph);
-        let result = match self.check(&problem, &[]) {
-            Ok(()) => self.bind(&problem),
-            Err(_) if self.bufts.len() == 1 => self
-                .reserve(&mut problem, &[])
-                .and_then(|()| Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())),
+        self.recall.consider(graph, &self.ids, &[], 0);
+        let result = self.alloc_described(&mut problem);
+        self.put_back(problem);
+        if result.is_ok() && self.recall.is_valid() {
+            self.bound_with = Some(self.generation);
+        }
+        result
+    }
+
+    fn alloc_described(&mut self, problem: &mut Problem) -> Result<()> {
+        let bound = match self.check(problem, &[]) {
+            Ok(()) => Binder::new(&self.groups, &self.group_of, &self.plan).run(problem),
+            Err(_) if self.bufts.len() == 1 => {
+                self.replan(problem, &[])?;
+                Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())
+            }
             Err(why) => Err(invalid!(
                 "the graph was not reserved ({why:?}), and the allocator has {} buffer types: reserve it first",
                 self.bufts.len()
             )),
-        };
-        self.put_back(problem);
-        result
+        }?;
+        if self.recall.is_valid() {
+            note(&bound, &mut self.bindings);
+        }
+        Ok(())
     }
 
     /// Bytes of the buffers of type `i`; 0 where the same type has a smaller index, so that sums are right.
@@ -163,6 +267,36 @@ impl GraphAllocator {
             _ => 0,
         }
     }
+}
+
+/// See [`GraphAllocator::bind_again`].
+fn again(groups: &[Group], bindings: &[Binding]) -> Result<()> {
+    groups.iter().filter_map(|g| g.chunks.as_ref()).flatten().for_each(|chunk| chunk.reset());
+    for (i, b) in bindings.iter().enumerate() {
+        b.tensor.set_buffer_raw(b.buffer);
+        b.tensor.set_data(b.data);
+        // SAFETY: buffers of the plan live as long as the generation, those of what views look at as long as that.
+        let buffer = unsafe { BufferRef::from_ptr(b.buffer) };
+        let status = buffer.map_or(ggml_status::GGML_STATUS_SUCCESS, |buffer| buffer.init_tensor(b.tensor));
+        if status != ggml_status::GGML_STATUS_SUCCESS {
+            for b in &bindings[..=i] {
+                b.tensor.set_buffer_raw(std::ptr::null_mut());
+                b.tensor.set_data(b.before);
+            }
+            return Err(Error::Backend(format!("a buffer refused the tensor '{}'", b.tensor.name())));
+        }
+    }
+    Ok(())
+}
+
+fn note(bound: &[(TensorRef, *mut u8)], bindings: &mut Vec<Binding>) {
+    bindings.clear();
+    bindings.extend(bound.iter().map(|&(tensor, before)| Binding {
+        tensor,
+        buffer: tensor.buffer_raw(),
+        data: tensor.data(),
+        before,
+    }));
 }
 
 fn make_chunks(buft: BufferTypeRef, planner: &Planner) -> Result<Vec<BufferBox>> {
@@ -177,49 +311,58 @@ fn make_chunks(buft: BufferTypeRef, planner: &Planner) -> Result<Vec<BufferBox>>
     Ok(chunks)
 }
 
+/// A buffer of the plan.
+struct Chunk {
+    buffer: BufferRef,
+    base: *mut u8,
+    size: usize,
+    /// The buffer wants to hear of each tensor.
+    has_init: bool,
+}
+
 /// Binds the tensors of one graph.
 struct Binder<'a> {
     group_of: &'a [usize],
-    groups: &'a [Group],
     plan: &'a Plan,
-    /// First byte of each chunk, by group.
-    bases: Vec<Vec<*mut u8>>,
+    /// By group.
+    chunks: Vec<Option<Vec<Chunk>>>,
     /// Tensors bound so far, with the data address that each had before.
     bound: Vec<(TensorRef, *mut u8)>,
 }
 
 impl<'a> Binder<'a> {
     fn new(groups: &'a [Group], group_of: &'a [usize], plan: &'a Plan) -> Self {
-        let bases = groups.iter().map(|g| g.chunks.iter().flatten().map(|c| c.base()).collect()).collect();
-        Self { group_of, groups, plan, bases, bound: Vec::new() }
+        let chunk = |c: &BufferBox| {
+            c.reset();
+            Chunk { buffer: c.handle(), base: c.base(), size: c.size(), has_init: c.has_init_tensor() }
+        };
+        let chunks = groups.iter().map(|g| g.chunks.as_ref().map(|c| c.iter().map(chunk).collect())).collect();
+        Self { group_of, plan, chunks, bound: Vec::new() }
     }
 
-    fn run(mut self, problem: &Problem) -> Result<()> {
-        for chunk in self.groups.iter().filter_map(|g| g.chunks.as_ref()).flatten() {
-            chunk.reset();
-        }
-        let result = self.bind_all(problem);
-        if result.is_err() {
+    /// Binds all, and returns what was bound. After an error the tensors are as they were.
+    fn run(mut self, problem: &Problem) -> Result<Vec<(TensorRef, *mut u8)>> {
+        self.bound.reserve(problem.len());
+        if let Err(e) = self.bind_all(problem) {
             for (t, data) in self.bound {
                 t.set_buffer_raw(std::ptr::null_mut());
                 t.set_data(data);
             }
+            return Err(e);
         }
-        result
+        Ok(self.bound)
     }
 
     fn bind_all(&mut self, problem: &Problem) -> Result<()> {
         let mut seen = vec![false; problem.len()];
         // Views that came before their base.
         let mut early = Vec::new();
-        let mut visit = |this: &mut Self, id: u32| match problem.tensor(id) {
-            Some(t) if !std::mem::replace(&mut seen[id as usize], true) => {
-                if !this.bind(id, t)? {
-                    early.push((id, t));
-                }
-                Ok(())
+        let mut visit = |this: &mut Self, id: u32| {
+            if std::mem::replace(&mut seen[id as usize], true) || this.bind(problem, id)? {
+                return Ok(());
             }
-            _ => Ok(()),
+            early.push(id);
+            Ok(())
         };
         for &id in problem.leafs() {
             visit(self, id)?;
@@ -232,16 +375,22 @@ impl<'a> Binder<'a> {
                 visit(self, id)?;
             }
         }
-        for (id, t) in early {
-            self.bind(id, t)?;
+        for id in early {
+            self.bind(problem, id)?;
         }
         Ok(())
     }
 
     /// Binds a tensor that has no memory. `false`: a view whose base has no buffer.
-    fn bind(&mut self, id: u32, t: TensorRef) -> Result<bool> {
-        let status = if let Some(base) = t.view_src() {
-            let (true, Some(buffer)) = (t.buffer().is_none(), base.buffer()) else { return Ok(t.buffer().is_some()) };
+    #[inline]
+    fn bind(&mut self, problem: &Problem, id: u32) -> Result<bool> {
+        let fact = problem.fact(id);
+        let status = if fact.traits.has(Traits::VIEW) {
+            let t = problem.tensor(id);
+            let base = t.view_src().unwrap_or(t);
+            let (true, Some(buffer)) = (fact.buffer.is_null(), base.buffer()) else {
+                return Ok(!fact.buffer.is_null());
+            };
             self.bound.push((t, t.data()));
             if base.data().is_null() {
                 // The base has no bytes.
@@ -249,25 +398,30 @@ impl<'a> Binder<'a> {
                 return Ok(true);
             }
             view::init(t)
-        } else if t.data().is_null() {
-            if t.buffer().is_some() && t.is_empty() {
-                return Ok(true);
-            }
+        } else if !fact.traits.has(Traits::EXTERNAL) {
             let place = self.plan.placed(id);
             let group = usize::try_from(place.buffer).ok().and_then(|b| self.group_of.get(b)).copied();
-            let chunk = group.and_then(|g| Some((g, self.groups[g].chunks.as_ref()?.get(place.at.chunk as usize)?)));
-            let (Some((g, buffer)), true) = (chunk, t.buffer().is_none()) else {
-                return Err(invalid!("'{}' has a buffer without memory, or no place in the plan", t.name()));
+            let chunk = group.and_then(|g| self.chunks[g].as_ref()?.get(place.at.chunk as usize));
+            let end = place.at.offset.checked_add(fact.bytes);
+            let t = problem.tensor(id);
+            let (Some(chunk), Some(true)) = (chunk, end.zip(chunk).map(|(end, chunk)| end <= chunk.size)) else {
+                return Err(invalid!("'{}' has no place in the plan", t.name()));
             };
-            let base = self.bases[g][place.at.chunk as usize];
-            self.bound.push((t, t.data()));
-            view::bind(buffer.handle(), t, base.wrapping_add(place.at.offset))
+            self.bound.push((t, std::ptr::null_mut()));
+            t.set_buffer_raw(chunk.buffer.as_ptr());
+            t.set_data(chunk.base.wrapping_add(place.at.offset));
+            if !chunk.has_init {
+                return Ok(true);
+            }
+            chunk.buffer.init_tensor(t)
+        } else if fact.traits.has(Traits::HOLLOW) {
+            return Err(invalid!("'{}' has a buffer without memory", problem.tensor(id).name()));
         } else {
             return Ok(true);
         };
         match status {
             ggml_status::GGML_STATUS_SUCCESS => Ok(true),
-            _ => Err(Error::Backend(format!("a buffer refused the tensor '{}'", t.name()))),
+            _ => Err(Error::Backend(format!("a buffer refused the tensor '{}'", problem.tensor(id).name()))),
         }
     }
 }

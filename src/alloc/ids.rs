@@ -1,16 +1,65 @@
-//! Dense numbers for tensors: one hash lookup turns an address into an index, and everything after works on arrays.
+//! Dense numbers for tensors: one look turns an address into an index, and everything after works on arrays.
+//!
+//! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are walked
+//! in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut into regions,
+//! each region met gets a page with an entry for each window of 256 bytes, and only the page is found by hashing. Tensors
+//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held.
 
 use crate::tensor::TensorRef;
+use std::collections::HashMap;
 
 /// The number of nothing.
 pub const NONE: u32 = u32::MAX;
 
+/// Bits of an address inside a window, and inside a region.
+const WINDOW_BITS: u32 = 8;
+const REGION_BITS: u32 = 15;
+/// Windows of a region.
+const PAGE: usize = 1 << (REGION_BITS - WINDOW_BITS);
+
+const _: () = assert!(crate::tensor::context::TENSOR_SIZE >= 1 << WINDOW_BITS);
+
 /// Numbers tensors 0, 1, 2 ... in the order in which they are first seen.
-#[derive(Default)]
 pub struct TensorIds {
-    /// Open addressing with linear probing; a slot holds a number or `NONE`. A power of two long, at most half full.
-    slots: Vec<u32>,
+    /// Open addressing with linear probing over regions: the region and its page, `NONE` for none. A power of two long, at
+    /// most half full.
+    directory: Vec<(usize, u32)>,
+    pages: Vec<[u32; PAGE]>,
+    n_pages: usize,
+    /// The region met last, and its page: the next tensor is most likely there too.
+    last: (usize, u32),
     keys: Vec<TensorRef>,
+    /// Tensors whose window was taken.
+    crowded: HashMap<TensorRef, u32>,
+}
+
+impl Default for TensorIds {
+    fn default() -> Self {
+        Self {
+            directory: vec![(0, NONE); 64],
+            pages: Vec::new(),
+            n_pages: 0,
+            last: (usize::MAX, NONE),
+            keys: Vec::new(),
+            crowded: HashMap::new(),
+        }
+    }
+}
+
+#[inline]
+fn region(t: TensorRef) -> usize {
+    t.as_ptr() as usize >> REGION_BITS
+}
+
+#[inline]
+fn window(t: TensorRef) -> usize {
+    (t.as_ptr() as usize >> WINDOW_BITS) % PAGE
+}
+
+/// Where the search for a region starts.
+#[inline]
+fn start(region: usize, len: usize) -> usize {
+    ((region as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (len - 1)
 }
 
 impl TensorIds {
@@ -30,36 +79,33 @@ impl TensorIds {
         self.keys[id as usize]
     }
 
+    /// All tensors by number.
+    pub fn tensors(&self) -> &[TensorRef] {
+        &self.keys
+    }
+
     /// Forgets all numbers and keeps the memory.
     pub fn clear(&mut self) {
         if !self.keys.is_empty() {
             self.keys.clear();
-            self.slots.fill(NONE);
+            self.directory.fill((0, NONE));
+            self.n_pages = 0;
+            self.last = (usize::MAX, NONE);
+            self.crowded.clear();
         }
     }
 
-    /// Makes room for `n` tensors, so that numbering them moves nothing.
+    /// Makes room for `n` tensors.
     pub fn reserve(&mut self, n: usize) {
-        let wanted = (2 * n.max(8)).next_power_of_two();
-        if self.slots.len() < wanted {
-            self.rehash(wanted);
-        }
         self.keys.reserve(n.saturating_sub(self.keys.len()));
     }
 
+    /// The place of a region in the directory: its own, or the free one where it would go.
     #[inline]
-    fn start(&self, t: TensorRef) -> usize {
-        // Fibonacci hashing: the high bits of the product are well mixed, also for evenly spaced addresses.
-        let h = (t.as_ptr() as usize as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (h >> 32) as usize & (self.slots.len() - 1)
-    }
-
-    /// The slot of `t`: where its number stands, or where it would go.
-    #[inline]
-    fn slot(&self, t: TensorRef) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut i = self.start(t);
-        while self.slots[i] != NONE && self.keys[self.slots[i] as usize] != t {
+    fn find(&self, region: usize) -> usize {
+        let mask = self.directory.len() - 1;
+        let mut i = start(region, self.directory.len());
+        while self.directory[i].1 != NONE && self.directory[i].0 != region {
             i = (i + 1) & mask;
         }
         i
@@ -68,33 +114,63 @@ impl TensorIds {
     /// The number of `t`, if it has one.
     #[inline]
     pub fn get(&self, t: TensorRef) -> Option<u32> {
-        if self.slots.is_empty() {
-            return None;
+        let page = if self.last.0 == region(t) { self.last.1 } else { self.directory[self.find(region(t))].1 };
+        let id = *self.pages.get(page as usize)?.get(window(t))?;
+        if id == NONE {
+            None
+        } else if self.keys[id as usize] == t {
+            Some(id)
+        } else {
+            self.crowded.get(&t).copied()
         }
-        Some(self.slots[self.slot(t)]).filter(|&id| id != NONE)
     }
 
     /// The number of `t`, a new one when it has none.
     #[inline]
     pub fn insert(&mut self, t: TensorRef) -> u32 {
-        if 2 * (self.keys.len() + 1) > self.slots.len() {
-            self.rehash((4 * (self.keys.len() + 1)).next_power_of_two().max(16));
+        let region = region(t);
+        if self.last.0 != region {
+            let at = start(region, self.directory.len());
+            let first = self.directory[at];
+            self.last = if first.0 == region && first.1 != NONE { first } else { (region, self.page(region)) };
         }
-        let slot = self.slot(t);
-        if self.slots[slot] == NONE {
-            self.slots[slot] = self.keys.len() as u32;
+        let entry = &mut self.pages[self.last.1 as usize][window(t)];
+        let new = self.keys.len() as u32;
+        if *entry == NONE {
+            *entry = new;
             self.keys.push(t);
+            new
+        } else if self.keys[*entry as usize] == t {
+            *entry
+        } else {
+            let id = *self.crowded.entry(t).or_insert(new);
+            if id == new {
+                self.keys.push(t);
+            }
+            id
         }
-        self.slots[slot]
     }
 
-    fn rehash(&mut self, n: usize) {
-        self.slots.clear();
-        self.slots.resize(n, NONE);
-        for id in 0..self.keys.len() {
-            let slot = self.slot(self.keys[id]);
-            self.slots[slot] = id as u32;
+    /// The page of a region, a new one when it has none.
+    fn page(&mut self, region: usize) -> u32 {
+        if 2 * (self.n_pages + 1) > self.directory.len() {
+            let old = std::mem::take(&mut self.directory);
+            self.directory.resize(2 * old.len(), (0, NONE));
+            for entry in old.into_iter().filter(|e| e.1 != NONE) {
+                let at = self.find(entry.0);
+                self.directory[at] = entry;
+            }
         }
+        let at = self.find(region);
+        if self.directory[at].1 == NONE {
+            match self.pages.get_mut(self.n_pages) {
+                Some(page) => page.fill(NONE),
+                None => self.pages.push([NONE; PAGE]),
+            }
+            self.directory[at] = (region, self.n_pages as u32);
+            self.n_pages += 1;
+        }
+        self.directory[at].1
     }
 }
 
@@ -122,5 +198,21 @@ mod tests {
         assert!(ids.is_empty() && ids.get(tensors[3]).is_none());
         ids.reserve(1000);
         assert_eq!(ids.insert(tensors[3]), 0);
+    }
+
+    #[test]
+    fn tensors_that_overlap_have_numbers_of_their_own() {
+        let mut ctx = Context::with_size(1 << 20, true).unwrap();
+        let tensors: Vec<_> = (0..300).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
+        ctx.reset();
+        ctx.new_object(crate::tensor::context::ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, 16).unwrap();
+        let others: Vec<_> = (0..300).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
+        let mut ids = TensorIds::default();
+        for (i, &t) in tensors.iter().chain(&others).chain(&tensors).enumerate() {
+            assert_eq!(ids.insert(t), i as u32 % 600);
+        }
+        assert!(others.iter().enumerate().all(|(i, &t)| ids.get(t) == Some(300 + i as u32)));
+        ids.clear();
+        assert!(others.iter().all(|&t| ids.get(t).is_none()));
     }
 }

@@ -1,6 +1,7 @@
 //! Memory for tensors. Who lives here: `linear` (one tensor behind the other in a buffer), `planner` (offsets in buffers
 //! that do not exist yet), `ids` and `problem` (a graph as flat arrays of numbers), `plan` (lifetimes turned into places,
-//! and when a plan may be used again), `graph` (the graph allocator: plan, buffers, binding), `inplace` (operations that
+//! and when a plan may be used again), `search` (smaller plans, with all lifetimes known), `recall` (a
+//! graph that comes again), `graph` (the graph allocator: plan, buffers, binding), `inplace` (operations that
 //! may overwrite a source).
 
 pub mod graph;
@@ -10,10 +11,13 @@ pub mod linear;
 pub mod plan;
 pub mod planner;
 pub mod problem;
+pub mod recall;
+pub mod search;
 #[cfg(test)]
 mod tests;
 
-pub use graph::GraphAllocator;
+pub use graph::{Binding, GraphAllocator};
 pub use ids::{NONE, TensorIds};
-pub use plan::Misfit;
-pub use problem::Problem;
+pub use plan::{Misfit, Quality};
+pub use problem::{Fact, Problem, Traits};
+pub use recall::Recall;

@@ -5,8 +5,8 @@
 use super::ids::NONE;
 use super::inplace::can_inplace;
 use super::planner::{Address, Planner};
-use super::problem::Problem;
-use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use super::problem::{Problem, Traits};
+use super::search::{self, Blocks, Heuristic};
 use crate::backend::BufferTypeRef;
 use crate::error::Result;
 use crate::ggml_assert;
@@ -18,6 +18,16 @@ pub struct Targets<'a> {
     pub bufts: &'a [BufferTypeRef],
     /// Which planner each uses.
     pub group_of: &'a [usize],
+    /// By type: it may ask for more bytes than a tensor has.
+    pub expands: &'a [bool],
+}
+
+impl Targets<'_> {
+    /// Bytes that a tensor with `bytes` of data takes in a buffer of type `buffer`.
+    #[inline]
+    fn alloc_size(&self, buffer: i32, t: TensorRef, bytes: usize) -> usize {
+        if self.expands[buffer as usize] { self.bufts[buffer as usize].alloc_size(t) } else { bytes }
+    }
 }
 
 /// Where a tensor goes.
@@ -38,35 +48,6 @@ pub struct Placed {
 const UNPLACED: Placed =
     Placed { buffer: -1, at: Address { chunk: 0, offset: 0 }, size: 0, over: NONE, lasting: false };
 
-/// What a tensor is, as far as its lifetime depends on it.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Traits(u8);
-
-impl Traits {
-    const INPUT: u8 = 1;
-    const OUTPUT: u8 = 2;
-    /// Has memory, or a buffer, that does not come from the plan.
-    const EXTERNAL: u8 = 4;
-    const VIEW: u8 = 8;
-    /// Computes nothing: a view with this operation does not prolong the life of its base by itself.
-    const NO_OP: u8 = 16;
-
-    fn of(t: TensorRef) -> Self {
-        let mut bits = 0;
-        let mut set = |on, bit| bits |= if on { bit } else { 0 };
-        set(t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT), Self::INPUT);
-        set(t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT), Self::OUTPUT);
-        set(!t.data().is_null() || !t.buffer_raw().is_null(), Self::EXTERNAL);
-        set(t.view_src().is_some(), Self::VIEW);
-        set(t.op_raw() == ggml_op::GGML_OP_NONE as i32, Self::NO_OP);
-        Self(bits)
-    }
-
-    fn has(self, bit: u8) -> bool {
-        self.0 & bit != 0
-    }
-}
-
 /// Why a plan cannot be used for a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
@@ -82,13 +63,30 @@ pub enum Misfit {
     Edges,
 }
 
+/// How good a plan is, for one buffer type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Quality {
+    /// Bytes of the plan.
+    pub bytes: usize,
+    /// Bytes of the plan that is made on the way through the graph.
+    pub online: usize,
+    /// Most bytes in use at once: no plan can do with less. 0 when the plan was made in a hurry, for one graph.
+    pub bound: usize,
+    /// What made the plan.
+    pub heuristic: Heuristic,
+}
+
 /// A plan and the graph that it was made for.
 #[derive(Default)]
 pub struct Plan {
     made: bool,
     problem: Problem,
     placed: Vec<Placed>,
-    traits: Vec<Traits>,
+    blocks: Blocks,
+    /// By number: the block that holds the tensor.
+    block_of: Vec<u32>,
+    /// By planner: how good the plan is.
+    quality: Vec<Quality>,
     /// Buffer index by place, leafs first; empty: all in the first.
     buffers: Vec<i32>,
 }
@@ -98,8 +96,12 @@ struct Walk<'a> {
     targets: &'a Targets<'a>,
     planners: &'a mut [Planner],
     problem: &'a Problem,
-    traits: &'a [Traits],
     placed: &'a mut [Placed],
+    blocks: &'a mut Blocks,
+    /// By number: the block that holds it.
+    block: Vec<u32>,
+    /// The node at hand.
+    step: u32,
     /// Nodes that have yet to read the tensor.
     readers: Vec<i32>,
     /// Views of the tensor that are still read. May go below zero: a view that is a leaf is not counted, but counts back.
@@ -111,41 +113,49 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Plans the tensor if it needs memory and has none.
-    fn allocate(&mut self, id: u32, buffer: i32) -> Result<()> {
+    #[inline]
+    fn traits(&self, id: u32) -> Traits {
+        self.problem.fact(id).traits
+    }
+
+    /// Plans the tensor if it needs memory and has none. `node`: the place at which it is computed, if that is at hand.
+    fn allocate(&mut self, id: u32, buffer: i32, node: Option<usize>) -> Result<()> {
         let i = id as usize;
         ggml_assert!(
             usize::try_from(buffer).is_ok_and(|b| b < self.targets.bufts.len()),
             "buffer {buffer} of {}",
             self.targets.bufts.len()
         );
-        let Some(t) = self.problem.tensor(id) else { return Ok(()) };
-        if self.held[i] || self.traits[i].has(Traits::EXTERNAL | Traits::VIEW) {
+        if self.held[i] || self.traits(id).has(Traits::EXTERNAL | Traits::VIEW) {
             return Ok(());
         }
         self.held[i] = true;
-        if can_inplace(t.op()) && self.take_over(id, t)? {
+        let t = self.problem.tensor(id);
+        if can_inplace(t.op()) && self.take_over(id, t, node)? {
             return Ok(());
         }
-        let size = self.targets.bufts[buffer as usize].alloc_size(t);
-        let at = self.planners[self.targets.group_of[buffer as usize]].alloc(size)?;
+        let size = self.targets.alloc_size(buffer, t, self.problem.fact(id).bytes);
+        let group = self.targets.group_of[buffer as usize];
+        let at = self.planners[group].alloc(size)?;
+        self.block[i] = self.blocks.begin(group as u32, self.step, self.planners[group].padded(size)?);
         self.placed[i] = Placed { buffer, at, size, over: NONE, lasting: self.at_start };
         Ok(())
     }
 
     /// Puts a node over a source of the same layout that nobody reads later.
-    fn take_over(&mut self, id: u32, t: TensorRef) -> Result<bool> {
-        let Some(node) = (id as usize).checked_sub(self.problem.n_leafs()).filter(|&n| n < self.problem.n_nodes())
-        else {
-            return Ok(false);
-        };
+    fn take_over(&mut self, id: u32, t: TensorRef, node: Option<usize>) -> Result<bool> {
+        // A tensor that is needed before its place, or that stands at none, is rare.
+        let Some(node) = node.or_else(|| self.problem.nodes().iter().position(|&n| n == id)) else { return Ok(false) };
         for &src in self.problem.srcs(node) {
             let s = src as usize;
             let free_after =
-                self.held[s] && self.readers[s] == 1 && self.views[s] == 0 && !self.traits[s].has(Traits::OUTPUT);
-            let Some(parent) = self.problem.tensor(src).filter(|&p| free_after && same_layout(t, p)) else { continue };
+                self.held[s] && self.readers[s] == 1 && self.views[s] == 0 && !self.traits(src).has(Traits::OUTPUT);
+            let parent = self.problem.tensor(src);
+            if !free_after || !same_layout(t, parent) {
+                continue;
+            }
             let under = self.placed[s];
-            let size = self.targets.bufts[under.buffer as usize].alloc_size(t);
+            let size = self.targets.alloc_size(under.buffer, t, self.problem.fact(id).bytes);
             let planner = &mut self.planners[self.targets.group_of[under.buffer as usize]];
             let (needed, there) = (planner.padded(size)?, planner.padded(under.size)?);
             if size > under.size {
@@ -155,9 +165,11 @@ impl Walk<'_> {
             self.placed[s].lasting = false;
             self.held[s] = false;
             self.placed[id as usize] = Placed { size, over: src, lasting: false, ..under };
+            self.block[id as usize] = self.block[s];
             if there > needed {
                 let tail = Address { offset: under.at.offset + needed, ..under.at };
                 planner.free(tail, there - needed)?;
+                self.blocks.shrink(self.block[s], self.step, needed);
             }
             return Ok(true);
         }
@@ -167,11 +179,12 @@ impl Walk<'_> {
     /// Gives the tensor's memory back, unless the host will look at it.
     fn release(&mut self, id: u32) -> Result<()> {
         let i = id as usize;
-        if !self.held[i] || self.traits[i].has(Traits::OUTPUT) {
+        if !self.held[i] || self.traits(id).has(Traits::OUTPUT) {
             return Ok(());
         }
         self.held[i] = false;
         self.placed[i].lasting = false;
+        self.blocks.end(self.block[i], self.step);
         let p = self.placed[i];
         self.planners[self.targets.group_of[p.buffer as usize]].free(p.at, p.size)
     }
@@ -198,35 +211,36 @@ impl Walk<'_> {
         let n_leafs = problem.n_leafs();
         // Leafs first, also those that no node reads: the host may want to write them.
         for (place, &id) in problem.leafs().iter().enumerate() {
-            self.allocate(id, buffer_of(place))?;
+            self.allocate(id, buffer_of(place), None)?;
         }
         // Inputs before all nodes, so that no node writes where the host has already written.
         for (n, &id) in problem.nodes().iter().enumerate() {
             let buffer = buffer_of(n_leafs + n);
             if id != NONE {
-                let traits = self.traits[id as usize];
+                let traits = self.traits(id);
                 if traits.has(Traits::VIEW) && !traits.has(Traits::NO_OP) {
                     self.views[problem.base(id) as usize] += 1;
                 }
                 if traits.has(Traits::INPUT) {
-                    self.allocate(id, buffer)?;
+                    self.allocate(id, buffer, Some(n))?;
                 }
             }
             for &src in problem.srcs(n) {
                 self.readers[src as usize] += 1;
-                if self.traits[src as usize].has(Traits::INPUT) {
-                    self.allocate(src, buffer)?;
+                if self.traits(src).has(Traits::INPUT) {
+                    self.allocate(src, buffer, None)?;
                 }
             }
         }
         self.at_start = false;
         for (n, &id) in problem.nodes().iter().enumerate() {
             let buffer = buffer_of(n_leafs + n);
+            self.step = n as u32;
             for &src in problem.srcs(n) {
-                self.allocate(src, buffer)?;
+                self.allocate(src, buffer, None)?;
             }
             if id != NONE {
-                self.allocate(id, buffer)?;
+                self.allocate(id, buffer, Some(n))?;
             }
             for &src in problem.srcs(n) {
                 self.read(src)?;
@@ -256,6 +270,11 @@ impl Plan {
         self.placed.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
+    /// How good the plan is, by planner.
+    pub fn quality(&self) -> &[Quality] {
+        &self.quality
+    }
+
     /// Makes the plan for `problem`, which is taken, with the plan's old one left in its place. `buffers`: index of the
     /// buffer type by place, leafs first; empty: the first for all.
     pub fn make(
@@ -270,25 +289,51 @@ impl Plan {
         let n = self.problem.len();
         self.buffers.clear();
         self.buffers.extend_from_slice(buffers);
-        self.traits.clear();
-        self.traits.extend((0..n).map(|id| self.problem.tensor(id as u32).map_or(Traits::default(), Traits::of)));
         self.placed.clear();
         self.placed.resize(n, UNPLACED);
+        self.blocks.clear();
         planners.iter_mut().for_each(Planner::reset);
         let mut walk = Walk {
             targets,
             planners,
             problem: &self.problem,
-            traits: &self.traits,
             placed: &mut self.placed,
+            blocks: &mut self.blocks,
+            block: vec![NONE; n],
+            step: 0,
             readers: vec![0; n],
             views: vec![0; n],
             held: vec![false; n],
             at_start: true,
         };
         walk.run(|place| buffers.get(place).copied().unwrap_or(if buffers.is_empty() { 0 } else { -1 }))?;
+        self.block_of = walk.block;
+        self.blocks.finish(self.problem.n_nodes() as u32);
+        self.quality.clear();
+        self.quality.extend(planners.iter().map(|p| Quality {
+            bytes: p.total(),
+            online: p.total(),
+            ..Quality::default()
+        }));
         self.made = true;
         Ok(())
+    }
+
+    /// Looks for a smaller plan than the one just made, and takes it where there is one.
+    pub fn improve(&mut self, targets: &Targets<'_>, planners: &mut [Planner]) {
+        for (g, planner) in planners.iter_mut().enumerate() {
+            self.quality[g].bound = self.blocks.lower_bound(g as u32);
+            let found = search::search(&self.blocks, g as u32, planner.max_chunk(), planner.total());
+            let Some((layout, heuristic)) = found else { continue };
+            for (placed, &block) in std::iter::zip(&mut self.placed, &self.block_of) {
+                if placed.buffer >= 0 && targets.group_of[placed.buffer as usize] == g {
+                    placed.at = layout.at[block as usize];
+                }
+            }
+            self.quality[g].bytes = layout.total();
+            self.quality[g].heuristic = heuristic;
+            planner.set_sizes(&layout.chunks);
+        }
     }
 
     /// Whether the plan is safe for `new`: sizes fit, and each tensor is read only while the plan keeps its memory.
@@ -306,19 +351,18 @@ impl Plan {
         if !buffers.is_empty() && !self.same_targets(buffers, targets) {
             return Err(Misfit::Buffers);
         }
-        let traits: Vec<Traits> =
-            (0..new.len()).map(|id| new.tensor(id as u32).map_or(Traits::default(), Traits::of)).collect();
         // Memory of the plan is used by the tensor, or by what it is a view of, for part of the graph only.
         let bound = |id: u32| {
             let root = if new.base(id) == NONE { id } else { new.base(id) };
-            !traits[root as usize].has(Traits::EXTERNAL) && !self.placed(root).lasting
+            !new.fact(root).traits.has(Traits::EXTERNAL) && !self.placed(root).lasting
         };
-        for id in 0..new.n_used() as u32 {
-            let Some(t) = new.tensor(id) else { continue };
-            self.fits_tensor(new, id, t, traits[id as usize], bound(id), targets)?;
+        for (id, fact) in new.facts().iter().enumerate() {
+            if fact.traits.has(Traits::USED) {
+                self.fits_tensor(new, id as u32, &bound, targets)?;
+            }
         }
         let same = |old: &[u32], new: &[u32]| {
-            std::iter::zip(old, new).all(|(&old, &new)| old == new || new == NONE || !bound(new))
+            old == new || std::iter::zip(old, new).all(|(&old, &new)| old == new || new == NONE || !bound(new))
         };
         let edges =
             same(old.leafs(), new.leafs()) && same(old.nodes(), new.nodes()) && same(old.all_srcs(), new.all_srcs());
@@ -331,36 +375,41 @@ impl Plan {
             && std::iter::zip(&self.buffers, buffers).all(|(a, b)| a == b || group(a) == group(b))
     }
 
+    #[inline]
     fn fits_tensor(
         &self,
         new: &Problem,
         id: u32,
-        t: TensorRef,
-        traits: Traits,
-        bound: bool,
+        bound: &impl Fn(u32) -> bool,
         targets: &Targets<'_>,
     ) -> std::result::Result<(), Misfit> {
-        let planned = self.traits.get(id as usize).copied().unwrap_or_default();
+        let fact = new.fact(id);
+        let traits = fact.traits;
+        let planned = self.problem.facts().get(id as usize).map_or(Traits::default(), |f| f.traits);
         if traits.has(Traits::VIEW) {
             let same = planned.has(Traits::VIEW)
                 && self.problem.base(id) == new.base(id)
                 && planned.has(Traits::NO_OP) == traits.has(Traits::NO_OP);
-            return if same || !bound { Ok(()) } else { Err(Misfit::Edges) };
+            return if same || !bound(id) { Ok(()) } else { Err(Misfit::Edges) };
         }
         if traits.has(Traits::EXTERNAL) {
             return Ok(());
         }
         let place = self.placed(id);
-        if place.buffer < 0 || targets.bufts[place.buffer as usize].alloc_size(t) > place.size {
+        if place.buffer < 0 || targets.alloc_size(place.buffer, new.tensor(id), fact.bytes) > place.size {
             return Err(Misfit::Size);
         }
         let kept = |bit| !traits.has(bit) || planned.has(bit);
         if !(place.lasting || kept(Traits::INPUT) && kept(Traits::OUTPUT)) {
             return Err(Misfit::Edges);
         }
-        match new.tensor(place.over).filter(|_| place.over != NONE) {
-            Some(under) if !can_inplace(t.op()) || !same_layout(t, under) => Err(Misfit::Edges),
-            _ => Ok(()),
+        if place.over != NONE {
+            let t = new.tensor(id);
+            let under = (place.over as usize) < new.len();
+            if under && !(can_inplace(t.op()) && same_layout(t, new.tensor(place.over))) {
+                return Err(Misfit::Edges);
+            }
         }
+        Ok(())
     }
 }

@@ -63,6 +63,17 @@ impl Planner {
         self.chunks.clear();
     }
 
+    /// Bytes that a chunk may have.
+    pub fn max_chunk(&self) -> usize {
+        self.max_chunk
+    }
+
+    /// Takes the chunks of a plan that was made elsewhere. Nothing more can be planned before the next reset.
+    pub fn set_sizes(&mut self, chunks: &[usize]) {
+        self.chunks.clear();
+        self.chunks.extend(chunks.iter().map(|&high_water| Chunk { free: Vec::new(), high_water }));
+    }
+
     /// Bytes of each chunk's buffer.
     pub fn chunk_sizes(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.chunks.iter().map(|c| c.high_water)

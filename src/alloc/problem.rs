@@ -1,153 +1,261 @@
-//! A graph as the planner sees it: numbers instead of pointers, in flat arrays.
+//! A graph as the planner and the scheduler see it: numbers instead of pointers, in flat arrays.
 
 use super::ids::{NONE, TensorIds};
+use crate::abi::backend_impl::ggml_backend_buffer;
+use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use crate::backend::BufferRef;
+use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 
+/// Base of a tensor that has not been looked at.
+const UNSEEN: u32 = u32::MAX - 1;
+
+/// What a tensor is, as far as its lifetime depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Traits(u8);
+
+impl Traits {
+    /// The host writes it before the graph runs.
+    pub const INPUT: u8 = 1;
+    /// The host reads it after the graph has run.
+    pub const OUTPUT: u8 = 2;
+    /// Has memory, or a buffer, that does not come from the plan.
+    pub const EXTERNAL: u8 = 4;
+    /// Looks at the memory of another tensor.
+    pub const VIEW: u8 = 8;
+    /// Computes nothing: a view with this operation does not prolong the life of its base by itself.
+    pub const NO_OP: u8 = 16;
+    /// Stands at a place or is read; otherwise it is only the base of a view.
+    pub const USED: u8 = 32;
+    /// Lies in a buffer of weights.
+    pub const WEIGHTS: u8 = 64;
+    /// Has a buffer, no data, and elements: nothing can be done with it.
+    pub const HOLLOW: u8 = 128;
+
+    /// Whether one of the bits is set.
+    #[inline]
+    pub fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+/// What is looked up in a tensor once, while it is in the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact {
+    /// Its own buffer, or NULL.
+    pub buffer: *mut ggml_backend_buffer,
+    /// Bytes of its data; only of a tensor that needs memory.
+    pub bytes: usize,
+    /// Its operation's number.
+    pub op: i32,
+    /// What it is.
+    pub traits: Traits,
+}
+
+const UNKNOWN: Fact = Fact { buffer: std::ptr::null_mut(), bytes: 0, op: 0, traits: Traits(0) };
+
+impl Fact {
+    /// Looks at a tensor.
+    #[inline]
+    pub fn of(t: TensorRef) -> Self {
+        let (buffer, flags, op) = (t.buffer_raw(), t.flags(), t.op_raw());
+        let mut bits = 0;
+        let mut set = |on: bool, bit: u8| bits |= if on { bit } else { 0 };
+        set(flags & ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32 != 0, Traits::INPUT);
+        set(flags & ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT as i32 != 0, Traits::OUTPUT);
+        set(op == ggml_op::GGML_OP_NONE as i32, Traits::NO_OP);
+        let (is_view, is_external) = (t.view_src().is_some(), !buffer.is_null() || !t.data().is_null());
+        set(is_view, Traits::VIEW);
+        set(is_external, Traits::EXTERNAL);
+        set(!is_view && is_external && t.data().is_null() && !t.is_empty(), Traits::HOLLOW);
+        // SAFETY: the buffer of a valid tensor is NULL or valid.
+        set(unsafe { BufferRef::from_ptr(buffer) }.is_some_and(|b| b.is_weights()), Traits::WEIGHTS);
+        let bytes = if is_view || is_external { 0 } else { t.nbytes() };
+        Self { buffer, bytes, op, traits: Traits(bits) }
+    }
+
+    /// Its own buffer.
+    #[inline]
+    pub fn buffer(&self) -> Option<BufferRef> {
+        // SAFETY: the buffer of a valid tensor is NULL or valid.
+        unsafe { BufferRef::from_ptr(self.buffer) }
+    }
+}
+
 /// What is to be placed, in which order, and who reads whom.
 ///
-/// Places of the graph are counted leafs first, then nodes. A tensor's number is the first place where it stands;
-/// tensors that are only sources, or only bases of views, are numbered behind the places as they are met. Numbers of
-/// two graphs can therefore be compared.
+/// Leafs are numbered first, then nodes, then what these read or are views of, as it is met. Numbers of two graphs can
+/// therefore be compared.
 #[derive(Default)]
 pub struct Problem {
-    /// By number; `None` at places whose tensor has its number elsewhere.
-    tensors: Vec<Option<TensorRef>>,
-    n_leafs: usize,
-    /// The number of the tensor at each place; `NONE` for a node that only keeps its sources alive.
-    places: Vec<u32>,
+    /// By number.
+    tensors: Vec<TensorRef>,
+    facts: Vec<Fact>,
+    base: Vec<u32>,
+    /// The tensor's number at the place of each leaf.
+    leafs: Vec<u32>,
+    /// The tensor's number at the place of each node; `NONE` for a node that only keeps its sources alive.
+    nodes: Vec<u32>,
     /// `srcs[src_end[i - 1]..src_end[i]]` are the sources of node `i`.
     src_end: Vec<u32>,
     srcs: Vec<u32>,
-    /// By number: what the tensor is a view of.
-    base: Vec<u32>,
-    /// Numbers below this stand at a place or are read; the others are only bases of views.
-    n_used: usize,
 }
 
 impl Problem {
     /// Empties the problem and keeps the memory.
     pub fn clear(&mut self) {
         self.tensors.clear();
-        self.n_leafs = 0;
-        self.places.clear();
+        self.facts.clear();
+        self.base.clear();
+        self.leafs.clear();
+        self.nodes.clear();
         self.src_end.clear();
         self.srcs.clear();
-        self.base.clear();
-        self.n_used = 0;
     }
 
-    fn place(&mut self, t: Option<TensorRef>, known: &mut u32) {
-        let here = self.places.len() as u32;
-        if *known == NONE {
-            *known = here;
-            self.tensors.push(t);
-        } else {
-            self.tensors.push(None);
+    /// Describes a graph with the numbers of `ids`, which may hold some already. `restore` may give back another source
+    /// for a node's source.
+    pub fn describe(
+        &mut self,
+        graph: GraphRef,
+        ids: &mut TensorIds,
+        mut restore: impl FnMut(TensorRef, usize, TensorRef) -> Result<TensorRef>,
+    ) -> Result<()> {
+        self.clear();
+        let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
+        ids.reserve(ids.len() + n_leafs + n_nodes);
+        // Numbered by their places before anything is looked at.
+        self.leafs.extend(graph.leafs().map(|leaf| ids.insert(leaf)));
+        self.nodes.extend(graph.nodes().map(|node| ids.insert(node)));
+        self.base.resize(ids.len(), UNSEEN);
+        self.facts.resize(ids.len(), UNKNOWN);
+        self.src_end.reserve(n_nodes);
+        for i in 0..n_leafs {
+            let id = self.leafs[i];
+            self.see(ids.tensor(id), id, ids);
+            self.facts[id as usize].traits.0 |= Traits::USED;
         }
-        self.places.push(*known);
-        self.n_used = self.tensors.len();
+        for i in 0..n_nodes {
+            let id = self.nodes[i];
+            let node = ids.tensor(id);
+            for (slot, src) in node.srcs() {
+                let src = restore(node, slot, src)?;
+                let src_id = self.number(src, ids);
+                self.facts[src_id as usize].traits.0 |= Traits::USED;
+                self.srcs.push(src_id);
+            }
+            self.src_end.push(self.srcs.len() as u32);
+            self.see(node, id, ids);
+            self.facts[id as usize].traits.0 |= Traits::USED;
+        }
+        self.tensors.extend_from_slice(ids.tensors());
+        Ok(())
     }
 
-    /// Adds a leaf. `known` is the tensor's number, `NONE` when it has none yet and gets one. All leafs come first.
-    pub fn leaf(&mut self, t: TensorRef, known: &mut u32) {
-        self.place(Some(t), known);
-        self.n_leafs += 1;
+    #[inline]
+    fn number(&mut self, t: TensorRef, ids: &mut TensorIds) -> u32 {
+        let id = ids.insert(t);
+        if self.base.len() <= id as usize {
+            self.base.push(UNSEEN);
+            self.facts.push(UNKNOWN);
+        }
+        self.see(t, id, ids);
+        id
     }
 
-    /// Adds a node behind the leafs.
-    pub fn node(&mut self, t: TensorRef, known: &mut u32) {
-        self.place(Some(t), known);
+    /// Looks at a tensor for the first time.
+    #[inline]
+    fn see(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) {
+        if self.base[id as usize] == UNSEEN {
+            self.base[id as usize] = NONE;
+            let used = self.facts[id as usize].traits.0 & Traits::USED;
+            self.facts[id as usize] = Fact::of(t);
+            self.facts[id as usize].traits.0 |= used;
+            if let Some(base) = t.view_src() {
+                self.base[id as usize] = self.number(base, ids);
+            }
+        }
     }
 
-    /// Adds a node that computes nothing: what its sources are lives at least until here.
+    /// Starts from the tensors of another problem, without places.
+    pub fn start_from(&mut self, other: &Self) {
+        self.clear();
+        self.tensors.extend_from_slice(&other.tensors);
+        self.facts.extend_from_slice(&other.facts);
+        self.base.extend_from_slice(&other.base);
+    }
+
+    /// Makes this a copy of another problem.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.start_from(other);
+        self.leafs.extend_from_slice(&other.leafs);
+        self.nodes.extend_from_slice(&other.nodes);
+        self.src_end.extend_from_slice(&other.src_end);
+        self.srcs.extend_from_slice(&other.srcs);
+    }
+
+    /// Adds a tensor that is no view. Its number is the next one.
+    pub fn add_tensor(&mut self, t: TensorRef) {
+        self.tensors.push(t);
+        self.facts.push(Fact::of(t));
+        self.base.push(NONE);
+    }
+
+    /// Looks again at a tensor whose flags have changed.
+    pub fn refresh(&mut self, id: u32) {
+        let used = self.facts[id as usize].traits.0 & Traits::USED;
+        self.facts[id as usize] = Fact::of(self.tensors[id as usize]);
+        self.facts[id as usize].traits.0 |= used;
+    }
+
+    /// Adds a leaf.
+    pub fn leaf(&mut self, id: u32) {
+        self.facts[id as usize].traits.0 |= Traits::USED;
+        self.leafs.push(id);
+    }
+
+    /// Begins a node. Its sources follow, and then its end.
+    pub fn node(&mut self, id: u32) {
+        self.facts[id as usize].traits.0 |= Traits::USED;
+        self.nodes.push(id);
+    }
+
+    /// Begins a node that computes nothing: what its sources are lives at least until here.
     pub fn dependency(&mut self) {
-        self.places.push(NONE);
-        self.tensors.push(None);
+        self.nodes.push(NONE);
     }
 
-    /// Numbers a tensor that may stand at no place. All places come first.
-    pub fn other(&mut self, t: TensorRef, known: &mut u32) {
-        if *known == NONE {
-            *known = self.tensors.len() as u32;
-            self.tensors.push(Some(t));
-        }
-    }
-
-    /// Adds a source to the node at hand, the first without an end.
+    /// Adds a source to the node at hand.
     pub fn src(&mut self, id: u32) {
+        self.facts[id as usize].traits.0 |= Traits::USED;
         self.srcs.push(id);
     }
 
     /// Ends the sources of the node at hand.
     pub fn end_node(&mut self) {
         self.src_end.push(self.srcs.len() as u32);
-        self.n_used = self.tensors.len();
     }
 
-    /// Says what a tensor is a view of. All sources come first, and `base` has a number.
-    pub fn set_base(&mut self, id: u32, base: u32) {
-        self.base.resize(self.tensors.len(), NONE);
-        self.base[id as usize] = base;
+    /// Gives tensors other numbers: `map` has the new number of each.
+    pub fn renumber(&mut self, map: &[u32]) {
+        let (tensors, facts, base) = (self.tensors.clone(), self.facts.clone(), self.base.clone());
+        for (old, &new) in map.iter().enumerate() {
+            self.tensors[new as usize] = tensors[old];
+            self.facts[new as usize] = facts[old];
+            self.base[new as usize] = base[old];
+        }
+        let lists = [&mut self.leafs, &mut self.nodes, &mut self.srcs, &mut self.base];
+        for id in lists.into_iter().flatten() {
+            if let Some(&new) = map.get(*id as usize) {
+                *id = new;
+            }
+        }
     }
 
-    /// Ends the description.
-    pub fn finish(&mut self) {
-        self.base.resize(self.tensors.len(), NONE);
-    }
-
-    /// Describes a graph; `ids` is scratch.
-    pub fn describe(&mut self, graph: GraphRef, ids: &mut TensorIds) {
-        self.clear();
-        ids.clear();
-        ids.reserve(graph.n_leafs() + graph.n_nodes());
-        // By `ids`: the number here.
-        let mut known: Vec<u32> = Vec::with_capacity(graph.n_leafs() + graph.n_nodes());
-        let mut number = |t: TensorRef, known: &mut Vec<u32>| {
-            let id = ids.insert(t) as usize;
-            if id == known.len() {
-                known.push(NONE);
-            }
-            id
-        };
-        for t in graph.leafs() {
-            let id = number(t, &mut known);
-            self.leaf(t, &mut known[id]);
-        }
-        for t in graph.nodes() {
-            let id = number(t, &mut known);
-            self.node(t, &mut known[id]);
-        }
-        for node in graph.nodes() {
-            for (_, src) in node.srcs() {
-                let id = number(src, &mut known);
-                self.other(src, &mut known[id]);
-                self.src(known[id]);
-            }
-            self.end_node();
-        }
-        for id in 0.. {
-            if id == self.tensors.len() {
-                break;
-            }
-            if let Some(base) = self.tensors[id].and_then(TensorRef::view_src) {
-                let of_base = number(base, &mut known);
-                self.other(base, &mut known[of_base]);
-                self.set_base(id as u32, known[of_base]);
-            }
-        }
-        self.finish();
-    }
-
-    /// Numbers given out, unused ones included.
+    /// Numbers given out.
     pub fn len(&self) -> usize {
         self.tensors.len()
-    }
-
-    /// Numbers of tensors that the graph computes or reads, unused ones included. Those behind are only bases of views:
-    /// where they are is no business of the graph's.
-    pub fn n_used(&self) -> usize {
-        self.n_used
     }
 
     /// Whether there is nothing to place.
@@ -157,41 +265,77 @@ impl Problem {
 
     /// The tensor with a number.
     #[inline]
-    pub fn tensor(&self, id: u32) -> Option<TensorRef> {
-        self.tensors.get(id as usize).copied().flatten()
+    pub fn tensor(&self, id: u32) -> TensorRef {
+        self.tensors[id as usize]
+    }
+
+    /// What is known of the tensor with a number.
+    #[inline]
+    pub fn fact(&self, id: u32) -> &Fact {
+        &self.facts[id as usize]
+    }
+
+    /// What is known of all tensors.
+    pub fn facts(&self) -> &[Fact] {
+        &self.facts
+    }
+
+    /// The buffer that holds a tensor's data: for a view that of its base.
+    #[inline]
+    pub fn data_buffer(&self, id: u32) -> Option<BufferRef> {
+        match self.base(id) {
+            NONE => self.fact(id).buffer(),
+            base => self.fact(base).buffer(),
+        }
     }
 
     /// Leafs.
     pub fn n_leafs(&self) -> usize {
-        self.n_leafs
+        self.leafs.len()
     }
 
     /// Nodes.
     pub fn n_nodes(&self) -> usize {
-        self.src_end.len()
+        self.nodes.len()
     }
 
     /// The tensors' numbers at the places of the leafs.
+    #[inline]
     pub fn leafs(&self) -> &[u32] {
-        &self.places[..self.n_leafs]
+        &self.leafs
     }
 
     /// The tensors' numbers at the places of the nodes; `NONE` for a dependency.
+    #[inline]
     pub fn nodes(&self) -> &[u32] {
-        &self.places[self.n_leafs..]
+        &self.nodes
     }
 
-    /// Numbers of the sources of node `i`.
+    #[inline]
+    fn src_range(&self, node: usize) -> std::ops::Range<usize> {
+        let start = if node == 0 { 0 } else { self.src_end[node - 1] as usize };
+        start..self.src_end[node] as usize
+    }
+
+    /// Numbers of the sources of node `i`, those that are not set left out.
     #[inline]
     pub fn srcs(&self, i: usize) -> &[u32] {
-        let start = if i == 0 { 0 } else { self.src_end[i - 1] as usize };
-        &self.srcs[start..self.src_end[i] as usize]
+        &self.srcs[self.src_range(i)]
+    }
+
+    /// Replaces source `i` of a node, counted over the sources that are set.
+    pub fn set_src(&mut self, node: usize, i: usize, id: u32) {
+        let range = self.src_range(node);
+        self.srcs[range][i] = id;
     }
 
     /// The number of what a tensor is a view of, or `NONE`.
     #[inline]
     pub fn base(&self, id: u32) -> u32 {
-        self.base[id as usize]
+        match self.base[id as usize] {
+            UNSEEN => NONE,
+            base => base,
+        }
     }
 
     /// Where each node's sources end in the list of all sources.
@@ -227,10 +371,15 @@ mod tests {
         let g = build::new(&mut ctx, 8, false).unwrap();
         g.expand(s, true);
         let mut p = Problem::default();
-        p.describe(g, &mut TensorIds::default());
+        p.describe(g, &mut TensorIds::default(), |_, _, src| Ok(src)).unwrap();
         assert_eq!((p.n_leafs(), p.n_nodes(), p.len()), (1, 2, 3));
         assert_eq!((p.leafs(), p.nodes()), (&[0][..], &[1, 2][..]));
         assert_eq!((p.srcs(0), p.srcs(1)), (&[0][..], &[1, 1][..]));
         assert_eq!((p.base(1), p.base(0), p.base(2)), (0, NONE, NONE));
+        assert_eq!((p.fact(0).bytes, p.fact(1).bytes), (32, 0));
+        assert!(p.fact(1).traits.has(Traits::VIEW) && p.fact(0).traits.has(Traits::NO_OP));
+        p.renumber(&[2, 1, 0]);
+        assert_eq!((p.leafs(), p.nodes(), p.srcs(1), p.base(1)), (&[2][..], &[1, 0][..], &[1, 1][..], 2));
+        assert_eq!((p.tensor(2), p.tensor(0)), (a, s));
     }
 }

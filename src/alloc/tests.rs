@@ -304,3 +304,85 @@ fn several_types_share_buffers_by_type_and_want_a_reservation() {
     let mut p = alloc.describe(g);
     assert_eq!(alloc.measure(&mut p, &[0, 0, 0]).unwrap(), [0, 0, 0], "everything has memory now");
 }
+
+/// A7: before the first plan nothing counts as planned, whatever the memory of an allocator holds.
+#[test]
+fn without_a_plan_nothing_is_bound() {
+    let (mut alloc, state) = allocator(32, usize::MAX, 0);
+    let mut c = ctx();
+    let x = input(&mut c, 64);
+    let y = pointwise::scale(&mut c, x, 2.0).unwrap();
+    let g = graph(&mut c, &[y]);
+    let p = alloc.describe(g);
+    assert_eq!(alloc.check(&p, &[]), Err(Misfit::NoPlan));
+    assert!(alloc.bind(&p).is_err() && x.data().is_null() && x.buffer_raw().is_null());
+    alloc.alloc_graph(g).unwrap();
+    assert!(is_safe(g) && state.allocs.load(SeqCst) == 1);
+}
+
+/// A11: graphs that change places with each other need no new buffers once the largest was seen, whatever plan they have.
+#[test]
+fn graphs_of_the_same_size_need_no_new_buffers() {
+    let make = |late: bool| {
+        let mut c = ctx();
+        let x = input(&mut c, 64);
+        let mut all = vec![x];
+        for i in 0..10 {
+            let (a, b) = (all[i], all[if late { i / 2 } else { i }]);
+            all.push(arith::add(&mut c, a, b).unwrap());
+        }
+        let g = graph(&mut c, &[all[10]]);
+        (c, g)
+    };
+    let (mut alloc, state) = allocator(32, usize::MAX, 0);
+    for late in [false, true] {
+        let (_c, g) = make(late);
+        alloc.alloc_graph(g).unwrap();
+    }
+    let allocs = state.allocs.load(SeqCst);
+    for i in 0..20 {
+        let (_c, g) = make(i % 3 == 0);
+        alloc.alloc_graph(g).unwrap();
+        assert!(is_safe(g));
+    }
+    assert_eq!(state.allocs.load(SeqCst), allocs);
+}
+
+/// A reservation looks for a smaller plan than the order of the graph gives; it is safe, and never larger.
+#[test]
+fn reserved_plans_are_small_and_safe() {
+    let mut state = 11u64;
+    let mut random = move |n: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut smaller = 0;
+    for _ in 0..60 {
+        let (mut alloc, _) = allocator(32, usize::MAX, 0);
+        let mut c = ctx();
+        let mut all = Vec::new();
+        for _ in 0..40 {
+            let n = 64 * (1 + random(12) as i64);
+            let a = match random(3) {
+                0 => input(&mut c, n),
+                _ if all.is_empty() => input(&mut c, n),
+                _ => all[all.len() - 1 - random(all.len().min(6))],
+            };
+            let w = c.new_tensor(GGML_TYPE_F32, &[a.ne()[0], n]).unwrap();
+            w.set_data(std::ptr::without_provenance_mut(64));
+            all.push(matmul::mul_mat(&mut c, w, a).unwrap());
+        }
+        let g = graph(&mut c, &all);
+        let mut p = alloc.describe(g);
+        alloc.reserve(&mut p, &[]).unwrap();
+        let quality = alloc.quality(0);
+        assert!(quality.bound <= quality.bytes && quality.bytes <= quality.online);
+        assert_eq!(alloc.buffer_size(0), quality.bytes);
+        smaller += usize::from(quality.bytes < quality.online);
+        let p = alloc.describe(g);
+        assert_eq!(alloc.check(&p, &[]), Ok(()));
+        alloc.alloc_graph(g).unwrap();
+        assert!(is_safe(g));
+    }
+    assert!(smaller > 10, "{smaller} of 60 plans are smaller than the order of the graph gives");
+}

@@ -104,6 +104,12 @@ impl BufferRef {
         }
     }
 
+    /// Whether the buffer wants to hear of each tensor that is bound to it.
+    #[inline]
+    pub fn has_init_tensor(self) -> bool {
+        slot!(self.init_tensor).is_some()
+    }
+
     /// Tells the buffer about a tensor that has just been placed in it.
     pub fn init_tensor(self, tensor: TensorRef) -> ggml_status {
         match slot!(self.init_tensor) {

@@ -61,6 +61,12 @@ impl BufferTypeRef {
         }
     }
 
+    /// Whether tensors may take more bytes than they have.
+    #[inline]
+    pub fn expands(self) -> bool {
+        slot!(self.get_alloc_size).is_some()
+    }
+
     /// Bytes that a tensor takes, padding included; never less than its own.
     pub fn alloc_size(self, tensor: TensorRef) -> usize {
         let bytes = tensor.nbytes();

@@ -112,6 +112,11 @@ impl BackendRef {
         slot!(self.graph_plan_create).is_some() && slot!(self.graph_plan_compute).is_some()
     }
 
+    /// Whether such a graph can also be exchanged for another one later.
+    pub fn has_lasting_plans(self) -> bool {
+        self.has_plans() && slot!(self.graph_plan_update).is_some() && slot!(self.graph_plan_free).is_some()
+    }
+
     /// Prepares a graph; NULL on failure. The stream must have plans (the contract).
     pub fn graph_plan_create(self, graph: GraphRef) -> ggml_backend_graph_plan_t {
         call!(self.graph_plan_create(graph.as_ptr().cast()))
@@ -142,6 +147,11 @@ impl BackendRef {
     /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
     pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t) -> ggml_status {
         status_of(call!(self.graph_plan_compute(plan)))
+    }
+
+    /// Whether the stream reorders nodes.
+    pub fn has_graph_optimize(self) -> bool {
+        slot!(self.graph_optimize).is_some()
     }
 
     /// Lets the stream reorder the nodes of a graph before memory is planned.

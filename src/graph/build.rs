@@ -1,11 +1,12 @@
 //! Making graphs: memory in a context, and the walk from a result back to everything it needs.
 
-use super::GraphRef;
+use super::{GraphRef, HashSetRef};
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_object_type, ggml_op, ggml_tensor, ggml_tensor_flag};
 use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
 use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::tensor::{Context, TensorRef, context::OBJECT_SIZE};
+use std::cell::Cell;
 use std::ffi::c_int;
 
 /// Numbers of hash slots: the first primes behind the powers of two.
@@ -92,9 +93,10 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
         uid: 0,
     };
     let p = base.cast::<ggml_cgraph>();
-    // SAFETY: the object is aligned to 16 and large enough; its arrays lie inside it. Zeroing makes every array defined.
+    // SAFETY: the object is aligned to 16 and large enough; its arrays lie inside it. Entries of nodes and leafs are written
+    // before they are counted, keys and use counts before their bit is set: only the bits, and gradients, start as zeros.
     let graph = unsafe {
-        base.write_bytes(0, layout.total);
+        at(layout.grads).write_bytes(0, layout.total - layout.grads);
         p.write(graph);
         GraphRef::from_ptr(p)
     };
@@ -102,12 +104,18 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
 }
 
 /// One tensor on the way from a result to its sources.
+#[derive(Clone, Copy)]
 struct Frame {
     tensor: TensorRef,
     slot: usize,
-    next_src: usize,
+    next_src: u32,
     /// Seen before: only the compute flag travels on.
     revisit: bool,
+}
+
+thread_local! {
+    /// Memory of the walk, kept from one call to the next: hosts expand after every few operations.
+    static STACK: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
 }
 
 impl GraphRef {
@@ -118,67 +126,109 @@ impl GraphRef {
     /// Ends the process when the graph has no room (the contract).
     pub fn expand(self, tensor: TensorRef, compute: bool) {
         let n_old = self.n_nodes();
-        let mut stack = Vec::with_capacity(64);
-        self.enter(&mut stack, tensor, compute);
-        let rtl = self.raw().order == ggml_cgraph_eval_order::GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT as c_int;
-        while let Some(frame) = stack.last_mut() {
-            let i = frame.next_src;
-            if i == GGML_MAX_SRC {
-                let Some(done) = stack.pop() else { break };
-                if !done.revisit {
-                    self.place(done.tensor);
-                    if let Some(parent) = stack.last().filter(|p| !p.revisit) {
-                        debug_assert!(parent.next_src > 0);
-                        self.set_use_count(done.slot, self.use_count_at(done.slot) + 1);
-                    }
-                }
-                continue;
-            }
-            frame.next_src += 1;
-            let (parent, revisit) = (frame.tensor, frame.revisit);
-            let Some(src) = parent.src(if rtl { GGML_MAX_SRC - 1 - i } else { i }) else { continue };
-            if revisit {
-                if !src.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE) {
-                    self.enter(&mut stack, src, true);
-                }
-            } else if let Some(slot) = self.enter(&mut stack, src, compute) {
-                self.set_use_count(slot, self.use_count_at(slot) + 1);
-            }
-        }
+        let mut walk = Walk {
+            graph: self,
+            set: self.visited(),
+            rtl: self.raw().order == ggml_cgraph_eval_order::GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT as c_int,
+            compute,
+            stack: STACK.take(),
+        };
+        walk.stack.clear();
+        walk.run(tensor);
+        STACK.set(walk.stack);
         if self.n_nodes() > n_old {
             ggml_assert!(self.node(self.n_nodes() - 1) == tensor, "the result must be the last node");
         }
     }
+}
+
+/// The walk of one call.
+struct Walk {
+    graph: GraphRef,
+    set: HashSetRef,
+    /// Sources from the last place to the first.
+    rtl: bool,
+    compute: bool,
+    stack: Vec<Frame>,
+}
+
+impl Walk {
+    fn run(&mut self, tensor: TensorRef) {
+        self.enter(tensor, self.compute);
+        while let Some(frame) = self.stack.last_mut() {
+            let (parent, revisit) = (frame.tensor, frame.revisit);
+            let mut i = frame.next_src as usize;
+            let mut next = None;
+            while next.is_none() && i < GGML_MAX_SRC {
+                next = parent.src(if self.rtl { GGML_MAX_SRC - 1 - i } else { i });
+                i += 1;
+            }
+            frame.next_src = i as u32;
+            match next {
+                None => {
+                    let done = *frame;
+                    self.stack.pop();
+                    if !revisit {
+                        self.place(done.tensor);
+                        // A tensor that was entered for its first reader counts that reader now.
+                        if self.stack.last().is_some_and(|p| !p.revisit) {
+                            self.count_use(done.slot);
+                        }
+                    }
+                }
+                Some(src) if revisit => {
+                    if !src.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE) {
+                        self.enter(src, true);
+                    }
+                }
+                Some(src) => {
+                    if let Some(slot) = self.enter(src, self.compute) {
+                        self.count_use(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn count_use(&self, slot: usize) {
+        self.graph.set_use_count(slot, self.graph.use_count_at(slot) + 1);
+    }
 
     /// Starts on a tensor. Returns its slot when it was there before.
-    fn enter(self, stack: &mut Vec<Frame>, tensor: TensorRef, compute: bool) -> Option<usize> {
+    #[inline]
+    fn enter(&mut self, tensor: TensorRef, compute: bool) -> Option<usize> {
         let is_op = tensor.op_raw() != ggml_op::GGML_OP_NONE as c_int;
         if compute && is_op {
             tensor.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
         }
-        let Some((slot, known)) = self.visited().insert(tensor) else {
-            crate::ggml_abort!("the graph's hash set of {} slots is full", self.visited().size())
+        let Some((slot, known)) = self.set.insert(tensor) else {
+            crate::ggml_abort!("the graph's hash set of {} slots is full", self.set.size())
         };
         if known {
             if compute && is_op {
-                stack.push(Frame { tensor, slot, next_src: 0, revisit: true });
+                self.stack.push(Frame { tensor, slot, next_src: 0, revisit: true });
             }
             return Some(slot);
         }
-        self.set_use_count(slot, 0);
-        stack.push(Frame { tensor, slot, next_src: 0, revisit: false });
+        self.graph.set_use_count(slot, 0);
+        self.stack.push(Frame { tensor, slot, next_src: 0, revisit: false });
         None
     }
 
-    fn place(self, tensor: TensorRef) {
+    #[inline]
+    fn place(&self, tensor: TensorRef) {
+        let graph = self.graph;
         let is_leaf = tensor.op_raw() == ggml_op::GGML_OP_NONE as c_int
             && !tensor.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
-        let (kind, n) = if is_leaf { ("leaf", self.n_leafs()) } else { ("node", self.n_nodes()) };
         if !tensor.has_name() {
-            tensor.set_name(format!("{kind}_{n}").as_bytes());
+            match is_leaf {
+                true => tensor.set_numbered_name("leaf_", graph.n_leafs()),
+                false => tensor.set_numbered_name("node_", graph.n_nodes()),
+            }
         }
-        let placed = if is_leaf { self.push_leaf(tensor) } else { self.push_node(tensor) };
-        ggml_assert!(placed, "the graph has room for {} {kind}s, make it larger", self.size());
+        let placed = if is_leaf { graph.push_leaf(tensor) } else { graph.push_node(tensor) };
+        ggml_assert!(placed, "the graph has room for {} nodes and as many leafs, make it larger", graph.size());
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 
 /// Wishes of backends: by node, the tensors that must live until it has been computed.
-type Kept = HashMap<TensorRef, Vec<TensorRef>>;
+pub(super) type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// `add_alloc_dep` for backends.
 ///
@@ -35,7 +35,7 @@ unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, unti
 }
 
 /// Asks each backend to reorder its stretch, and collects what must live longer.
-fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
+pub(super) fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
     let mut kept = Kept::new();
     for split in splits {
         let stretch = split.graph.insert(graph.slice(split.nodes.clone()));
@@ -48,39 +48,24 @@ fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::B
     kept
 }
 
-/// A node of the assembled graph.
-#[derive(Clone, Copy)]
-enum Node {
-    /// Keeps the original of a copy alive until the copy has been made.
-    InputKeeper(u32),
-    /// A copy, to be in memory from here.
-    InputCopy,
-    /// The node at a place of the host's graph.
-    Own(usize),
-    /// Keeps what a backend wants to keep: a range of `Assembler::wishes`.
-    Keeper(usize, usize),
-}
-
 /// The assembly at work.
 struct Assembler<'a> {
     sched: &'a Scheduler,
     problem: &'a mut Problem,
     buffers: &'a mut Vec<i32>,
-    /// By key: the number in the problem.
-    known: Vec<u32>,
-    nodes: Vec<Node>,
-    /// Keys of tensors that backends want to keep.
-    wishes: Vec<u32>,
     /// By number: the place in the host's order. Filled when a backend has moved a node.
     place_of: Vec<u32>,
+    /// Tensors that backends want to keep.
+    n_wishes: usize,
 }
 
 impl Assembler<'_> {
-    fn leaf(&mut self, key: u32, t: TensorRef, backend: i8) -> Result<()> {
+    fn leaf(&mut self, key: u32, backend: i8) -> Result<()> {
         if backend < 0 {
+            let t = self.problem.tensor(key);
             return Err(invalid!("the leaf '{}' has no memory, is no input and is read by no node", t.name()));
         }
-        self.problem.leaf(t, &mut self.known[key as usize]);
+        self.problem.leaf(key);
         self.buffers.push(i32::from(backend));
         Ok(())
     }
@@ -93,39 +78,44 @@ impl Assembler<'_> {
             let of_splits = s.splits.iter().flat_map(|split| split.inputs.iter().map(|i| (i.set, split.backend)));
             for (set, backend) in of_graph.chain(of_splits) {
                 for c in 0..s.n_copies {
-                    let copy = s.copies.get(set, c);
-                    self.leaf(copy.key, copy.tensor, backend as i8)?;
+                    self.leaf(s.copies.get(set, c).key, backend as i8)?;
                 }
             }
         }
-        for &id in &s.flat.leafs {
-            self.leaf(id, s.ids.tensor(id), s.placed[id as usize].backend)?;
+        for &id in s.flat.leafs() {
+            self.leaf(id, s.placed[id as usize].backend)?;
         }
         Ok(())
     }
 
-    /// All nodes in order; then, in a second round, their sources.
+    /// All nodes in the order of their evaluation.
     fn nodes(&mut self, graph: GraphRef, mut kept: Kept) -> Result<()> {
         let s = self.sched;
         for split in &s.splits {
             for input in &split.inputs {
+                // The original stays until the copy has been made; the copy is in memory from there on.
                 self.problem.dependency();
+                self.problem.src(input.id);
+                self.problem.end_node();
                 self.buffers.push(input.from as i32);
-                self.nodes.push(Node::InputKeeper(input.id));
-                let copy = s.copies.get(input.set, s.cur_copy);
-                self.problem.node(copy.tensor, &mut self.known[copy.key as usize]);
+                self.problem.node(s.copies.get(input.set, s.cur_copy).key);
+                self.problem.end_node();
                 self.buffers.push(split.backend as i32);
-                self.nodes.push(Node::InputCopy);
             }
             for i in split.nodes.clone() {
-                let t = graph.node(i);
-                let id = s.flat.nodes[i];
-                let (id, place) = if s.ids.tensor(id) == t { (id, i) } else { self.moved(t)? };
-                self.problem.node(t, &mut self.known[id as usize]);
+                let (mut id, mut place) = (s.flat.nodes()[i], i);
+                if s.reorders {
+                    let t = graph.node(i);
+                    if s.ids.tensor(id) != t {
+                        (id, place) = self.moved(t)?;
+                    }
+                }
+                self.problem.node(id);
+                s.flat.srcs(place).iter().for_each(|&src| self.problem.src(src));
+                self.problem.end_node();
                 self.buffers.push(i32::from(s.placed[id as usize].backend));
-                self.nodes.push(Node::Own(place));
                 if !kept.is_empty()
-                    && let Some(list) = kept.remove(&t)
+                    && let Some(list) = kept.remove(&s.ids.tensor(id))
                 {
                     self.keepers(&list, split.backend)?;
                 }
@@ -139,15 +129,15 @@ impl Assembler<'_> {
 
     fn keepers(&mut self, list: &[TensorRef], backend: usize) -> Result<()> {
         for chunk in list.chunks(GGML_MAX_SRC) {
-            let start = self.wishes.len();
+            self.problem.dependency();
             for &t in chunk {
                 let key = self.key_of(t)?;
-                self.wishes.push(key);
+                self.problem.src(key);
             }
-            self.problem.dependency();
+            self.problem.end_node();
             self.buffers.push(backend as i32);
-            self.nodes.push(Node::Keeper(start, self.wishes.len()));
         }
+        self.n_wishes += list.len();
         Ok(())
     }
 
@@ -156,7 +146,7 @@ impl Assembler<'_> {
         let s = self.sched;
         if self.place_of.is_empty() {
             self.place_of.resize(s.ids.len(), NONE);
-            for (place, &id) in s.flat.nodes.iter().enumerate() {
+            for (place, &id) in s.flat.nodes().iter().enumerate() {
                 self.place_of[id as usize] = place as u32;
             }
         }
@@ -169,73 +159,87 @@ impl Assembler<'_> {
 
     fn key_of(&self, t: TensorRef) -> Result<u32> {
         let copy = || self.sched.copies.made().find(|c| c.tensor == t).map(|c| c.key);
-        self.sched
-            .ids
-            .get(t)
-            .or_else(copy)
-            .ok_or_else(|| invalid!("a backend wants to keep '{}', which is not of the graph", t.name()))
+        let known = self.sched.ids.get(t).filter(|&id| (id as usize) < self.problem.len());
+        known.or_else(copy).ok_or_else(|| invalid!("a backend wants to keep '{}', which is not of the graph", t.name()))
     }
 
-    fn src(&mut self, key: u32) {
-        // Copies that are read are nodes, so they have their number; all others can be found by theirs.
-        if (key as usize) < self.sched.ids.len() {
-            self.problem.other(self.sched.ids.tensor(key), &mut self.known[key as usize]);
-        }
-        self.problem.src(self.known[key as usize]);
-    }
-
-    fn edges(&mut self) {
+    /// In a pipeline the copy in use may be the host's own tensor. Its number is that of its place among the copies, so that
+    /// each copy keeps its address from graph to graph, whichever of them is the host's.
+    fn rotate(&mut self) {
         let s = self.sched;
-        for n in std::mem::take(&mut self.nodes) {
-            match n {
-                Node::InputKeeper(id) => self.src(id),
-                Node::InputCopy => {}
-                Node::Own(place) => s.flat.edges(place).iter().for_each(|e| self.src(e.id)),
-                Node::Keeper(start, end) => (start..end).for_each(|i| self.src(self.wishes[i])),
-            }
-            self.problem.end_node();
-        }
-    }
-
-    fn bases(&mut self) {
-        let s = self.sched;
-        for id in 0..s.ids.len() as u32 {
-            let base = s.flat.base(id);
-            if base != NONE && self.known[id as usize] != NONE {
-                self.problem.other(s.ids.tensor(base), &mut self.known[base as usize]);
-                self.problem.set_base(self.known[id as usize], self.known[base as usize]);
+        let mut map: Vec<u32> = (0..self.problem.len() as u32).collect();
+        for &(set, _) in &s.graph_inputs {
+            let keys: Vec<u32> = (0..s.n_copies).map(|c| s.copies.get(set, c).key).collect();
+            let mut numbers = keys.clone();
+            numbers.sort_unstable();
+            for (key, number) in std::iter::zip(keys, numbers) {
+                map[key as usize] = number;
             }
         }
-        self.problem.finish();
+        self.problem.renumber(&map);
     }
 }
 
 impl Scheduler {
-    /// Lets backends reorder their stretches and describes the whole for the allocator: fills `problem` and `buffers`.
+    /// Lets backends reorder their stretches and describes the whole for the allocator: fills `problem` and `buffers`. A graph
+    /// without copies, in the host's order, is described already (`is_plain`).
     pub(super) fn assemble(&mut self, graph: GraphRef) -> Result<()> {
         let kept = optimize(graph, &mut self.splits, &self.backends);
-        let (mut problem, mut buffers) = (std::mem::take(&mut self.problem), std::mem::take(&mut self.buffers));
-        problem.clear();
-        buffers.clear();
-        let mut assembler = Assembler {
-            sched: self,
-            problem: &mut problem,
-            buffers: &mut buffers,
-            known: vec![NONE; self.copies.n_keys()],
-            nodes: Vec::new(),
-            wishes: Vec::new(),
-            place_of: Vec::new(),
-        };
-        let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
-        if result.is_ok() {
-            assembler.edges();
-            assembler.bases();
+        if self.reorders {
+            self.reordered.clear();
+            self.reordered.extend(graph.nodes());
+            self.kept.clone_from(&kept);
         }
-        let n_keepers = assembler.wishes.len();
+        if self.n_copies > 1 {
+            // Their flags have changed since they were looked at.
+            for c in self.copies.originals() {
+                self.flat.problem.refresh(c.key);
+                if self.flat.base(c.key) != NONE {
+                    self.flat.problem.refresh(self.flat.base(c.key));
+                }
+            }
+        }
+        let (mut problem, mut buffers) = (std::mem::take(&mut self.problem), std::mem::take(&mut self.buffers));
+        buffers.clear();
+        self.is_plain = self.n_copies == 1 && !self.reorders && self.splits.iter().all(|s| s.inputs.is_empty());
+        let mut n_wishes = 0;
+        let result = if self.is_plain {
+            self.plain_buffers(&mut buffers)
+        } else {
+            problem.start_from(&self.flat.problem);
+            self.copies.made().for_each(|c| problem.add_tensor(c.tensor));
+            let mut assembler = Assembler {
+                sched: self,
+                problem: &mut problem,
+                buffers: &mut buffers,
+                place_of: Vec::new(),
+                n_wishes: 0,
+            };
+            let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
+            if self.n_copies > 1 && result.is_ok() {
+                assembler.rotate();
+            }
+            n_wishes = assembler.n_wishes;
+            result
+        };
         self.prev_graph_size = self.graph_size;
-        self.graph_size = buffers.len() + n_keepers;
+        self.graph_size = buffers.len() + n_wishes;
         self.problem = problem;
         self.buffers = buffers;
         result
+    }
+
+    /// The backends of leafs and nodes, for a graph without copies.
+    fn plain_buffers(&self, buffers: &mut Vec<i32>) -> Result<()> {
+        for &id in self.flat.leafs() {
+            let backend = self.placed[id as usize].backend;
+            if backend < 0 {
+                let t = self.ids.tensor(id);
+                return Err(invalid!("the leaf '{}' has no memory, is no input and is read by no node", t.name()));
+            }
+            buffers.push(i32::from(backend));
+        }
+        buffers.extend(self.flat.nodes().iter().map(|&id| i32::from(self.placed[id as usize].backend)));
+        Ok(())
     }
 }

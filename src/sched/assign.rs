@@ -3,10 +3,11 @@
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::rules::Rules;
-use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
-use crate::alloc::{NONE, TensorIds};
+use crate::abi::ggml::ggml_op;
+use crate::alloc::{NONE, TensorIds, Traits};
+use crate::backend::BufferRef;
 use crate::error::{Error, Result};
-use crate::tensor::{TensorRef, names};
+use crate::tensor::names;
 
 /// The passes at work. Backends are counted by priority: 0 is asked first, the last one is the CPU and computes what
 /// nobody else can.
@@ -27,9 +28,11 @@ impl Assigner<'_, '_> {
     /// Runs all passes. An error when a tensor can be nowhere.
     pub fn run(&mut self) -> Result<()> {
         self.pass_1_memory()?;
-        let n = self.flat.nodes.len();
-        self.pass_2_expand(0..n, true);
-        self.pass_2_expand((0..n).rev(), true);
+        let n = self.flat.nodes().len();
+        if self.last() > 0 {
+            self.pass_2_expand(0..n, true);
+            self.pass_2_expand((0..n).rev(), true);
+        }
         self.pass_2_expand(0..n, false);
         self.pass_2_expand((0..n).rev(), false);
         self.pass_3_best();
@@ -64,29 +67,40 @@ impl Assigner<'_, '_> {
     /// Pass 1: where memory is, inputs on the last backend, nodes with weights where the weights are.
     fn pass_1_memory(&mut self) -> Result<()> {
         let flat = self.flat;
-        for &id in flat.leafs.iter().chain(&flat.nodes) {
+        for &id in flat.leafs() {
             if !self.is_set(id) {
                 self.placed[id as usize] = self.by_memory(id)?;
+            }
+        }
+        for (n, &id) in flat.nodes().iter().enumerate() {
+            if !self.is_set(id) {
+                let placed = self.by_memory(id)?;
+                self.placed[id as usize] = if placed.is_set() { placed } else { self.by_weights(n, id) };
             }
         }
         Ok(())
     }
 
-    /// The first backend that can use the memory of `t` and compute `op`.
-    fn by_buffer(&mut self, t: TensorRef, op: u32) -> Option<usize> {
-        let buft = t.data_buffer()?.buft();
+    /// The first backend that can use a buffer and compute `op`.
+    fn by_buffer(&mut self, buffer: Option<BufferRef>, op: u32) -> Option<usize> {
+        let buft = buffer?.buft();
         (0..self.rules.backends.len()).find(|&b| self.rules.reads(b, buft) && self.rules.computes(b, op))
     }
 
     fn by_memory(&mut self, id: u32) -> Result<Placement> {
-        let t = self.ids.tensor(id);
-        if let Some(b) = self.by_buffer(t, id) {
+        let problem = &self.flat.problem;
+        let (fact, base) = (problem.fact(id), problem.base(id));
+        // A base may itself be a view, of which a view is made by hand.
+        let of_base = if base == NONE { None } else { problem.data_buffer(base) };
+        let buffer = problem.data_buffer(id);
+        if let Some(b) = self.by_buffer(buffer, id) {
             return Ok(Placement::new(b as i8, Cause::BUFFER));
         }
-        if let Some(b) = t.view_src().and_then(|base| self.by_buffer(base, id)) {
+        if let Some(b) = self.by_buffer(of_base, id) {
             return Ok(Placement::new(b as i8, Cause::BASE_BUFFER));
         }
-        if let Some(buffer) = t.data_buffer().or(t.buffer()) {
+        let t = self.ids.tensor(id);
+        if let Some(buffer) = buffer.or(fact.buffer()) {
             return Err(Error::Unsupported(format!(
                 "the tensor '{}' lies in a buffer of type {}, but no backend of the scheduler that can use it computes {}",
                 t.name(),
@@ -94,26 +108,37 @@ impl Assigner<'_, '_> {
                 names::op(t.op())
             )));
         }
-        if t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT) {
+        if fact.traits.has(Traits::INPUT) {
             return Ok(Placement::new(self.last() as i8, Cause::INPUT));
         }
-        // Their weights are too small to decide: rope frequencies, attention sinks.
-        if matches!(t.op(), ggml_op::GGML_OP_ROPE | ggml_op::GGML_OP_FLASH_ATTN_EXT) {
-            return Ok(Placement::default());
-        }
-        let weight = t.srcs().find(|(_, src)| src.buffer().is_some_and(|b| b.is_weights()));
-        Ok(weight.map_or(Placement::default(), |(slot, src)| self.by_weight(id, t, slot, src)))
+        Ok(Placement::default())
     }
 
-    fn by_weight(&mut self, id: u32, t: TensorRef, slot: usize, weight: TensorRef) -> Placement {
-        let home = self.by_buffer(weight, id);
-        let in_host_memory = weight.buffer().is_some_and(|b| b.is_host());
+    /// A node goes where its first weight is.
+    fn by_weights(&mut self, n: usize, id: u32) -> Placement {
+        let problem = &self.flat.problem;
+        // Their weights are too small to decide: rope frequencies, attention sinks.
+        let op = problem.fact(id).op;
+        if op == ggml_op::GGML_OP_ROPE as i32 || op == ggml_op::GGML_OP_FLASH_ATTN_EXT as i32 {
+            return Placement::default();
+        }
+        let weight = problem.srcs(n).iter().position(|&src| problem.fact(src).traits.has(Traits::WEIGHTS));
+        weight.map_or(Placement::default(), |i| self.by_weight(id, n, i))
+    }
+
+    fn by_weight(&mut self, id: u32, n: usize, i: usize) -> Placement {
+        let problem = &self.flat.problem;
+        let weight = problem.srcs(n)[i];
+        let home = self.by_buffer(problem.data_buffer(weight), id);
+        let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
+        let t = self.ids.tensor(id);
         if self.op_offload && home == Some(self.last()) && in_host_memory {
             let taker = (0..self.last()).find(|&b| self.rules.computes(b, id) && self.rules.backends[b].offload_op(t));
             if let Some(b) = taker {
                 return Placement::new(b as i8, Cause::OFFLOAD);
             }
         }
+        let slot = t.srcs().nth(i).map_or(0, |(slot, _)| slot);
         home.map_or(Placement::default(), |b| Placement::new(b as i8, Cause::weight(slot as u8)))
     }
 
@@ -125,7 +150,7 @@ impl Assigner<'_, '_> {
             if self.flat.is_view_op[n] {
                 continue;
             }
-            let id = self.flat.nodes[n];
+            let id = self.flat.nodes()[n];
             let placed = self.placed[id as usize];
             if placed.is_set() {
                 let b = placed.backend as usize;
@@ -139,11 +164,11 @@ impl Assigner<'_, '_> {
     /// Pass 3: nodes still without a backend go where most of their sources can be used. Placed ones go to a backend of
     /// higher priority that computes in the same memory, if it can use all their sources.
     fn pass_3_best(&mut self) {
-        for n in 0..self.flat.nodes.len() {
+        for n in 0..self.flat.nodes().len() {
             if self.flat.is_view_op[n] {
                 continue;
             }
-            let id = self.flat.nodes[n];
+            let id = self.flat.nodes()[n];
             let placed = self.placed[id as usize];
             if placed.is_set() {
                 self.upgrade(n, id, placed.backend as usize);
@@ -164,7 +189,7 @@ impl Assigner<'_, '_> {
                 continue;
             }
             let flat = self.flat;
-            let usable = flat.edges(n).iter().filter(|e| self.is_known(e.id) && self.reads(b, e.id)).count();
+            let usable = flat.srcs(n).iter().filter(|&&src| self.is_known(src) && self.reads(b, src)).count();
             if best.is_none_or(|(most, _)| usable > most) {
                 best = Some((usable, b));
             }
@@ -177,7 +202,7 @@ impl Assigner<'_, '_> {
             let flat = self.flat;
             if self.rules.bufts[b] == self.rules.bufts[from]
                 && self.rules.computes(b, id)
-                && flat.edges(n).iter().all(|e| self.reads(b, e.id))
+                && flat.srcs(n).iter().all(|&src| self.reads(b, src))
             {
                 self.place(id, b, Cause::UPGRADED);
                 return;
@@ -188,20 +213,20 @@ impl Assigner<'_, '_> {
     /// Pass 4: views go with their base, other sources with their reader, and what is left to the first that can.
     fn pass_4_rest(&mut self) -> Result<()> {
         let flat = self.flat;
-        for (n, &id) in flat.nodes.iter().enumerate() {
+        for (n, &id) in flat.nodes().iter().enumerate() {
             let base = flat.base(id);
             if base != NONE && !self.is_set(id) {
                 self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
             }
-            for e in flat.edges(n) {
-                if self.is_set(e.id) {
+            for &src in flat.srcs(n) {
+                if self.is_set(src) {
                     continue;
                 }
-                let (from, cause) = match flat.base(e.id) {
+                let (from, cause) = match flat.base(src) {
                     NONE => (id, Cause::READER),
                     base => (base, Cause::BASE),
                 };
-                self.placed[e.id as usize] = Placement::new(self.placed[from as usize].backend, cause);
+                self.placed[src as usize] = Placement::new(self.placed[from as usize].backend, cause);
             }
             for b in 0..self.rules.backends.len() {
                 if self.is_set(id) {

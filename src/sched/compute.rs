@@ -124,7 +124,7 @@ impl Scheduler {
             if let Some(graph) = &split.graph {
                 self.order.borrow_mut().given(split.backend, split.guest_of);
                 let status = match self.eval.callback {
-                    None => backend.graph_compute_async(handle(graph)),
+                    None => self.plans.compute(number, backend, handle(graph)),
                     Some(_) => self.run_observed(backend, handle(graph)),
                 };
                 if status != ggml_status::GGML_STATUS_SUCCESS {

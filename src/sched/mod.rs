@@ -2,10 +2,10 @@
 //!
 //! Who lives here: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
 //! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: stretches of
-//! one backend and the copies they need), `arena` (the tensors of the copies), `assemble` (backends reorder their
-//! stretches; the whole as a problem for the allocator), `compute`, `order` and `experts` (the run), `report` (debug output,
-//! placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a checker of the contract
-//! below), `scheduler` (the object that hosts hold).
+//! one backend and the copies they need), `arena` (the tensors of the copies), `assemble`
+//! (backends reorder their stretches; the whole as a problem for the allocator), `compute`, `order`, `experts` and `plans` (the
+//! run), `report` (debug output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a
+//! checker of the contract below), `scheduler` (the object that hosts hold).
 //!
 //! # A graph and its allocation
 //!
@@ -68,12 +68,15 @@ pub mod compute;
 pub mod experts;
 pub mod flat;
 pub mod order;
+pub mod plans;
 pub mod race;
 pub mod report;
 pub mod rules;
 pub mod scheduler;
 pub mod split;
 mod traced;
+#[cfg(test)]
+mod repeat_tests;
 #[cfg(test)]
 mod tests;
 

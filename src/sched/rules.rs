@@ -6,9 +6,9 @@ use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::tensor::TensorRef;
 
-/// Answers of up to 16 backends: a bit each for "asked" and "yes".
+/// Answers to one question of up to 16 backends: a bit each for "asked" and "yes".
 #[derive(Clone, Copy, Default)]
-struct Answers {
+pub struct Answers {
     asked: u16,
     yes: u16,
 }
@@ -31,14 +31,21 @@ pub struct Rules<'a> {
     /// The buffer type that each computes in.
     pub bufts: &'a [BufferTypeRef],
     ids: &'a TensorIds,
-    ops: Vec<Answers>,
+    ops: &'a mut Vec<Answers>,
     types: Vec<(BufferTypeRef, Answers)>,
 }
 
 impl<'a> Rules<'a> {
-    /// Nothing asked yet.
-    pub fn new(backends: &'a [BackendRef], bufts: &'a [BufferTypeRef], ids: &'a TensorIds) -> Self {
-        Self { backends, bufts, ids, ops: vec![Answers::default(); ids.len()], types: Vec::new() }
+    /// Nothing asked yet. `ops` is scratch.
+    pub fn new(
+        backends: &'a [BackendRef],
+        bufts: &'a [BufferTypeRef],
+        ids: &'a TensorIds,
+        ops: &'a mut Vec<Answers>,
+    ) -> Self {
+        ops.clear();
+        ops.resize(ids.len(), Answers::default());
+        Self { backends, bufts, ids, ops, types: Vec::new() }
     }
 
     /// The tensor with a number.
@@ -70,7 +77,7 @@ impl<'a> Rules<'a> {
 
     /// Whether backend `b` can use the tensor where it is, or where it will be.
     pub fn reads_tensor(&mut self, b: usize, id: u32, flat: &Flat, placed: &[Placement]) -> bool {
-        let buft = match self.ids.tensor(id).data_buffer() {
+        let buft = match flat.problem.data_buffer(id) {
             Some(buffer) => Some(buffer.buft()),
             None => {
                 let mut of = placed[id as usize];

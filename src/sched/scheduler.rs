@@ -1,18 +1,20 @@
 //! The scheduler as hosts hold it: its state, and the order in which its parts work.
 
 use super::arena::Arena;
+use super::assemble::{Kept, optimize};
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::order::{Mask, Order};
+use super::plans::Plans;
 use super::report::fallback;
-use super::rules::Rules;
+use super::rules::{Answers, Rules};
 use super::split::{Copies, Replaced, Split, Splitter};
 use super::traced;
 use super::{MAX_BACKENDS, MAX_COPIES, race};
 use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
 use crate::abi::ggml::ggml_status;
-use crate::alloc::{GraphAllocator, Misfit, Problem, TensorIds};
+use crate::alloc::{Binding, GraphAllocator, Misfit, Problem, Quality, Recall, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef, EventBox};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
@@ -60,12 +62,15 @@ pub struct Scheduler {
     pub(super) debug: i32,
     debug_realloc: i32,
     pub(super) eval: Eval,
-    /// Nothing has been placed since the last reset.
+    /// No graph has been split since the last reset. What there is belongs to an earlier graph, which may come again.
     is_reset: bool,
+    /// What the host has placed since the last reset, before the first split.
+    user: Vec<(TensorRef, i8)>,
+    user_ids: TensorIds,
     /// A graph is split and has its memory.
     is_alloc: bool,
     pub(super) ids: TensorIds,
-    /// By tensor, from one reset to the next: also what the host has placed.
+    /// By tensor, from one reset to the next.
     pub(super) placed: Vec<Placement>,
     pub(super) flat: Flat,
     arena: Arena,
@@ -75,6 +80,8 @@ pub struct Scheduler {
     /// Sets of copies of the graph's inputs, with their backends, for a pipelining scheduler.
     pub(super) graph_inputs: Vec<(u32, usize)>,
     pub(super) problem: Problem,
+    /// The graph is its own problem: there are no copies, and nothing is reordered.
+    pub(super) is_plain: bool,
     /// Backend by place of `problem`.
     pub(super) buffers: Vec<i32>,
     pub(super) graph_size: usize,
@@ -86,6 +93,22 @@ pub struct Scheduler {
     pub(super) reported_nodes: usize,
     /// Bytes of the nodes of the graph that memory was planned for last.
     pub(super) planned_bytes: usize,
+    /// Some backend reorders its stretches.
+    pub(super) reorders: bool,
+    /// The nodes after that, and what backends wanted to keep.
+    pub(super) reordered: Vec<TensorRef>,
+    pub(super) kept: Kept,
+    recall: Recall,
+    /// The graph at hand is allocated, not only split: it may be the first of many.
+    may_repeat: bool,
+    rewired: Vec<(TensorRef, u8, TensorRef)>,
+    answers: Vec<Answers>,
+    pub(super) plans: Plans,
+    /// Allocations that only put the last graph's splits and addresses in place again.
+    n_repeats: u64,
+    /// Where the last graph was bound, and with which plan.
+    bindings: Vec<Binding>,
+    bound_with: Option<u64>,
 }
 
 fn number_from_env(name: &str) -> i32 {
@@ -148,6 +171,8 @@ impl Scheduler {
             debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
             eval: Eval { callback: None, user_data: std::ptr::null_mut() },
             is_reset: true,
+            user: Vec::new(),
+            user_ids: TensorIds::default(),
             is_alloc: false,
             ids,
             placed: Vec::new(),
@@ -158,6 +183,7 @@ impl Scheduler {
             splits: Vec::new(),
             graph_inputs: Vec::new(),
             problem: Problem::default(),
+            is_plain: false,
             buffers: Vec::new(),
             graph_size: 0,
             prev_graph_size: 0,
@@ -165,6 +191,17 @@ impl Scheduler {
             report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
             reported_nodes: 0,
             planned_bytes: 0,
+            reorders: backends.iter().any(|b| b.has_graph_optimize()),
+            reordered: Vec::new(),
+            kept: Kept::default(),
+            recall: Recall::default(),
+            may_repeat: false,
+            rewired: Vec::new(),
+            answers: Vec::new(),
+            plans: Plans::default(),
+            n_repeats: 0,
+            bindings: Vec::new(),
+            bound_with: None,
         }
     }
 
@@ -198,6 +235,21 @@ impl Scheduler {
         self.n_copies
     }
 
+    /// Whether placements and splits are of a graph that the host still has: nothing was reset since.
+    pub(super) fn has_graph(&self) -> bool {
+        !self.is_reset && !self.splits.is_empty()
+    }
+
+    /// Allocations of graphs that were recognised: nothing was placed, split or planned for them.
+    pub fn n_repeats(&self) -> u64 {
+        self.n_repeats
+    }
+
+    /// How good the plan for a backend's buffers is.
+    pub fn plan_quality(&self, index: usize) -> Quality {
+        self.galloc.quality(index)
+    }
+
     /// Sets who watches the nodes.
     pub fn set_eval(&mut self, eval: Eval) {
         self.eval = eval;
@@ -205,24 +257,40 @@ impl Scheduler {
 
     /// Places a tensor of the next graph. Holds until the next reset.
     pub fn set_tensor_backend(&mut self, t: TensorRef, index: usize) {
+        if self.is_reset {
+            let i = self.user_ids.insert(t) as usize;
+            match self.user.get_mut(i) {
+                Some(known) => known.1 = index as i8,
+                None => self.user.push((t, index as i8)),
+            }
+        } else {
+            self.recall.forget();
+            self.place_for_user(t, index as i8);
+        }
+    }
+
+    fn place_for_user(&mut self, t: TensorRef, backend: i8) {
         let id = self.ids.insert(t) as usize;
-        self.placed.resize(self.ids.len(), Placement::default());
-        self.placed[id] = Placement::new(index as i8, Cause::USER);
-        self.is_reset = false;
+        if self.placed.len() <= id {
+            self.placed.resize(id + 1, Placement::default());
+        }
+        self.placed[id] = Placement::new(backend, Cause::USER);
     }
 
     /// Where a tensor is, and why.
     pub fn placement(&self, t: TensorRef) -> Placement {
+        if self.is_reset {
+            let user = self.user_ids.get(t).map(|i| self.user[i as usize].1);
+            return user.map_or(Placement::default(), |b| Placement::new(b, Cause::USER));
+        }
         self.ids.get(t).and_then(|id| self.placed.get(id as usize)).copied().unwrap_or_default()
     }
 
     /// Forgets the graph and all placements, the host's too.
     pub fn reset(&mut self) {
-        if !self.is_reset {
-            self.ids.clear();
-            self.placed.clear();
-            self.is_reset = true;
-        }
+        self.is_reset = true;
+        self.user.clear();
+        self.user_ids.clear();
         self.is_alloc = false;
     }
 
@@ -244,28 +312,44 @@ impl Scheduler {
 
     /// Places every tensor and splits the graph. Replaces sources in `graph` by copies.
     pub fn split_graph(&mut self, graph: GraphRef) -> Result<()> {
-        self.is_reset = false;
         self.splits.clear();
         self.graph_inputs.clear();
         let result = self.try_split(graph);
         if result.is_err() {
             self.splits.clear();
             self.graph_inputs.clear();
+            self.recall.forget();
         }
         result
     }
 
     fn try_split(&mut self, graph: GraphRef) -> Result<()> {
+        let was_reset = std::mem::replace(&mut self.is_reset, false);
+        if was_reset {
+            self.ids.clear();
+            self.placed.clear();
+        }
+        self.recall.forget();
+        self.rewired.clear();
         graph.set_uid(next_uid());
         let (arena, replaced) = (&self.arena, &mut self.replaced);
         self.flat.fill(graph, &mut self.ids, |node, slot, src| original(arena, replaced, node, slot, src))?;
+        if was_reset && self.may_repeat {
+            self.recall.consider(graph, &self.ids, &self.user, self.cur_copy);
+        }
+        for i in 0..self.user.len() {
+            let (t, backend) = self.user[i];
+            self.place_for_user(t, backend);
+        }
+        self.user.clear();
+        self.user_ids.clear();
         self.arena.reset();
         if self.replaced.len() > MAX_REPLACED {
             self.replaced.clear();
         }
         self.placed.resize(self.ids.len(), Placement::default());
-        self.copies = Copies::new(self.ids.len(), self.backends.len(), self.n_copies);
-        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids);
+        self.copies.reset(self.ids.len());
+        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids, &mut self.answers);
         Assigner {
             rules: &mut rules,
             flat: &self.flat,
@@ -284,6 +368,7 @@ impl Scheduler {
             copies: &mut self.copies,
             cur_copy: self.cur_copy,
             replaced: &mut self.replaced,
+            rewired: &mut self.rewired,
         };
         self.splits = splitter.run()?;
         if self.n_copies > 1 {
@@ -296,7 +381,15 @@ impl Scheduler {
         for stretch in self.splits.iter_mut().filter_map(|s| s.graph.as_mut()) {
             stretch.uid = next_uid();
         }
+        self.plans.begin(self.splits.iter().map(|s| self.backends[s.backend]));
         Ok(())
+    }
+
+    /// Makes `problem` one that the allocator can keep.
+    fn own_problem(&mut self) {
+        if self.is_plain {
+            self.problem.copy_from(&self.flat.problem);
+        }
     }
 
     /// Bytes that each backend needs for a graph; makes no buffers.
@@ -304,6 +397,7 @@ impl Scheduler {
         self.reset();
         self.synchronize();
         self.split_graph(graph)?;
+        self.own_problem();
         self.galloc.measure(&mut self.problem, &self.buffers)
     }
 
@@ -313,6 +407,7 @@ impl Scheduler {
         self.synchronize();
         self.is_alloc = false;
         self.split_graph(graph)?;
+        self.own_problem();
         self.galloc.reserve(&mut self.problem, &self.buffers)?;
         self.planned_bytes = bytes_of_nodes(graph);
         self.reset();
@@ -325,18 +420,69 @@ impl Scheduler {
         self.cur_copy = self.next_copy;
         self.next_copy = (self.next_copy + 1) % self.n_copies;
         let begun = traced::begin();
-        self.split_graph(graph)?;
-        match self.galloc.check(&self.problem, &self.buffers) {
-            Ok(()) => self.galloc.bind(&self.problem)?,
+        if self.repeat(graph)? {
+            self.is_alloc = true;
+            traced::step(begun, "recognise and bind", graph.n_nodes());
+            return Ok(());
+        }
+        self.may_repeat = true;
+        let split = self.split_graph(graph);
+        self.may_repeat = false;
+        split?;
+        self.bound_with = None;
+        let problem = if self.is_plain { &self.flat.problem } else { &self.problem };
+        match self.galloc.check(problem, &self.buffers) {
+            Ok(()) if self.recall.is_valid() => self.galloc.bind_and_note(problem, &mut self.bindings)?,
+            Ok(()) => self.galloc.bind(problem)?,
             Err(why) => {
                 self.reallocate(why)?;
                 self.planned_bytes = bytes_of_nodes(graph);
             }
         }
+        self.bound_with = Some(self.galloc.generation());
         self.is_alloc = true;
         traced::step(begun, "split and allocate", graph.n_nodes());
         self.report_if_asked(graph);
         Ok(())
+    }
+
+    /// Puts the last graph's splits and addresses in place again, when this is the same graph and has the same plan.
+    fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
+        let same_plan = self.is_reset && self.bound_with == Some(self.galloc.generation());
+        if !same_plan || !self.recall.recognises(graph, &self.ids, &self.user, self.cur_copy) {
+            return Ok(false);
+        }
+        graph.set_uid(next_uid());
+        for &(node, slot, copy) in &self.rewired {
+            node.set_src(slot as usize, Some(copy));
+        }
+        self.copies.renew();
+        if self.debug != 0 {
+            self.is_reset = false;
+            self.print_assignments(graph);
+        }
+        let uids: Vec<_> = self.splits.iter().map(|s| s.graph.as_ref().map_or(0, |g| g.uid)).collect();
+        let kept = optimize(graph, &mut self.splits, &self.backends);
+        for (split, uid) in std::iter::zip(&mut self.splits, uids) {
+            // The same nodes at the same addresses: what a backend knows of them still holds.
+            split.graph.iter_mut().for_each(|g| g.uid = uid);
+        }
+        if self.reorders && (kept != self.kept || !graph.nodes().eq(self.reordered.iter().copied())) {
+            // A backend has changed its mind: everything is to be done anew, from the host's order on.
+            for (i, &t) in self.ids.tensors()[graph.n_leafs()..][..graph.n_nodes()].iter().enumerate() {
+                graph.set_node(i, t);
+            }
+            self.recall.forget();
+            self.is_reset = true;
+            return Ok(false);
+        }
+        self.is_reset = false;
+        self.user.clear();
+        self.user_ids.clear();
+        self.prev_graph_size = self.graph_size;
+        self.galloc.bind_again(&self.bindings)?;
+        self.n_repeats += 1;
+        Ok(true)
     }
 
     fn reallocate(&mut self, why: Misfit) -> Result<()> {
@@ -352,8 +498,9 @@ impl Scheduler {
         }
         // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
         self.wait_for_all();
-        self.galloc.reserve(&mut self.problem, &self.buffers)?;
-        self.galloc.bind_planned()
+        self.own_problem();
+        self.galloc.replan(&mut self.problem, &self.buffers)?;
+        self.galloc.bind_planned(&mut self.bindings)
     }
 
     /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that of

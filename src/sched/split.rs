@@ -7,7 +7,7 @@ use super::order::{self, Mask};
 use super::rules::Rules;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
-use crate::alloc::{NONE, TensorIds};
+use crate::alloc::{NONE, TensorIds, Traits};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -65,15 +65,17 @@ pub struct Copies {
 impl Copies {
     /// None yet, for a graph of `n_ids` tensors.
     pub fn new(n_ids: usize, n_backends: usize, n_copies: usize) -> Self {
-        let key = n_ids as u32;
-        Self {
-            n_copies,
-            n_backends,
-            first_key: key,
-            next_key: key,
-            all: Vec::new(),
-            sets: vec![NONE; n_ids * n_backends],
-        }
+        let mut this = Self { n_copies, n_backends, first_key: 0, next_key: 0, all: Vec::new(), sets: Vec::new() };
+        this.reset(n_ids);
+        this
+    }
+
+    /// None again, for a graph of `n_ids` tensors.
+    pub fn reset(&mut self, n_ids: usize) {
+        (self.first_key, self.next_key) = (n_ids as u32, n_ids as u32);
+        self.all.clear();
+        self.sets.clear();
+        self.sets.resize(n_ids * self.n_backends, NONE);
     }
 
     /// The set of a tensor on a backend, or `NONE`.
@@ -88,14 +90,28 @@ impl Copies {
         self.all[set as usize * self.n_copies + copy]
     }
 
-    /// Numbers in use: those of the graph's tensors and those of copies.
-    pub fn n_keys(&self) -> usize {
-        self.next_key as usize
-    }
-
     /// All copies, originals that are their own copy left out, in the order of their numbers.
     pub fn made(&self) -> impl Iterator<Item = Copy> + '_ {
         self.all.iter().copied().filter(|c| c.key >= self.first_key)
+    }
+
+    /// Prepares the copies for another round of the same graph: their memory, and what backends keep in them, is forgotten;
+    /// originals that are their own copy are marked again.
+    pub fn renew(&self) {
+        for c in &self.all {
+            if c.key >= self.first_key {
+                c.tensor.set_data(std::ptr::null_mut());
+                c.tensor.set_buffer_raw(std::ptr::null_mut());
+                c.tensor.set_extra(std::ptr::null_mut());
+            } else if self.n_copies > 1 {
+                mark(c.tensor);
+            }
+        }
+    }
+
+    /// Originals that are their own copy.
+    pub fn originals(&self) -> impl Iterator<Item = Copy> + '_ {
+        self.all.iter().copied().filter(|c| c.key < self.first_key)
     }
 
     /// Makes the set of a tensor on a backend. `own`: the copy that is the tensor itself.
@@ -120,15 +136,19 @@ impl Copies {
                 Copy { tensor: arena.copy_of(t, &name)?, key: self.next_key - 1 }
             };
             if self.n_copies > 1 {
-                // The allocator must neither fill it late nor reuse it: copies of earlier graphs may be in flight.
-                copy.tensor.add_flag(GGML_TENSOR_FLAG_INPUT);
-                copy.tensor.mark_output();
+                mark(copy.tensor);
             }
             self.all.push(copy);
         }
         self.sets[id as usize * self.n_backends + backend] = set;
         Ok(set)
     }
+}
+
+/// The allocator must neither fill a copy late nor use its memory again: copies of earlier graphs may be in flight.
+fn mark(copy: TensorRef) {
+    copy.add_flag(GGML_TENSOR_FLAG_INPUT);
+    copy.mark_output();
 }
 
 /// Sources that were replaced by copies in the host's graphs: by node and source, the copy and the original.
@@ -152,19 +172,21 @@ pub struct Splitter<'a, 'b> {
     pub cur_copy: usize,
     /// What was replaced, for the next split.
     pub replaced: &'a mut Replaced,
+    /// Sources replaced by this split: node, source and copy.
+    pub rewired: &'a mut Vec<(TensorRef, u8, TensorRef)>,
 }
 
 impl Splitter<'_, '_> {
     /// Splits the graph and puts copies in the place of sources.
     pub fn run(&mut self) -> Result<Vec<Split>> {
-        let n = self.flat.nodes.len();
+        let n = self.flat.nodes().len();
         let mut splits = Vec::new();
         let mut current: Option<Split> = None;
         for i in 0..n {
             if self.flat.is_view_op[i] {
                 continue;
             }
-            let backend = self.backend_of(self.flat.nodes[i])?;
+            let backend = self.backend_of(self.flat.nodes()[i])?;
             let split = match current.take() {
                 None => new_split(backend, 0),
                 Some(s) if s.backend == backend && (s.inputs.is_empty() || !self.has_foreign_weight(i, backend)) => s,
@@ -193,9 +215,9 @@ impl Splitter<'_, '_> {
     /// Whether the node needs a copy of a weight. It then begins a new stretch, so that the memory of weights copied
     /// for the nodes before can be used again.
     fn has_foreign_weight(&mut self, node: usize, backend: usize) -> bool {
-        for i in 0..self.flat.edges(node).len() {
-            let id = self.flat.edges(node)[i].id;
-            if self.ids.tensor(id).buffer().is_some_and(|b| b.is_weights())
+        for i in 0..self.flat.srcs(node).len() {
+            let id = self.flat.srcs(node)[i];
+            if self.flat.problem.fact(id).traits.has(Traits::WEIGHTS)
                 && self.placed[id as usize].backend != backend as i8
                 && !self.rules.reads_tensor(backend, id, self.flat, self.placed)
             {
@@ -206,31 +228,34 @@ impl Splitter<'_, '_> {
     }
 
     fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
-        for i in 0..self.flat.edges(node).len() {
-            let edge = self.flat.edges(node)[i];
-            let from = self.backend_of(edge.id)?;
-            if from == split.backend {
+        for i in 0..self.flat.srcs(node).len() {
+            let id = self.flat.srcs(node)[i];
+            if self.placed[id as usize].backend == split.backend as i8 {
                 continue;
             }
-            let tensor = self.ids.tensor(edge.id);
-            if self.rules.reads_tensor(split.backend, edge.id, self.flat, self.placed) {
+            let from = self.backend_of(id)?;
+            let tensor = self.ids.tensor(id);
+            if self.rules.reads_tensor(split.backend, id, self.flat, self.placed) {
                 if !tensor.data_buffer().is_some_and(|b| b.is_weights()) {
                     split.guest_of |= 1 << from;
                     split.reads_inputs |= is_input(tensor);
                 }
                 continue;
             }
-            let mut set = self.copies.set(edge.id, split.backend);
+            let mut set = self.copies.set(id, split.backend);
             if set == NONE {
                 let name = self.rules.backends[split.backend].name();
-                set = self.copies.make(self.arena, edge.id, tensor, split.backend, &name, None)?;
-                split.inputs.push(Input { tensor, id: edge.id, from, set });
+                set = self.copies.make(self.arena, id, tensor, split.backend, &name, None)?;
+                split.inputs.push(Input { tensor, id, from, set });
             }
             let copy = self.copies.get(set, self.cur_copy);
-            let reader = self.ids.tensor(self.flat.nodes[node]);
-            reader.set_src(edge.slot as usize, Some(copy.tensor));
-            self.replaced.insert((reader, edge.slot), (copy.tensor, tensor));
-            self.flat.set_edge(node, i, copy.key);
+            let reader = self.ids.tensor(self.flat.nodes()[node]);
+            // Sources that are not set do not count; those before this one are as many as they were.
+            let slot = reader.srcs().nth(i).map_or(0, |(slot, _)| slot);
+            reader.set_src(slot, Some(copy.tensor));
+            self.replaced.insert((reader, slot as u8), (copy.tensor, tensor));
+            self.rewired.push((reader, slot as u8, copy.tensor));
+            self.flat.problem.set_src(node, i, copy.key);
         }
         Ok(())
     }
@@ -239,8 +264,8 @@ impl Splitter<'_, '_> {
     /// graph has the same composition whichever inputs are in use. Returns the sets with the inputs' backends.
     pub fn graph_inputs(&mut self) -> Result<Vec<(u32, usize)>> {
         let mut sets = Vec::new();
-        for i in 0..self.flat.leafs.len() {
-            let id = self.flat.leafs[i];
+        for i in 0..self.flat.leafs().len() {
+            let id = self.flat.leafs()[i];
             let leaf = self.ids.tensor(id);
             if !leaf.has_flag(GGML_TENSOR_FLAG_INPUT) {
                 continue;

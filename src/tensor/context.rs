@@ -189,9 +189,30 @@ impl Context {
     fn layout(dtype: ggml_type, dims: &[i64]) -> Result<Layout> {
         let mut ne = [1i64; GGML_MAX_DIMS];
         ggml_assert!((1..=GGML_MAX_DIMS).contains(&dims.len()), "a tensor has 1 to 4 dimensions, not {}", dims.len());
-        ne[..dims.len()].copy_from_slice(dims);
+        for (n, &dim) in std::iter::zip(&mut ne, dims) {
+            *n = dim;
+        }
+        // Below 2^50 in all, and below 2^10 bytes a block: nothing can overflow.
+        let bits: u32 = ne.iter().map(|n| i64::BITS - n.leading_zeros()).sum();
+        if bits > 50 {
+            return Self::large_layout(dtype, ne);
+        }
+        let (size, block) = (dtype.type_size(), dtype.blck_size() as usize);
+        let [n0, n1, n2, n3] = ne.map(|n| n as usize);
+        let mut nb = [size; GGML_MAX_DIMS];
+        nb[1] = size * if block == 1 { n0 } else { n0 / block };
+        nb[2] = nb[1] * n1;
+        nb[3] = nb[2] * n2;
+        // A row that ends within a block counts with its part of it, though its stride does not.
+        let row = if block == 1 { size * n0 } else { size * n0 / block };
+        Ok(Layout { ne, nb, bytes: row * n1 * n2 * n3 })
+    }
+
+    /// As [`Self::layout`], with every step checked.
+    #[cold]
+    fn large_layout(dtype: ggml_type, ne: [i64; GGML_MAX_DIMS]) -> Result<Layout> {
         let too_large =
-            || invalid!("a tensor of {dims:?} elements is larger than memory can be, or has a negative dimension");
+            || invalid!("a tensor of {ne:?} elements is larger than memory can be, or has a negative dimension");
         if ne.iter().any(|&n| n < 0) {
             return Err(too_large());
         }
@@ -204,7 +225,6 @@ impl Context {
         for i in 2..GGML_MAX_DIMS {
             nb[i] = nb[i - 1].checked_mul(size(ne[i - 1])?).ok_or_else(too_large)?;
         }
-        // A row that ends within a block counts with its part of it, though its stride does not.
         let row = nb[0].checked_mul(size(ne[0])?).ok_or_else(too_large)? / dtype.blck_size() as usize;
         let bytes = ne[1..].iter().try_fold(row, |b, &n| b.checked_mul(n as usize)).ok_or_else(too_large)?;
         Ok(Layout { ne, nb, bytes })

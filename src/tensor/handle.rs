@@ -78,6 +78,7 @@ impl TensorRef {
     }
 
     /// Sets the number format (strides stay as they are).
+    #[inline]
     pub fn set_dtype(self, t: ggml_type) {
         field!(self.r#type = t as i32)
     }
@@ -89,6 +90,7 @@ impl TensorRef {
     }
 
     /// Sets the elements per dimension.
+    #[inline]
     pub fn set_ne(self, ne: [i64; GGML_MAX_DIMS]) {
         field!(self.ne = ne)
     }
@@ -100,6 +102,7 @@ impl TensorRef {
     }
 
     /// Sets the strides.
+    #[inline]
     pub fn set_nb(self, nb: [usize; GGML_MAX_DIMS]) {
         field!(self.nb = nb)
     }
@@ -121,6 +124,7 @@ impl TensorRef {
     }
 
     /// Sets the operation.
+    #[inline]
     pub fn set_op(self, op: ggml_op) {
         field!(self.op = op as i32)
     }
@@ -132,6 +136,7 @@ impl TensorRef {
     }
 
     /// Sets all parameter words.
+    #[inline]
     pub fn set_op_params(self, words: [i32; OP_PARAM_WORDS]) {
         field!(self.op_params = words)
     }
@@ -139,27 +144,29 @@ impl TensorRef {
     /// Parameter word `i` as an integer.
     #[inline]
     pub fn op_param_i32(self, i: usize) -> i32 {
-        self.op_params()[i]
+        assert!(i < OP_PARAM_WORDS);
+        // SAFETY: a handle stands for a valid tensor; the word is one of its parameters.
+        unsafe { (&raw const (*self.0.as_ptr()).op_params).cast::<i32>().add(i).read() }
     }
 
     /// Parameter word `i` as a float.
     #[inline]
     pub fn op_param_f32(self, i: usize) -> f32 {
-        f32::from_bits(self.op_params()[i] as u32)
+        f32::from_bits(self.op_param_i32(i) as u32)
     }
 
     /// Parameter words `i` and `i + 1` as one 64-bit number (low word first).
     #[inline]
     pub fn op_param_u64(self, i: usize) -> u64 {
-        let p = self.op_params();
-        u64::from(p[i] as u32) | u64::from(p[i + 1] as u32) << 32
+        u64::from(self.op_param_i32(i) as u32) | u64::from(self.op_param_i32(i + 1) as u32) << 32
     }
 
     /// Sets parameter word `i`.
+    #[inline]
     pub fn set_op_param_i32(self, i: usize, v: i32) {
-        let mut p = self.op_params();
-        p[i] = v;
-        self.set_op_params(p);
+        assert!(i < OP_PARAM_WORDS);
+        // SAFETY: a handle stands for a valid tensor; the word is one of its parameters.
+        unsafe { (&raw mut (*self.0.as_ptr()).op_params).cast::<i32>().add(i).write(v) }
     }
 
     /// Sets parameter word `i` to a float's bits.
@@ -192,6 +199,7 @@ impl TensorRef {
     }
 
     /// Sets all flag bits.
+    #[inline]
     pub fn set_flags(self, flags: i32) {
         field!(self.flags = flags)
     }
@@ -203,6 +211,7 @@ impl TensorRef {
     }
 
     /// Sets a flag.
+    #[inline]
     pub fn add_flag(self, flag: ggml_tensor_flag) {
         self.set_flags(self.flags() | flag as i32)
     }
@@ -219,8 +228,9 @@ impl TensorRef {
     /// Source `i`.
     #[inline]
     pub fn src(self, i: usize) -> Option<Self> {
-        // SAFETY: sources of a valid tensor are NULL or valid tensors.
-        unsafe { Self::from_ptr(self.srcs_raw()[i]) }
+        assert!(i < GGML_MAX_SRC);
+        // SAFETY: the place is one of a valid tensor's; its sources are NULL or valid tensors.
+        unsafe { Self::from_ptr((&raw const (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).read()) }
     }
 
     /// All source pointers as they stand.
@@ -239,10 +249,12 @@ impl TensorRef {
     }
 
     /// Sets source `i`.
+    #[inline]
     pub fn set_src(self, i: usize, t: Option<Self>) {
-        let mut s = self.srcs_raw();
-        s[i] = t.map_or(std::ptr::null_mut(), Self::as_ptr);
-        field!(self.src = s)
+        assert!(i < GGML_MAX_SRC);
+        let src = t.map_or(std::ptr::null_mut(), Self::as_ptr);
+        // SAFETY: the place is one of a valid tensor's.
+        unsafe { (&raw mut (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).write(src) }
     }
 
     /// The tensor this one is a view of.
@@ -254,6 +266,7 @@ impl TensorRef {
     }
 
     /// Sets the view source.
+    #[inline]
     pub fn set_view_src(self, t: Option<Self>) {
         field!(self.view_src = t.map_or(std::ptr::null_mut(), Self::as_ptr))
     }
@@ -265,6 +278,7 @@ impl TensorRef {
     }
 
     /// Sets the view offset.
+    #[inline]
     pub fn set_view_offs(self, offs: usize) {
         field!(self.view_offs = offs)
     }
@@ -276,6 +290,7 @@ impl TensorRef {
     }
 
     /// Sets the data address.
+    #[inline]
     pub fn set_data(self, data: *mut u8) {
         field!(self.data = data.cast::<c_void>())
     }
@@ -287,6 +302,7 @@ impl TensorRef {
     }
 
     /// Sets the buffer.
+    #[inline]
     pub fn set_buffer_raw(self, buffer: *mut ggml_backend_buffer) {
         field!(self.buffer = buffer)
     }
@@ -350,10 +366,46 @@ impl TensorRef {
         field!(self.name = field)
     }
 
+    /// The 64 bytes that hold the name.
+    #[inline]
+    fn name_field(self) -> [u8; GGML_MAX_NAME] {
+        // SAFETY: a handle stands for a valid tensor; a `c_char` is a byte.
+        unsafe { (&raw const (*self.0.as_ptr()).name).cast::<[u8; GGML_MAX_NAME]>().read() }
+    }
+
+    #[inline]
+    fn set_name_field(self, name: &[u8; GGML_MAX_NAME]) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; GGML_MAX_NAME]>().write(*name) }
+    }
+
     /// Sets the name to another tensor's name and a suffix, as derived tensors are named.
     pub fn set_derived_name(self, from: Self, suffix: &str) {
-        let mut name = from.name_bytes();
-        name.extend_from_slice(suffix.as_bytes());
-        self.set_name(&name);
+        let mut name = from.name_field();
+        let len = name.iter().position(|&c| c == 0).unwrap_or(GGML_MAX_NAME - 1);
+        name[len..].fill(0);
+        let n = suffix.len().min(GGML_MAX_NAME - 1 - len);
+        name[len..len + n].copy_from_slice(&suffix.as_bytes()[..n]);
+        self.set_name_field(&name);
+    }
+
+    /// Sets the name to a prefix of at most 40 bytes and a number.
+    pub(crate) fn set_numbered_name(self, prefix: &str, number: usize) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        let mut name = [0u8; GGML_MAX_NAME];
+        let (n, prefix) = (digits.len() - at, &prefix.as_bytes()[..prefix.len().min(40)]);
+        name[..prefix.len()].copy_from_slice(prefix);
+        name[prefix.len()..prefix.len() + n].copy_from_slice(&digits[at..]);
+        self.set_name_field(&name);
     }
 }

@@ -140,13 +140,13 @@ impl Scheduler {
                 "weight": t.buffer().is_some_and(|b| b.is_weights()),
             })
         };
-        self.flat.leafs.iter().map(one).collect()
+        self.flat.leafs().iter().map(one).collect()
     }
 
     fn memory_json(&self, nodes: &[Node], steps: &[Step]) -> Value {
         // A plan for a larger graph has room that this one does not need.
         let own_plan = nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.planned_bytes;
-        let mut lasting: Vec<TensorRef> = self.flat.leafs.iter().map(|&id| self.ids.tensor(id)).collect();
+        let mut lasting: Vec<TensorRef> = self.flat.leafs().iter().map(|&id| self.ids.tensor(id)).collect();
         if self.n_copies > 1 {
             lasting.extend(self.copies.made().map(|c| c.tensor));
         }
@@ -175,7 +175,7 @@ impl Scheduler {
     /// # Errors
     /// No graph is split since the last reset.
     pub fn report(&self) -> Result<Value> {
-        if self.splits.is_empty() || self.ids.is_empty() {
+        if !self.has_graph() || self.ids.is_empty() {
             return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
         }
         let nodes = self.nodes_in_order();

@@ -87,7 +87,7 @@ pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut
         return;
     }
     let mut found: Vec<(i32, &'static str, usize, String)> = Vec::new();
-    for (n, &id) in flat.nodes.iter().enumerate() {
+    for (n, &id) in flat.nodes().iter().enumerate() {
         let p = placed[id as usize];
         if flat.is_view_op[n] || p.backend != last as i8 || is_wanted(p.cause) {
             continue;

@@ -44,9 +44,15 @@ impl Context {
 
     /// A view of all of `a`, with its strides, named after it.
     pub fn new_alias(&mut self, a: TensorRef) -> Result<TensorRef> {
+        let t = self.new_unnamed_alias(a)?;
+        t.set_derived_name(a, " (view)");
+        Ok(t)
+    }
+
+    /// As [`Self::new_alias`], for constructors that give another name.
+    pub(super) fn new_unnamed_alias(&mut self, a: TensorRef) -> Result<TensorRef> {
         let t = self.new_view(a, &a.ne(), 0)?;
         t.set_nb(a.nb());
-        t.set_derived_name(a, " (view)");
         Ok(t)
     }
 }
@@ -93,11 +99,9 @@ impl Node {
 
     /// Writes the parameter words from `first` on.
     pub fn params<const N: usize>(self, first: usize, values: [impl Word; N]) -> Self {
-        let mut words = self.0.op_params();
-        for (w, v) in words[first..first + N].iter_mut().zip(values) {
-            *w = v.word();
+        for (i, v) in values.into_iter().enumerate() {
+            self.0.set_op_param_i32(first + i, v.word());
         }
-        self.0.set_op_params(words);
         self
     }
 
@@ -117,6 +121,7 @@ impl Node {
 }
 
 /// Ends the process with a message at the caller's line when a contract is broken.
+#[inline]
 #[track_caller]
 pub(super) fn require(ok: bool, message: impl FnOnce() -> String) {
     if !ok {
@@ -175,6 +180,10 @@ pub(super) fn require_same_shape(op: &str, (a_name, a): (&str, TensorRef), (b_na
 
 /// Whether `a` repeats a whole number of times in `b`; nothing but nothing is a multiple of nothing.
 pub(super) fn divides(a: i64, b: i64) -> bool {
+    // Division is slow, and most sizes are equal or 1.
+    if a == b || a == 1 {
+        return true;
+    }
     if a == 0 { b == 0 } else { b % a == 0 }
 }
 

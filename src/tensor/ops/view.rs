@@ -55,7 +55,7 @@ pub fn permute(ctx: &mut Context, a: TensorRef, axes: [i32; GGML_MAX_DIMS]) -> R
             format!("permute: axes {axes:?} are no order of 0, 1, 2, 3")
         });
     }
-    let t = ctx.new_alias(a)?;
+    let t = ctx.new_unnamed_alias(a)?;
     let (mut ne, mut nb) = (a.ne(), a.nb());
     for (i, axis) in axes.into_iter().enumerate() {
         ne[axis as usize] = a.ne()[i];
@@ -68,7 +68,7 @@ pub fn permute(ctx: &mut Context, a: TensorRef, axes: [i32; GGML_MAX_DIMS]) -> R
 
 /// `a` with its first two dimensions swapped.
 pub fn transpose(ctx: &mut Context, a: TensorRef) -> Result<TensorRef> {
-    let t = ctx.new_alias(a)?;
+    let t = ctx.new_unnamed_alias(a)?;
     let (mut ne, mut nb) = (a.ne(), a.nb());
     ne.swap(0, 1);
     nb.swap(0, 1);
@@ -93,7 +93,7 @@ pub fn cpy(ctx: &mut Context, a: TensorRef, b: TensorRef) -> Result<TensorRef> {
     require(a.nelements() == b.nelements(), || {
         format!("cpy: {:?} and {:?} are not the same number of elements", a.ne(), b.ne())
     });
-    let t = ctx.new_alias(b)?;
+    let t = ctx.new_unnamed_alias(b)?;
     let name = if b.has_name() {
         [&b.name_bytes()[..], b" (copy of ", &a.name_bytes(), b")"].concat()
     } else {

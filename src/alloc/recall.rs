@@ -1,0 +1,156 @@
+//! Recognising a graph: hosts build the same graph anew for each token, in the same memory. When every tensor that takes part
+//! is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from it: placement, splits,
+//! copies, plan and addresses. They are put in place again instead of being worked out.
+//!
+//! Nothing is left to a hash or a count. The whole tensors are compared: operation, parameters, shape, strides, type, flags,
+//! sources, views, buffers, even names, because a device may look at any of them when it is asked what it computes. Besides:
+//! the buffers that hold weights (a freed one may come back at the same address), and what the host has placed.
+//!
+//! An image of all tensors costs memory and a copy of it time, so one is taken only of a graph that has the same addresses as
+//! the one before it, and more rarely the more often that was in vain.
+
+use super::ids::TensorIds;
+use crate::abi::backend_impl::ggml_backend_buffer;
+use crate::abi::ggml::ggml_tensor;
+use crate::graph::GraphRef;
+use crate::tensor::{TensorRef, context::TENSOR_SIZE};
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Allocations between two images when they were of no use, at most.
+const MAX_PAUSE: u32 = 64;
+
+type Image = MaybeUninit<ggml_tensor>;
+
+/// A buffer that tensors were in, and its bytes.
+type Holder = (*const ggml_backend_buffer, MaybeUninit<ggml_backend_buffer>);
+
+/// Bytes of a buffer's struct without the padding behind its last field.
+const HOLDER_SIZE: usize = std::mem::offset_of!(ggml_backend_buffer, usage) + size_of::<c_int>();
+
+/// What is remembered of the graph that was split last.
+#[derive(Default)]
+pub struct Recall {
+    /// Tensors by number: leafs, nodes, then what these read or are views of. Each after the first two is
+    /// named by an earlier one.
+    images: Vec<Image>,
+    holders: Vec<Holder>,
+    /// What the host had placed.
+    user: Vec<(TensorRef, i8)>,
+    cur_copy: usize,
+    n_leafs: usize,
+    n_nodes: usize,
+    /// The images are those of the graph that the scheduler's state describes.
+    is_valid: bool,
+    /// First and last node of the last graph.
+    ends: Option<(TensorRef, TensorRef)>,
+    /// Images that were of no use in a row.
+    failures: u32,
+    /// Splits to go before the next image.
+    pause: u32,
+}
+
+/// Whether the first `n` bytes are equal.
+///
+/// # Safety
+/// Both are valid for reading that many bytes.
+#[inline]
+unsafe fn same_bytes<T>(a: *const T, b: *const T, n: usize) -> bool {
+    // SAFETY: forwarded to the caller.
+    unsafe { libc::memcmp(a.cast(), b.cast(), n) == 0 }
+}
+
+fn ends(graph: GraphRef) -> Option<(TensorRef, TensorRef)> {
+    let n = graph.n_nodes();
+    (n > 0).then(|| (graph.node(0), graph.node(n - 1)))
+}
+
+impl Recall {
+    /// Whether the images are of the graph that was split last.
+    pub fn is_valid(&self) -> bool {
+        self.is_valid
+    }
+
+    /// Forgets the images: the state that they stand for is about to change.
+    pub fn forget(&mut self) {
+        self.is_valid = false;
+    }
+
+    /// Whether this is the graph whose images were taken, to be computed in the same way. `ids` are its numbers.
+    pub fn recognises(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
+        if !self.is_valid {
+            return false;
+        }
+        let same = self.compare(graph, ids, user, cur_copy);
+        if same {
+            self.failures = 0;
+        } else {
+            self.is_valid = false;
+            self.failures += 1;
+            self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
+        }
+        same
+    }
+
+    fn compare(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
+        let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
+        if (self.n_leafs, self.n_nodes, self.cur_copy) != (n_leafs, n_nodes, cur_copy) || self.user != user {
+            return false;
+        }
+        let known = ids.tensors();
+        let same_places = graph.leafs().eq(known[..n_leafs].iter().copied())
+            && graph.nodes().eq(known[n_leafs..n_leafs + n_nodes].iter().copied());
+        if !same_places {
+            return false;
+        }
+        for (t, image) in std::iter::zip(known, &self.images) {
+            // SAFETY: leafs and nodes of a valid graph are valid. All others were named by a source or a view of one that
+            // has just been found to name the same address, so they are valid, too.
+            if !unsafe { same_bytes(t.as_ptr(), image.as_ptr(), TENSOR_SIZE) } {
+                return false;
+            }
+        }
+        // SAFETY: buffers of valid tensors are valid.
+        self.holders.iter().all(|(p, bytes)| unsafe { same_bytes(*p, bytes.as_ptr(), HOLDER_SIZE) })
+    }
+
+    /// Takes images of a graph that is about to be split, if that promises to be of use. `ids` number its leafs, its nodes and
+    /// then all others.
+    pub fn consider(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) {
+        let (n_leafs, n_nodes, ends) = (graph.n_leafs(), graph.n_nodes(), ends(graph));
+        let again = ends.is_some() && self.ends == ends && (self.n_leafs, self.n_nodes) == (n_leafs, n_nodes);
+        (self.ends, self.n_leafs, self.n_nodes) = (ends, n_leafs, n_nodes);
+        self.is_valid = false;
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
+        // A tensor that stands at two places would shift all numbers behind it.
+        if !again || !graph.nodes().eq(ids.tensors().get(n_leafs..n_leafs + n_nodes).unwrap_or(&[]).iter().copied()) {
+            return;
+        }
+        self.images.clear();
+        self.holders.clear();
+        self.images.extend(ids.tensors().iter().map(|t| {
+            // SAFETY: the tensors of a valid graph are valid.
+            unsafe { t.as_ptr().cast::<Image>().read() }
+        }));
+        let mut last = ptr::null_mut();
+        for t in ids.tensors() {
+            let p = t.buffer_raw();
+            if p.is_null() || p == last {
+                continue;
+            }
+            last = p;
+            if !self.holders.iter().any(|h| h.0 == p.cast_const()) {
+                // SAFETY: the buffer of a valid tensor is valid.
+                self.holders.push((p, unsafe { p.cast::<MaybeUninit<ggml_backend_buffer>>().read() }));
+            }
+        }
+        self.user.clear();
+        self.user.extend_from_slice(user);
+        self.cur_copy = cur_copy;
+        self.is_valid = true;
+    }
+}

@@ -1,0 +1,99 @@
+//! Graph plans: a backend that can prepare a graph is given each stretch once, when it comes again, and then only the plan.
+//!
+//! A stretch comes again when its graph is computed a second time, or has been recognised (`alloc::Recall`): nodes, parameters and
+//! addresses are the same. The plan of a stretch that changes is kept and brought up to date when the new one comes again.
+//! Backends that cannot update a plan are left alone: the CPU backend's plans fix its number of threads and its thread
+//! pool, which hosts change from graph to graph.
+
+use crate::abi::backend::ggml_backend_graph_plan_t;
+use crate::abi::ggml::ggml_status;
+use crate::backend::BackendRef;
+use crate::graph::GraphRef;
+use std::cell::RefCell;
+use std::ptr;
+
+/// The plan for one stretch.
+struct Slot {
+    backend: BackendRef,
+    /// NULL: none yet.
+    plan: ggml_backend_graph_plan_t,
+    /// The plan is one of the stretch as it is.
+    is_current: bool,
+    /// The backend could not make one.
+    refused: bool,
+    runs: u32,
+    /// Where the stretch's nodes are listed: a plan may hold on to the list.
+    nodes: *const u8,
+}
+
+impl Slot {
+    fn new(backend: BackendRef) -> Self {
+        Self { backend, plan: ptr::null_mut(), is_current: false, refused: false, runs: 0, nodes: ptr::null() }
+    }
+
+    fn prepare(&mut self, graph: GraphRef) -> bool {
+        let nodes = graph.raw().nodes.cast_const().cast();
+        if self.is_current && self.nodes == nodes {
+            return true;
+        }
+        if self.plan.is_null() {
+            self.plan = self.backend.graph_plan_create(graph);
+            self.refused = self.plan.is_null();
+        } else {
+            // SAFETY: the plan was made by this backend and is freed only with the slot.
+            self.refused = unsafe { !self.backend.graph_plan_update(self.plan, graph) };
+        }
+        self.nodes = nodes;
+        self.is_current = !self.refused;
+        self.is_current
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.plan.is_null() {
+            self.backend.synchronize();
+            // SAFETY: the plan was made by this backend, which is done with it.
+            unsafe { self.backend.graph_plan_free(self.plan) };
+        }
+    }
+}
+
+/// The plans of a scheduler, by stretch.
+#[derive(Default)]
+pub struct Plans(RefCell<Vec<Slot>>);
+
+impl Plans {
+    /// Another graph, with these backends for its stretches.
+    pub fn begin(&mut self, backends: impl Iterator<Item = BackendRef>) {
+        let slots = self.0.get_mut();
+        let mut n = 0;
+        for (i, backend) in backends.enumerate() {
+            match slots.get_mut(i) {
+                Some(slot) if slot.backend == backend => {
+                    slot.is_current = false;
+                    slot.refused = false;
+                    slot.runs = 0;
+                }
+                Some(slot) => *slot = Slot::new(backend),
+                None => slots.push(Slot::new(backend)),
+            }
+            n = i + 1;
+        }
+        slots.truncate(n);
+    }
+
+    /// Computes a stretch, by its plan where it has come again.
+    pub fn compute(&self, number: usize, backend: BackendRef, graph: GraphRef) -> ggml_status {
+        let mut slots = self.0.borrow_mut();
+        let Some(slot) = slots.get_mut(number).filter(|s| s.backend == backend && backend.has_lasting_plans()) else {
+            return backend.graph_compute_async(graph);
+        };
+        slot.runs = slot.runs.saturating_add(1);
+        if slot.runs < 2 || slot.refused || !slot.prepare(graph) {
+            return backend.graph_compute_async(graph);
+        }
+        // SAFETY: the plan was made by this backend and is not freed; its tensors are those of the graph at hand.
+        unsafe { backend.graph_plan_compute(slot.plan) }
+    }
+}

@@ -1,0 +1,292 @@
+//! Graphs that come again: what is recognised, what is not, and what backends with graph plans get to see.
+
+use super::Scheduler;
+use crate::abi::alloc::ggml_backend_t;
+use crate::abi::backend::ggml_backend_buffer_usage::*;
+use crate::abi::backend::ggml_backend_graph_plan_t;
+use crate::abi::ggml::ggml_cgraph as Opaque;
+use crate::abi::ggml::ggml_tensor_flag::*;
+use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+use crate::abi::ggml::{ggml_op, ggml_status, ggml_tensor};
+use crate::abi::graph::ggml_cgraph;
+use crate::abi::raw;
+use crate::backend::testing::{Fake, Spec};
+use crate::backend::{BufferBox, tensor_io};
+use crate::graph::{GraphRef, build};
+use crate::tensor::ops::arith::Binary;
+use crate::tensor::ops::{Place, arith, pointwise};
+use crate::tensor::{Context, TensorRef};
+use std::cell::Cell;
+use std::sync::atomic::Ordering::SeqCst;
+
+const OK: ggml_status = ggml_status::GGML_STATUS_SUCCESS;
+
+fn no_sub(t: TensorRef) -> bool {
+    t.op() != ggml_op::GGML_OP_SUB
+}
+
+fn set(t: TensorRef, value: f32) {
+    let bytes: Vec<u8> = (0..t.nelements()).flat_map(|_| value.to_ne_bytes()).collect();
+    tensor_io::set_bytes(t, &bytes, 0);
+}
+
+fn get(t: TensorRef) -> f32 {
+    let mut bytes = vec![0; t.nbytes()];
+    tensor_io::get_bytes(t, &mut bytes, 0);
+    f32::from_ne_bytes(bytes[..4].try_into().unwrap())
+}
+
+/// A device, a CPU, weights on the device, and a context in which graphs are built again and again.
+struct Host {
+    /// First, so that it goes before the devices: plans are given back to them.
+    sched: Scheduler,
+    gpu: Fake,
+    _cpu: Fake,
+    _weights: Context,
+    buffer: BufferBox,
+    w: TensorRef,
+    ctx: Context,
+}
+
+/// What may differ from graph to graph.
+#[derive(Clone, Copy)]
+struct Shape {
+    factor: f32,
+    /// Which of two equal results is read last.
+    late: bool,
+    n: i64,
+}
+
+const SHAPE: Shape = Shape { factor: 2.0, late: false, n: 64 };
+
+impl Host {
+    fn new(parallel: bool) -> Self {
+        let gpu = Fake::lazy(Spec { supports: no_sub, ..Spec::gpu() });
+        let cpu = Fake::new(Spec::cpu());
+        let mut weights = Context::with_size(1 << 12, true).unwrap();
+        let w = weights.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
+        let buffer = gpu.buft.alloc_buffer_n(&mut [w.as_ptr()] as &mut [*mut ggml_tensor]).unwrap().unwrap();
+        buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        set(w, 1.0);
+        let sched = Scheduler::new(&[gpu.handle(), cpu.handle()], None, 100, parallel, true);
+        Self { gpu, _cpu: cpu, _weights: weights, buffer, w, ctx: Context::with_size(1 << 20, true).unwrap(), sched }
+    }
+
+    /// (x + w) * factor on the device, minus x on the CPU, plus w (or plus the sum from before) on the device.
+    fn build(&mut self, shape: Shape) -> (GraphRef, TensorRef, TensorRef) {
+        let c = &mut self.ctx;
+        c.reset();
+        let x = c.new_tensor(GGML_TYPE_F32, &[shape.n]).unwrap();
+        x.add_flag(GGML_TENSOR_FLAG_INPUT);
+        let early = if shape.n == 64 { arith::add(c, x, self.w).unwrap() } else { arith::add(c, x, x).unwrap() };
+        let product = pointwise::scale(c, early, shape.factor).unwrap();
+        let difference = arith::binary(c, Binary::Sub, product, x, Place::New).unwrap();
+        let y = arith::add(c, difference, if shape.late { early } else { product }).unwrap();
+        y.add_flag(GGML_TENSOR_FLAG_OUTPUT);
+        let g = build::new(c, 64, false).unwrap();
+        g.expand(y, true);
+        (g, x, y)
+    }
+
+    fn expected(shape: Shape, x: f32) -> f32 {
+        let early = if shape.n == 64 { x + 1.0 } else { x + x };
+        let product = early * shape.factor;
+        product - x + if shape.late { early } else { product }
+    }
+
+    /// Builds, allocates and computes; whether the graph was recognised.
+    fn round(&mut self, shape: Shape, value: f32) -> bool {
+        let before = self.sched.n_repeats();
+        self.sched.reset();
+        let (g, x, y) = self.build(shape);
+        self.sched.alloc_graph(g).unwrap();
+        set(x, value);
+        assert_eq!(self.sched.compute_async(g).unwrap(), OK);
+        self.sched.synchronize();
+        assert_eq!(get(y), Self::expected(shape, value));
+        self.sched.n_repeats() > before
+    }
+}
+
+#[test]
+fn a_graph_that_comes_again_is_recognised_and_computes_the_same() {
+    let mut h = Host::new(false);
+    let seen: Vec<bool> = (0..6).map(|i| h.round(SHAPE, i as f32)).collect();
+    assert_eq!(seen, [false, false, true, true, true, true]);
+    assert_eq!(h.sched.n_splits(), 3);
+    let (_, _, y) = h.build(SHAPE);
+    assert_eq!(h.sched.placement(y).backend, 0, "placements can still be asked for");
+}
+
+/// A1: counts, sizes and operations agree, but another result is read late.
+#[test]
+fn other_edges_parameters_or_sizes_are_not_recognised() {
+    for other in [Shape { late: true, ..SHAPE }, Shape { factor: 3.0, ..SHAPE }, Shape { n: 32, ..SHAPE }] {
+        let mut h = Host::new(false);
+        for i in 0..3 {
+            h.round(SHAPE, i as f32);
+        }
+        assert!(!h.round(other, 5.0));
+        assert!(!h.round(SHAPE, 7.0));
+        for i in 0..12 {
+            h.round(other, i as f32);
+        }
+        assert!(h.round(other, 1.0), "after some rounds the other graph is known");
+    }
+}
+
+/// S10: what the host places is part of the comparison, and a changed wish is heeded.
+#[test]
+fn other_wishes_of_the_host_are_not_recognised() {
+    let mut h = Host::new(false);
+    let mut round = |wish: Option<usize>| {
+        let before = h.sched.n_repeats();
+        h.sched.reset();
+        let (g, x, y) = h.build(SHAPE);
+        if let Some(b) = wish {
+            h.sched.set_tensor_backend(g.node(0), b);
+            assert_eq!(h.sched.placement(g.node(0)).backend, b as i8);
+        }
+        h.sched.alloc_graph(g).unwrap();
+        assert_eq!(h.sched.placement(g.node(0)).backend, wish.unwrap_or(0) as i8);
+        set(x, 2.0);
+        assert_eq!(h.sched.compute_async(g).unwrap(), OK);
+        h.sched.synchronize();
+        assert_eq!(get(y), Host::expected(SHAPE, 2.0));
+        h.sched.n_repeats() > before
+    };
+    assert_eq!([None, None, None].map(&mut round), [false, false, true]);
+    assert!(!round(Some(1)));
+    let seen: Vec<bool> = (0..8).map(|_| round(Some(1))).collect();
+    assert!(seen[7]);
+    assert!(!round(None));
+}
+
+#[test]
+fn buffers_that_change_and_plans_that_are_made_anew_are_noticed() {
+    let mut h = Host::new(false);
+    for i in 0..3 {
+        h.round(SHAPE, i as f32);
+    }
+    // No weight any more: the node is placed for another reason, or elsewhere.
+    h.buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_ANY);
+    assert!(!h.round(SHAPE, 1.0));
+    for _ in 0..8 {
+        h.round(SHAPE, 1.0);
+    }
+    assert!(h.round(SHAPE, 1.0));
+    // S19, A11: a reservation in between gives another plan, and the same buffers where they suffice.
+    let allocs = h.gpu.state.allocs.load(SeqCst);
+    h.sched.reset();
+    let (g, ..) = h.build(SHAPE);
+    h.sched.reserve(g).unwrap();
+    assert!(!h.round(SHAPE, 4.0));
+    assert_eq!(h.gpu.state.allocs.load(SeqCst), allocs, "the buffers sufficed");
+}
+
+#[test]
+fn in_a_pipeline_each_copy_has_its_turn() {
+    let mut h = Host::new(true);
+    for i in 0..12 {
+        h.round(SHAPE, i as f32);
+    }
+}
+
+thread_local! {
+    /// Plans created, updated, computed, freed; graphs computed without one.
+    static CALLS: Cell<[usize; 5]> = const { Cell::new([0; 5]) };
+    static COMPUTE: Cell<Option<unsafe extern "C" fn(ggml_backend_t, *mut Opaque) -> raw::ggml_status>> =
+        const { Cell::new(None) };
+    static BACKEND: Cell<ggml_backend_t> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+fn count(i: usize) {
+    let mut calls = CALLS.get();
+    calls[i] += 1;
+    CALLS.set(calls);
+}
+
+unsafe extern "C" fn create(_: ggml_backend_t, g: *const Opaque) -> ggml_backend_graph_plan_t {
+    count(0);
+    // SAFETY: a valid graph, by the vtable's contract. The plan keeps the struct, and with it the list of nodes.
+    Box::into_raw(Box::new(unsafe { g.cast::<ggml_cgraph>().read() })).cast()
+}
+
+unsafe extern "C" fn update(_: ggml_backend_t, plan: ggml_backend_graph_plan_t, g: *const Opaque) {
+    count(1);
+    // SAFETY: a plan of ours and a valid graph.
+    unsafe { plan.cast::<ggml_cgraph>().write(g.cast::<ggml_cgraph>().read()) };
+}
+
+unsafe extern "C" fn compute_plan(b: ggml_backend_t, plan: ggml_backend_graph_plan_t) -> raw::ggml_status {
+    count(2);
+    // SAFETY: a plan of ours; the function is the device's own.
+    unsafe { COMPUTE.get().unwrap()(b, plan.cast()) }
+}
+
+unsafe extern "C" fn free_plan(_: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
+    count(3);
+    // SAFETY: a plan of ours, freed once.
+    drop(unsafe { Box::from_raw(plan.cast::<ggml_cgraph>()) });
+}
+
+unsafe extern "C" fn compute_graph(b: ggml_backend_t, g: *mut Opaque) -> raw::ggml_status {
+    count(4);
+    // SAFETY: the device's own function.
+    unsafe { COMPUTE.get().unwrap()(b, g) }
+}
+
+/// Gives the device plans that count how often they are called.
+fn give_plans(h: &Host) {
+    let p = h.gpu.handle().as_ptr();
+    CALLS.set([0; 5]);
+    BACKEND.set(p);
+    // SAFETY: the fake device's stream is used by this thread only.
+    unsafe {
+        let iface = &raw mut (*p).iface;
+        COMPUTE.set((*iface).graph_compute);
+        (*iface).graph_plan_create = Some(create);
+        (*iface).graph_plan_update = Some(update);
+        (*iface).graph_plan_compute = Some(compute_plan);
+        (*iface).graph_plan_free = Some(free_plan);
+        (*iface).graph_compute = Some(compute_graph);
+    }
+}
+
+#[test]
+fn stretches_that_come_again_are_computed_by_plans() {
+    let mut h = Host::new(false);
+    give_plans(&h);
+    // Two stretches on the device. Split twice, then recognised: a plan each, made once.
+    h.round(SHAPE, 1.0);
+    h.round(SHAPE, 2.0);
+    assert_eq!(CALLS.get(), [0, 0, 0, 0, 4]);
+    for i in 0..4 {
+        assert!(h.round(SHAPE, i as f32));
+    }
+    assert_eq!(CALLS.get(), [2, 0, 8, 0, 4]);
+    // Another graph: plans wait until it comes again, and are changed then.
+    let other = Shape { late: true, ..SHAPE };
+    let mut n = 0;
+    while !h.round(other, 1.0) {
+        n += 1;
+    }
+    assert_eq!(CALLS.get(), [2, 2, 10, 0, 4 + 2 * n]);
+    drop(h);
+    assert_eq!(CALLS.get()[3], 2);
+}
+
+#[test]
+fn one_allocation_computed_again_uses_plans_too() {
+    let mut h = Host::new(false);
+    give_plans(&h);
+    let (g, x, y) = h.build(SHAPE);
+    h.sched.alloc_graph(g).unwrap();
+    for i in 0..3 {
+        set(x, i as f32);
+        assert_eq!(h.sched.compute_async(g).unwrap(), OK);
+        h.sched.synchronize();
+        assert_eq!(get(y), Host::expected(SHAPE, i as f32));
+    }
+    assert_eq!(CALLS.get(), [2, 0, 4, 0, 2]);
+}
