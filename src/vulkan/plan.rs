@@ -70,7 +70,7 @@ impl Push {
 
     /// An address.
     pub fn at(self, address: u64) -> Self {
-        debug_assert!(self.len % 8 == 0, "addresses come first");
+        debug_assert!(self.len.is_multiple_of(8), "addresses come first");
         self.bytes(&address.to_le_bytes())
     }
 
@@ -143,12 +143,12 @@ impl View {
                 .ok_or_else(|| Error::Unsupported(format!("{} elements in dimension {i}", t.ne()[i])))?;
             let stride = t.nb()[i];
             // What a dimension of one element has as stride is never used.
-            nb[i] = if ne[i] == 1 && (i > 0 || stride % size != 0) {
+            nb[i] = if ne[i] == 1 && (i > 0 || !stride.is_multiple_of(size)) {
                 0
             } else {
                 u32::try_from(stride / size)
                     .ok()
-                    .filter(|_| stride % size == 0)
+                    .filter(|_| stride.is_multiple_of(size))
                     .ok_or_else(|| Error::Unsupported(format!("stride of {stride} bytes in dimension {i}")))?
             };
         }
@@ -199,7 +199,7 @@ impl View {
     pub fn flat(self) -> Self {
         let n = self.n();
         let mut cols = n;
-        while cols > 1 << 16 && cols % 2 == 0 {
+        while cols > 1 << 16 && cols.is_multiple_of(2) {
             cols /= 2;
         }
         if !self.is_dense() || n == 0 || cols >= 1 << 31 || n / cols >= 1 << 31 {

@@ -15,8 +15,11 @@ use crate::tensor::ops::{arith, pointwise};
 use crate::tensor::{Context, TensorRef};
 use std::sync::Arc;
 
+/// Pairs of devices.
+type Pairs = Vec<(usize, usize)>;
+
 /// Pairs (from, to) of each round, and the pairs that get the sum back.
-fn schedule(devices: usize) -> (Vec<Vec<(usize, usize)>>, Vec<(usize, usize)>) {
+fn schedule(devices: usize) -> (Vec<Pairs>, Pairs) {
     let core = if devices == 0 { 0 } else { 1 << devices.ilog2() };
     let beyond: Vec<_> = (core..devices).map(|d| (d, d - core)).collect();
     let mut rounds = Vec::new();

@@ -31,7 +31,7 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
         ensure!(t.is_contiguous_rows(), "rows with gaps");
     }
     // Plain keys and values are read by words of four bytes.
-    let words = |t: TensorRef| t.nb()[1..].iter().all(|nb| nb % 4 == 0) && t.view_offs() % 4 == 0;
+    let words = |t: TensorRef| t.nb()[1..].iter().all(|nb| nb % 4 == 0) && t.view_offs().is_multiple_of(4);
     ensure!(k.dtype().blck_size() > 1 || (words(k) && words(v)), "rows at odd addresses");
     ensure!(node.is_contiguous(), "a result with gaps");
     if let Some(mask) = node.src(3) {

@@ -22,13 +22,18 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 
+/// Says why a device cannot compute a node.
+pub type Check = fn(TensorRef, &Info) -> Result<()>;
+/// Adds a node's dispatches.
+pub type Make = fn(TensorRef, &mut Plan<'_>) -> Result<()>;
+
 /// What the backend knows of an operation.
 #[derive(Clone, Copy)]
 pub struct Op {
     /// Whether a device computes a node; the error says why not.
-    pub check: fn(TensorRef, &Info) -> Result<()>,
+    pub check: Check,
     /// The node's dispatches.
-    pub plan: fn(TensorRef, &mut Plan<'_>) -> Result<()>,
+    pub plan: Make,
 }
 
 /// Nothing to compute: the node is a name for memory.
@@ -42,7 +47,7 @@ fn always(_: TensorRef, _: &Info) -> Result<()> {
 
 /// Check and plan of an operation; `None` for one that this backend does not have.
 pub fn find(op: ggml_op) -> Option<Op> {
-    let (check, plan): (fn(TensorRef, &Info) -> Result<()>, fn(TensorRef, &mut Plan<'_>) -> Result<()>) = match op {
+    let (check, plan): (Check, Make) = match op {
         GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => (always, nothing),
         GGML_OP_ADD | GGML_OP_SUB | GGML_OP_MUL | GGML_OP_DIV | GGML_OP_ADD1 => {
             (elementwise::check_binary, elementwise::binary)
