@@ -9,6 +9,7 @@
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
+#   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
@@ -18,7 +19,7 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-all=(fmt clippy unit headers install c hosts peers vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install c hosts peers vulkan fuzz tsan status)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -87,6 +88,15 @@ suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
 }
 # Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
 # is told and no failure.
+suite_shaders() {
+    local log=$logs/shaders.log status
+    # A target folder in the cache: glslang takes minutes to build.
+    CARGO_TARGET_DIR=$cache/shaders-tool cargo run --quiet --release --locked --manifest-path tools/shaders/Cargo.toml -- --check . > "$log" 2>&1
+    status=$?
+    [ "$status" = 0 ] || tail -n 20 "$log"
+    awk -v status="$status" '/ sources compiled, / { p = $5 - $8; f = $8 } END { if (status && !f) f = 1; print "shaders: " p + 0 " passed, " f + 0 " failed" }' "$log"
+    [ "$status" = 0 ]
+}
 suite_vulkan() {
     local log=$logs/vulkan-unit.log status p f skipped
     GGML_VK_VALIDATE=1 cargo test --quiet --lib vulkan:: > "$log" 2>&1

@@ -278,3 +278,69 @@ impl<'a> Plan<'a> {
         (self.scratch)(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_stay_below_the_limit() {
+        // V5: lists longer than a dimension may have groups.
+        for (n, limit) in
+            [(1u64, 65535u32), (65535, 65535), (65536, 65535), (1 << 31, 65535), (4_294_836_225, 65535), (0, 7)]
+        {
+            let [a, b] = over_two(n, limit).unwrap();
+            assert!(a >= 1 && b >= 1 && a <= limit && b <= limit, "{n}: {a} {b}");
+            assert!(u64::from(a) * u64::from(b) >= n, "{n}: {a} {b}");
+        }
+        assert!(over_two(u64::MAX, 65535).is_err());
+        assert!(over_two(4_294_836_226, 65535).is_err());
+    }
+
+    #[test]
+    fn what_is_pushed_has_no_gaps() {
+        let p = Push::new().at(0x0102_0304_0506_0708).u32(1).f32(1.0).i32(-1).words(&[2, 3]);
+        assert_eq!(p.as_bytes().len(), 28);
+        assert_eq!(p.as_bytes()[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(p.as_bytes()[12..16], 1f32.to_le_bytes());
+    }
+
+    #[test]
+    fn flat_views_keep_their_elements() {
+        let range = Range::default();
+        let v = View { at: 0, ne: [10, 5, 4, 3], nb: [1, 10, 50, 200], dtype: ggml_type::GGML_TYPE_F32, range };
+        assert!(v.is_dense());
+        let f = v.flat();
+        assert_eq!((f.n(), f.ne[0] * f.ne[1]), (600, 600));
+        // Large ones are cut into rows that 32 bits count.
+        let large = View { ne: [1 << 30, 8, 2, 1], nb: [1, 1 << 30, 0, 0], ..v };
+        let gap = View { nb: [1, 12, 60, 240], ..v };
+        assert!(!gap.is_dense());
+        assert_eq!(gap.flat().ne, gap.ne);
+        assert!(!large.is_dense(), "the stride of dimension 2 does not fit");
+    }
+
+    #[test]
+    fn shapes_beyond_32_bits_are_refused() {
+        use crate::tensor::Context;
+        let mut ctx = Context::with_size(1 << 20, true).unwrap();
+        let t = ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[64, 2, 2, 2]).unwrap();
+        assert!(View::shape(t).is_ok());
+        // V4, V15: element counts and strides near 2^32.
+        for (i, ne) in [(0, (1i64 << 32) - 1), (0, 1 << 31), (3, 1 << 40)] {
+            let mut all = t.ne();
+            all[i] = ne;
+            let keep = t.ne();
+            t.set_ne(all);
+            assert!(View::shape(t).is_err(), "{all:?}");
+            t.set_ne(keep);
+        }
+        let mut nb = t.nb();
+        nb[3] = 1 << 40;
+        t.set_nb(nb);
+        assert!(View::shape(t).is_err(), "a stride of 2^40");
+        nb[3] = 513;
+        t.set_nb(nb);
+        assert!(View::shape(t).is_err(), "a stride that is no multiple of the element");
+    }
+}

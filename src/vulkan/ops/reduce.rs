@@ -56,7 +56,7 @@ pub fn argmax(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
 }
 
 /// Columns that are sorted here: the work grows with their square.
-const MOST_SORTED: i64 = 1 << 15;
+const MOST_SORTED: i64 = 1 << 14;
 
 /// Single precision, rows without gaps and not too long, into 32-bit integers.
 pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
