@@ -21,6 +21,8 @@ from test_hosts import Bench
 
 # What a case of test-backend-ops may cost to be in the sample: the product of its sizes.
 SAMPLE_COST = 3e6
+# Dense and mixed models that test-llama-archs finds OK with the original.
+ARCHITECTURES = 133
 # Architectures whose states CI saves and restores: one of every kind of memory, recurrent and hybrid ones above all.
 STATES = "^(llama|gemma3|deepseek2|t5|mamba2?|rwkv[67]|arwkv7|jamba|falcon-h1|lfm2|qwen3next|kimi-linear|granitehybrid|nemotron_h|plamo2)$"
 # Bytes of names that fit into one argument of a program.
@@ -200,17 +202,14 @@ def table(text):
 
 
 def archs(t):
-    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read back."""
-    found = {}
-    for side in ("original", "ours"):
-        status, out, seconds = t.start(side, "test-llama-archs", "-s", 1, "-b", "CPU")
-        found[side] = {k[0] + " " + k[2]: v for k, v in table(out).items() if k[1] != "Meta"}
-        if side == "ours":
-            t.check(status == 0, "test-llama-archs", f"{seconds:.0f} s" + (f", status {status}" if status else ""))
-    ours, original = ({k for k, said in found[side].items() if all("FAIL" not in s for s in said) and said[0].startswith("OK")}
-                      for side in ("ours", "original"))
-    t.check(len(original) > 100 and original <= ours, "every architecture that is OK with the original is OK",
-            f"{len(ours)} of {len(found['ours'])}, original {len(original)}" + "".join("; " + a for a in sorted(original - ours)))
+    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read back. Only
+    here: the original's threads wait for each other in loops, and it takes half an hour where there are fewer cores than threads."""
+    status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
+    rows = table(out)
+    good = [k for k, said in rows.items() if said[0].startswith("OK") and "FAIL" not in said[1]]
+    wrong = [" ".join((k[0], k[2])) for k, said in rows.items() if any("FAIL" in s for s in said)]
+    t.check(status == 0 and not wrong and len(good) >= ARCHITECTURES, "test-llama-archs: every architecture that is OK with the original",
+            f"{len(good)} of {ARCHITECTURES} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
 
 
 def models(t, which=STATES):
