@@ -51,11 +51,11 @@ fn is_wanted(cause: Cause) -> bool {
 }
 
 impl Scheduler {
-    /// The list for the graph that was split last. Empty without an accelerator.
+    /// The list for the graph that is split. Empty after a reset, and without an accelerator.
     pub fn fallbacks(&self) -> Vec<Fallback> {
         let last = self.backends.len() - 1;
         let accelerators = names(&self.backends);
-        if accelerators.is_empty() || is_accelerator(self.backends[last]) {
+        if !self.has_graph() || accelerators.is_empty() || is_accelerator(self.backends[last]) {
             return Vec::new();
         }
         let on_cpu = self.nodes_in_order().into_iter().filter(|n| !n.is_view && n.placed.backend == last as i8);
