@@ -235,7 +235,7 @@ fn pointwise(l: &mut List) {
 }
 
 fn job<F: custom::Fun>(f: F) -> custom::Job<F> {
-    custom::Job::new(f, GGML_N_TASKS_MAX as i32, std::ptr::null_mut())
+    custom::Job::new(f, GGML_N_TASKS_MAX, std::ptr::null_mut())
 }
 
 /// What a host might do: twice its first source, thread by thread. Says nothing of damaged nodes: hosts check their own.

@@ -52,7 +52,7 @@ pub(crate) struct Bench {
     pub stream: BackendBox,
     pub tensors: Vec<TensorRef>,
     pub buffer: BufferBox,
-    pub ctx: Context,
+    _ctx: Context,
     _quiet: Quiet,
 }
 
@@ -66,7 +66,7 @@ impl Bench {
             sizes.iter().map(|n| ctx.new_tensor(crate::abi::ggml::ggml_type::GGML_TYPE_I8, &[*n]).unwrap()).collect();
         let mut list: Vec<_> = tensors.iter().map(|t| t.as_ptr()).collect();
         let buffer = stream.default_buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
-        Self { stream, tensors, buffer, ctx, _quiet: quiet }
+        Self { stream, tensors, buffer, _ctx: ctx, _quiet: quiet }
     }
 }
 
