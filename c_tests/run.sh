@@ -16,7 +16,8 @@ oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
 suites=${*:-abi dump host sched async meta quant ops train plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
-export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
+# No program here is about Vulkan: its drivers need not be opened, and valgrind need not look at them.
+export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi GGML_DISABLE_VULKAN=1
 passed=0 failed=0 notes=()
 
 need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }
@@ -326,7 +327,7 @@ suite_foreign() {
     kill $pids
     # Wants a device: on lavapipe of Mesa 25 the module waits for ever for its first fence, on the original as well.
     if [ -e "$modules/libggml-vulkan.so" ]; then
-        counted "foreign: the original's Vulkan module" on ours env GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-0}" timeout 600 "$out/ours/test_foreign" "$modules/libggml-vulkan.so" 2e-2
+        counted "foreign: the original's Vulkan module" on ours env -u GGML_DISABLE_VULKAN GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-0}" timeout 600 "$out/ours/test_foreign" "$modules/libggml-vulkan.so" 2e-2
     else
         note "the original's Vulkan module was not tried (scripts/oracle.sh vulkan-module builds it)"
     fi

@@ -140,7 +140,9 @@ static void select_none(void) {
 }
 
 static void gguf_wrong_alignment(void) {
-    gguf_set_val_u32(gguf_init_empty(), "general.alignment", 48);
+    struct gguf_context * g = gguf_init_empty();
+    gguf_set_val_u32(g, "general.alignment", 48);
+    gguf_free(g);
 }
 
 static void gguf_twice(void) {
@@ -148,10 +150,13 @@ static void gguf_twice(void) {
     struct ggml_tensor *  x = ggml_set_name(F(4, 1, 1, 1), "x");
     gguf_add_tensor(g, x);
     gguf_add_tensor(g, x);
+    gguf_free(g);
 }
 
 static void gguf_no_tensor(void) {
-    gguf_set_tensor_type(gguf_init_empty(), "nobody", GGML_TYPE_F16);
+    struct gguf_context * g = gguf_init_empty();
+    gguf_set_tensor_type(g, "nobody", GGML_TYPE_F16);
+    gguf_free(g);
 }
 
 static void run_case(void * user) {

@@ -140,15 +140,40 @@ impl Gguf {
         self.tensors.iter().position(|t| t.tensor().name_is(name))
     }
 
-    /// Removes a key and returns its place.
+    /// Removes a key and returns its place. Without `general.alignment` the default holds, and tensor data moves.
     pub fn remove_key(&mut self, key: &[u8]) -> Option<usize> {
         let i = self.find_key(key)?;
+        // An alignment of the default's size can be too large for memory where a smaller one was not.
+        if key == KEY_ALIGNMENT && self.align_to(GGUF_DEFAULT_ALIGNMENT).is_err() {
+            return None;
+        }
         self.kv.remove(i);
         Some(i)
     }
 
+    /// Lays the tensors' data out anew. After an error everything is as it was.
+    fn align_to(&mut self, alignment: usize) -> Result<()> {
+        let old = std::mem::replace(&mut self.alignment, alignment);
+        let mut offsets = vec![0u64];
+        for info in &self.tensors {
+            let end = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(alignment));
+            match end.and_then(|n| offsets[offsets.len() - 1].checked_add(n as u64)) {
+                Some(next) => offsets.push(next),
+                None => {
+                    self.alignment = old;
+                    return Err(invalid!("the data section is larger than memory can be"));
+                }
+            }
+        }
+        for (info, offset) in self.tensors.iter_mut().zip(offsets) {
+            info.offset = offset;
+        }
+        Ok(())
+    }
+
     /// Adds a key at the end; one of the same name is replaced. The key must not be empty, and `general.alignment` must
-    /// be a 32-bit power of two.
+    /// be a 32-bit power of two: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
+    /// a file that it cannot read.)
     pub fn set(&mut self, kv: Kv) -> Result<()> {
         let key = kv.key.bytes();
         if key.is_empty() {
@@ -159,11 +184,14 @@ impl Gguf {
                 super::Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array => b.as_slice().try_into().ok(),
                 _ => None,
             };
-            if !n.map(u32::from_ne_bytes).is_some_and(u32::is_power_of_two) {
-                return Err(invalid!("general.alignment must be a power of 2 of type u32"));
+            match n.map(u32::from_ne_bytes).filter(|n| n.is_power_of_two()) {
+                Some(n) => self.align_to(n as usize)?,
+                None => return Err(invalid!("general.alignment must be a power of 2 of type u32")),
             }
         }
-        self.remove_key(key);
+        if let Some(i) = self.find_key(kv.key.bytes()) {
+            self.kv.remove(i);
+        }
         self.kv.push(kv);
         Ok(())
     }
@@ -190,5 +218,36 @@ impl Gguf {
             self.tensors[i].offset = self.offset_behind(&self.tensors[i - 1])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+
+    fn offsets(g: &Gguf) -> Vec<u64> {
+        g.tensors.iter().map(|t| t.offset).collect()
+    }
+
+    /// What was laid out for one alignment is read with the one that the file names.
+    #[test]
+    fn data_follows_the_alignment() {
+        let mut g = Gguf::default();
+        for name in [b"a", b"b", b"c"] {
+            let offset = g.end_offset().unwrap();
+            g.tensors.push(TensorInfo::new(name, GGML_TYPE_F32, [5, 1, 1, 1], offset).unwrap());
+        }
+        assert_eq!(offsets(&g), [0, 32, 64]);
+        let key = |n: u32| Kv::number(KEY_ALIGNMENT, GGUF_TYPE_UINT32, &n.to_ne_bytes()).unwrap();
+        g.set(key(64)).unwrap();
+        assert_eq!((offsets(&g), g.alignment), (vec![0, 64, 128], 64));
+        assert_eq!(g.end_offset().unwrap(), 192);
+        g.set(key(8)).unwrap();
+        assert_eq!((offsets(&g), g.kv.len()), (vec![0, 24, 48], 1));
+        assert!(g.set(key(48)).is_err());
+        assert_eq!(g.alignment, 8);
+        assert_eq!(g.remove_key(KEY_ALIGNMENT), Some(0));
+        assert_eq!(offsets(&g), [0, 32, 64]);
     }
 }

@@ -207,6 +207,10 @@ impl Scheduler {
             self.plain_buffers(&mut buffers)
         } else {
             problem.start_from(&self.flat.problem);
+            // Tensors that the host placed and that are not of this graph have numbers too: those of copies come behind them.
+            for id in problem.len()..self.ids.len() {
+                problem.add_tensor(self.ids.tensor(id as u32));
+            }
             self.copies.made().for_each(|c| problem.add_tensor(c.tensor));
             let mut assembler = Assembler {
                 sched: self,
