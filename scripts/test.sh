@@ -19,7 +19,9 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-all=(fmt clippy unit headers shaders install c hosts peers vulkan fuzz tsan status)
+# Not by default: `peers` (parts of it fail, docs/TESTS.md says which) and `fuzz` (its build takes five minutes of processor time).
+all=(fmt clippy unit headers shaders install c hosts vulkan tsan status)
+known=("${all[@]}" peers fuzz)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -121,7 +123,7 @@ failed=()
 n=0
 for suite in "${suites[@]}"; do
     n=$((n + 1))
-    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${all[*]}"; exit 2; }
+    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
     "suite_$suite" || failed+=("$suite")
