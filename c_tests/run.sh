@@ -16,8 +16,7 @@ oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
 suites=${*:-abi dump host sched async meta quant ops train plugin bad rs examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
-# No program here is about Vulkan: its drivers need not be opened, and valgrind need not look at them.
-export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi GGML_DISABLE_VULKAN=1
+export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
 
 need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }
@@ -180,7 +179,7 @@ suite_async() {
     counted "async failures" on ours "$out/ours/test_async" faults
     unset GGML_SCHED_SANITIZE
     if command -v valgrind > /dev/null; then
-        counted "async failures under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_async" faults quick
+        counted "async failures under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_async" faults quick
     fi
     [ -n "$oracle" ] || return
     export ASYNC_CAREFUL=1
@@ -208,7 +207,7 @@ suite_meta() {
     build ours meta/test_meta.c test_meta -DGGML_RS || return
     counted "meta" on ours "$out/ours/test_meta"
     if command -v valgrind > /dev/null; then
-        counted "meta under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_meta"
+        counted "meta under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_meta"
     fi
 }
 
@@ -237,7 +236,7 @@ suite_train() {
     local which
     build ours opt/train.c train || return
     if command -v valgrind > /dev/null; then
-        on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/train" short > /dev/null 2> "$out/text/train.valgrind"
+        on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/train" short > /dev/null 2> "$out/text/train.valgrind"
         if [ $? -eq 0 ]; then ok "training under valgrind"; else bad "training under valgrind" "$(grep -m 2 '^==' "$out/text/train.valgrind" | tr '\n' '|')"; fi
     fi
     [ -n "$oracle" ] || { note "training is not compared without the original"; return; }
@@ -273,7 +272,7 @@ suite_plugin() {
     modules ours && build ours plugin/test_plugin.c test_plugin || return
     counted "plugin" on ours "$out/ours/test_plugin" "$out/ours/modules"
     if command -v valgrind > /dev/null; then
-        counted "plugin under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_plugin" "$out/ours/modules"
+        counted "plugin under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_plugin" "$out/ours/modules"
     else
         note "no valgrind: install the package valgrind to look for leaks"
     fi
@@ -287,7 +286,7 @@ suite_bad() {
     build ours bad/test_bad.c test_bad || return
     counted "bad input" on ours "$out/ours/test_bad"
     if command -v valgrind > /dev/null; then
-        counted "bad input under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_bad" quick
+        counted "bad input under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_bad" quick
     fi
 }
 
@@ -300,7 +299,7 @@ suite_rs() {
     counted "rs files" python3 "$here/rs/check.py" "$files"
     if command -v valgrind > /dev/null; then
         mkdir -p "$files/valgrind"
-        counted "rs under valgrind" on ours valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_rs" "$files/valgrind"
+        counted "rs under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_rs" "$files/valgrind"
     fi
 }
 
@@ -327,7 +326,7 @@ suite_foreign() {
     kill $pids
     # Wants a device: on lavapipe of Mesa 25 the module waits for ever for its first fence, on the original as well.
     if [ -e "$modules/libggml-vulkan.so" ]; then
-        counted "foreign: the original's Vulkan module" on ours env -u GGML_DISABLE_VULKAN GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-0}" timeout 600 "$out/ours/test_foreign" "$modules/libggml-vulkan.so" 2e-2
+        counted "foreign: the original's Vulkan module" on ours env GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-0}" timeout 600 "$out/ours/test_foreign" "$modules/libggml-vulkan.so" 2e-2
     else
         note "the original's Vulkan module was not tried (scripts/oracle.sh vulkan-module builds it)"
     fi
