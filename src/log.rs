@@ -4,10 +4,11 @@
 //! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
 
 use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
+use crate::sys::sync;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Arguments;
-use std::sync::{PoisonError, RwLock};
+use std::sync::RwLock;
 
 /// Where log lines go.
 #[derive(Clone, Copy)]
@@ -26,18 +27,18 @@ static ABORT: RwLock<ggml_abort_callback_t> = RwLock::new(None);
 
 /// Installs the host's log callback; `None` restores standard error.
 pub fn set_callback(callback: ggml_log_callback, user_data: *mut c_void) {
-    *SINK.write().unwrap_or_else(PoisonError::into_inner) = Sink { callback, user_data };
+    *sync::write(&SINK) = Sink { callback, user_data };
 }
 
 /// The log callback in force and its data; `None` when lines go to standard error.
 pub fn callback() -> (ggml_log_callback, *mut c_void) {
-    let sink = *SINK.read().unwrap_or_else(PoisonError::into_inner);
+    let sink = *sync::read(&SINK);
     (sink.callback, sink.user_data)
 }
 
 /// Installs the abort callback and returns the one before.
 pub fn set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
-    std::mem::replace(&mut *ABORT.write().unwrap_or_else(PoisonError::into_inner), callback)
+    std::mem::replace(&mut *sync::write(&ABORT), callback)
 }
 
 thread_local! {
@@ -98,7 +99,7 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
     // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     crate::trace::rescue();
-    let callback = *ABORT.read().unwrap_or_else(PoisonError::into_inner);
+    let callback = *sync::read(&ABORT);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {
             // SAFETY: the host promised with `ggml_set_abort_callback` that the callback may be called from any thread.

@@ -7,8 +7,9 @@ use super::dl::Module;
 use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::log_debug;
+use crate::sys::sync;
 use std::ffi::{CStr, c_int};
-use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Gives a built-in backend's registry, or `None` when it cannot work here.
 pub type Builtin = fn() -> Option<RegRef>;
@@ -43,11 +44,11 @@ fn fill() {
 
 fn read() -> RwLockReadGuard<'static, State> {
     fill();
-    STATE.read().unwrap_or_else(PoisonError::into_inner)
+    sync::read(&STATE)
 }
 
 fn write() -> RwLockWriteGuard<'static, State> {
-    STATE.write().unwrap_or_else(PoisonError::into_inner)
+    sync::write(&STATE)
 }
 
 /// Adds a backend unless it is there; returns whether it was added. A module of one that was there is closed.

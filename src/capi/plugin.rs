@@ -10,6 +10,7 @@ use crate::backend::{BufferRef, host};
 use crate::capi::convert::opt_graph;
 use crate::graph::GraphRef;
 use crate::guard::guarded;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::{c_int, c_void};
@@ -51,7 +52,7 @@ static LEFT: Condvar = Condvar::new();
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_start() {
-    let busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    let busy = lock(&BUSY);
     *LEFT.wait_while(busy, |busy| *busy).unwrap_or_else(PoisonError::into_inner) = true;
 }
 
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn ggml_critical_section_start() {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_end() {
-    *BUSY.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    *lock(&BUSY) = false;
     LEFT.notify_one();
 }
 

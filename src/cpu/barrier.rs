@@ -1,7 +1,8 @@
 //! A barrier for threads that meet often: waiting threads first spin, then sleep.
 
+use crate::sys::sync::{lock, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 /// Rounds of spinning before a thread goes to sleep, when there is a processor for each thread.
 const SPIN: usize = 1 << 13;
@@ -57,7 +58,7 @@ impl Barrier {
             // With the `SeqCst` pair in `sleep`: either we see the sleeper, or it sees the new generation.
             self.generation.store(generation.wrapping_add(1), Ordering::SeqCst);
             if self.sleepers.load(Ordering::SeqCst) > 0 {
-                drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+                drop(lock(&self.lock));
                 self.wake.notify_all();
             }
             return;
@@ -74,16 +75,16 @@ impl Barrier {
     /// Nobody waits here any more, now or later: a thread cannot come (its kernel panicked).
     pub fn give_up(&self) {
         self.broken.store(true, Ordering::SeqCst);
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.lock));
         self.wake.notify_all();
     }
 
     #[cold]
     fn sleep(&self, generation: usize) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.lock);
         while self.generation.load(Ordering::SeqCst) == generation && !self.broken.load(Ordering::SeqCst) {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = wait(&self.wake, guard);
         }
         drop(guard);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);

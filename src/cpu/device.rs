@@ -13,10 +13,11 @@ use crate::backend::{BackendRef, BufferBox, BufferTypeRef, DeviceRef, RegRef, ho
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::sys::memory::AlignedBlock;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// What a host set on a stream.
 #[derive(Clone, Copy)]
@@ -35,10 +36,6 @@ pub struct CpuStream {
     wishes: Mutex<Wishes>,
     /// Scratch memory, kept for the next graph; held while a graph is computed.
     work: Mutex<Option<AlignedBlock>>,
-}
-
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A graph that is to be computed several times, with its scratch memory and the wishes of the time it was made.

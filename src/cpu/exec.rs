@@ -9,6 +9,7 @@ use super::worker::{Faults, Scratch, Worker};
 use super::{check, table};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
+use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{guard, trace};
 use std::ffi::c_void;
@@ -130,7 +131,7 @@ impl Region<'_> {
                 self.chunk_alone.store(0, Ordering::Relaxed);
             }
             if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
-                begun.lock().unwrap_or_else(PoisonError::into_inner).push((node, trace::now()));
+                lock(&begun).push((node, trace::now()));
             }
             if let Err(why) = guard::contained(|| kernel(&worker, node)) {
                 self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));

@@ -9,8 +9,9 @@ use super::barrier::processors;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
 use crate::log_warn;
+use crate::sys::sync::{lock, wait};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::thread::JoinHandle;
 
 /// Rounds of spinning for each step of `poll`, between two regions.
@@ -144,7 +145,7 @@ impl Drop for WaitForWorkers<'_> {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        drop(self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.shared.lock));
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
             // A worker that panicked has said so already.
@@ -162,7 +163,7 @@ impl Shared {
         // With the `SeqCst` pair in `wait_for_ticket`: either we see the sleeper, or it sees the new ticket.
         self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(lock(&self.lock));
             self.wake.notify_all();
         }
     }
@@ -174,9 +175,9 @@ impl Shared {
             }
             std::hint::spin_loop();
         }
-        let mut guard = self.done_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.done_lock);
         while self.remaining.load(Ordering::Acquire) != 0 {
-            guard = self.done.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = wait(&self.done, guard);
         }
     }
 
@@ -194,7 +195,7 @@ impl Shared {
             // A panic must not keep the starter waiting for ever; the hook has printed it.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.run)(ith)));
             if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
-                drop(self.done_lock.lock().unwrap_or_else(PoisonError::into_inner));
+                drop(lock(&self.done_lock));
                 self.done.notify_one();
             }
         }
@@ -213,7 +214,7 @@ impl Shared {
             std::hint::spin_loop();
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.lock);
         let found = loop {
             let ticket = self.ticket.load(Ordering::SeqCst);
             if ticket != last {
@@ -222,7 +223,7 @@ impl Shared {
             if self.stop.load(Ordering::SeqCst) {
                 break None;
             }
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            guard = wait(&self.wake, guard);
         };
         drop(guard);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -382,7 +383,7 @@ pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<()> {
         return Ok(());
     }
     let me = std::process::id();
-    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spare = lock(&SPARE);
     // After a fork the threads of the parent's pools are not here: such a pool is forgotten, not joined.
     while let Some(i) = spare.iter().position(|(pid, _)| *pid != me) {
         std::mem::forget(spare.swap_remove(i));
@@ -395,7 +396,7 @@ pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<()> {
         None => Pool::new(&default_params(n as i32))?,
     };
     pool.run(n, task);
-    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spare = lock(&SPARE);
     if spare.len() == SPARE_MAX {
         let smallest = (0..spare.len()).min_by_key(|&i| spare[i].1.n_threads()).unwrap_or(0);
         let old = spare.swap_remove(smallest);

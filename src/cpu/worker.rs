@@ -3,9 +3,10 @@
 
 use super::barrier::Barrier;
 use crate::error::Error;
+use crate::sys::sync::lock;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// Scratch memory that all threads of a node share: aligned to 64 bytes, at least as long as the node's row of the op
 /// table asked for, with nothing useful in it when a node starts.
@@ -65,7 +66,7 @@ pub struct Faults {
 impl Faults {
     /// Reports an error.
     pub fn report(&self, e: Error) {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        lock(&self.first).get_or_insert(e);
         self.any.store(true, Ordering::Release);
     }
 
@@ -77,7 +78,7 @@ impl Faults {
 
     /// The first report.
     pub fn take(&self) -> Option<Error> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.first).take()
     }
 }
 

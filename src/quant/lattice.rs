@@ -5,8 +5,9 @@
 use super::block::Block;
 use super::search::nearest;
 use super::tables::{iq1, iq2, iq3};
+use crate::sys::sync::lock;
 use rayon::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A block that is made by searching its format's lattice.
 pub trait EncodeSearch: Block {
@@ -56,7 +57,7 @@ static BUILT: Mutex<[Option<Arc<Lattice>>; 6]> = Mutex::new([const { None }; 6])
 
 /// The lattice for a grid, built when there is none yet.
 pub fn get(grid: Grid) -> Arc<Lattice> {
-    let built = || BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let built = || lock(&BUILT);
     if let Some(lattice) = &built()[grid as usize] {
         return lattice.clone();
     }
@@ -67,7 +68,7 @@ pub fn get(grid: Grid) -> Arc<Lattice> {
 
 /// Forgets the built lattices; those in use live on until their last user is done.
 pub fn free() {
-    *BUILT.lock().unwrap_or_else(PoisonError::into_inner) = [const { None }; 6];
+    *lock(&BUILT) = [const { None }; 6];
 }
 
 impl Lattice {

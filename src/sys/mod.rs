@@ -1,4 +1,6 @@
-//! The unsafe toolbox: C strings, aligned memory. Who lives here: `memory` (aligned blocks), `cstr` (text from and to C).
+//! The unsafe toolbox: C strings, aligned memory. Who lives here: `memory` (aligned blocks), `cstr` (text from and to C),
+//! `sync` (locks that outlive a panic).
 
 pub mod cstr;
 pub mod memory;
+pub mod sync;

@@ -2,13 +2,14 @@
 //! write begins over them. A process that ends in whatever way leaves a file that can be read.
 
 use super::{Arg, Event, Track, now};
+use crate::sys::sync::lock;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Result, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError, TryLockError};
+use std::sync::{Mutex, Once, TryLockError};
 
 /// Bytes that gather before they are written.
 const FULL: usize = 1 << 18;
@@ -149,7 +150,7 @@ impl Sink {
 }
 
 fn with_sink<T>(f: impl FnOnce(&mut Sink) -> T) -> Option<T> {
-    SINK.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(f)
+    lock(&SINK).as_mut().map(f)
 }
 
 /// Makes the file, and has the rest written at the end of the process.
@@ -161,7 +162,7 @@ pub(super) fn open(path: &Path) -> Result<()> {
     };
     let mut file = File::create(path)?;
     file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
-    *SINK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Sink {
+    *lock(&SINK) = Some(Sink {
         file,
         pending: String::new(),
         tail: HEAD.len() as u64,
@@ -183,7 +184,7 @@ extern "C" fn at_exit() {
 }
 
 pub(super) fn close() -> bool {
-    let sink = SINK.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let sink = lock(&SINK).take();
     sink.is_none_or(|mut s| {
         s.write();
         !s.failed

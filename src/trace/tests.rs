@@ -1,6 +1,7 @@
 use super::*;
+use crate::sys::sync::lock;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The trace is one for the process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -17,7 +18,7 @@ fn event<'a>(track: Track<'a>, name: &'a str, from: u64, args: &'a [(&'a str, Ar
 
 #[test]
 fn the_file_is_complete_json_at_every_moment() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ALONE);
     let path = std::env::temp_dir().join(format!("ggml-trace-{}-%p.json", std::process::id()));
     let shown = std::env::temp_dir().join(format!("ggml-trace-{0}-{0}.json", std::process::id()));
     start(&path).unwrap();
@@ -51,7 +52,7 @@ fn the_file_is_complete_json_at_every_moment() {
 
 #[test]
 fn a_file_that_cannot_be_made_is_an_error() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ALONE);
     assert!(start(Path::new("/nonexistent/trace.json")).is_err());
     assert!(!is_on());
 }

@@ -26,11 +26,12 @@ use crate::abi::backend::{
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
 use crate::invalid;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use buffer::{MetaBuffer, MetaBufferType};
 use split::Split;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use stream::MetaStream;
 
 /// Several devices as one.
@@ -82,7 +83,7 @@ pub unsafe fn device(
         ));
     }
     let spread = Spread { function, data };
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock(&KNOWN);
     let same = |d: &&DeviceRef| {
         super::author::device_author::<MetaDevice>(**d).is_some_and(|m| m.devices == devices && m.spread == spread)
     };

@@ -11,6 +11,7 @@ use crate::backend::{BufferRef, view};
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::sys::memory::AlignedBlock;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,7 +112,7 @@ pub fn next_epoch() {
 
 impl Table {
     fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Entry>> {
-        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     fn find(&self, t: TensorRef) -> Option<Arc<Slices>> {

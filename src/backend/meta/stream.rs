@@ -13,10 +13,11 @@ use crate::backend::{BackendBox, BackendRef, BufferRef};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
+use crate::sys::sync::lock;
 use crate::tensor::{Context, TensorRef};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A stream of a meta device.
 pub struct MetaStream {
@@ -85,7 +86,7 @@ impl MetaStream {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait(&self) {

@@ -16,10 +16,11 @@ mod tests;
 
 use crate::backend::observe::{self, Deed};
 use crate::log_error;
+use crate::sys::sync::lock;
 use check::Checker;
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 /// Different races that are reported at most.
 const MAX_REPORTS: usize = 100;
@@ -58,7 +59,7 @@ pub fn stretch(number: Option<usize>) {
 }
 
 fn watch(deed: Deed) {
-    let races = CHECKER.lock().unwrap_or_else(PoisonError::into_inner).see(deed, STRETCH.get());
+    let races = lock(&CHECKER).see(deed, STRETCH.get());
     races.into_iter().for_each(report);
 }
 
@@ -68,7 +69,7 @@ fn report(text: String) {
         let expected = EXPECTED.with_borrow_mut(|list| list.as_mut().map(|l| l.push(text.clone())).is_some());
         assert!(expected || std::thread::panicking(), "{text}");
     }
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(&SEEN);
     if seen.len() < MAX_REPORTS && seen.insert(text.clone()) {
         drop(seen);
         log_error!("race: {text}");
