@@ -37,4 +37,5 @@ pub mod sched;
 pub mod sys;
 pub mod tensor;
 pub mod trace;
+#[cfg(feature = "vulkan")]
 pub mod vulkan;

@@ -17,4 +17,5 @@ pub mod plugin;
 pub mod plugin_quants;
 pub mod rs;
 pub mod variadic;
+#[cfg(feature = "vulkan")]
 pub mod vulkan;

@@ -15,7 +15,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The built-in backends, in the order of their registration.
-const BUILTINS: &[Builtin] = &[crate::vulkan::reg, || Some(cpu())];
+const BUILTINS: &[Builtin] = &[
+    #[cfg(feature = "vulkan")]
+    crate::vulkan::reg,
+    || Some(cpu()),
+];
 
 /// The CPU backend.
 pub(in crate::capi) fn cpu() -> RegRef {

@@ -3,7 +3,7 @@
 //! in the folders of the instruction sets.
 
 use super::act;
-use super::lanes::{Dots, Lanes, f16_to_f32};
+use super::lanes::{AnyDots, Lanes, PlainDots, f16_to_f32};
 use super::unpack::Unpack;
 use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
 
@@ -83,13 +83,14 @@ pub unsafe fn block<B: Plain>(row: *const u8, i: usize) -> B {
 /// # Safety
 /// Both rows have `n` values, a multiple of both blocks; the instruction set of `D` is there, its lanes are eight, and it wants no flipped signs.
 #[inline(always)]
-pub unsafe fn vec_dot<D: Dots, B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
+pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
     const { assert!(B::VALUES % A::VALUES == 0 && D::FLIP == 0 && D::Floats::N == 8) };
     let per = B::VALUES / A::VALUES;
     // SAFETY: block indices stay below n / VALUES; the rest is the caller's promise.
     unsafe {
         let mut total = D::Floats::splat(0.0);
         let mut shift = 0.0;
+        let mut least = D::splat(0);
         let (mut q, mut scales, mut offsets) = ([0i8; BATCH], [0.0; BATCH / 16], [0.0; BATCH / 16]);
         let (blocks, batch, groups) = (n / B::VALUES, BATCH / B::VALUES, B::VALUES / B::GROUP);
         let mut first = 0;
@@ -106,7 +107,9 @@ pub unsafe fn vec_dot<D: Dots, B: Unpack, A: Activation>(n: usize, x: *const u8,
                 for t in 0..A::VALUES / 32 {
                     let at = j * A::VALUES + 32 * t;
                     let w = D::load(q.as_ptr().add(at).cast());
-                    let dot = D::splat(0).dot4(w, D::load(a.values().as_ptr().add(32 * t).cast())).to_floats();
+                    let values = D::load(a.values().as_ptr().add(32 * t).cast());
+                    least = least.least(values);
+                    let dot = D::splat(0).dot4(w, values).to_floats();
                     let scale = if B::GROUP == 32 {
                         D::Floats::splat(scales[at / 32])
                     } else {
@@ -124,8 +127,22 @@ pub unsafe fn vec_dot<D: Dots, B: Unpack, A: Activation>(n: usize, x: *const u8,
             }
             first += here;
         }
+        if least.has_least() {
+            return vec_dot_any::<B, A>(n, x, y);
+        }
         total.sum() + shift
     }
+}
+
+/// The same for activations with bytes of -128, which are seldom: no conversion gives them, but a host's file may.
+///
+/// # Safety
+/// As for [`vec_dot`].
+#[cold]
+#[inline(never)]
+unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
+    // SAFETY: the caller's promise; these lanes need no instruction set.
+    unsafe { vec_dot::<PlainDots, B, A>(n, x, y) }
 }
 
 /// Takes a row of weights apart: bytes (each `^ FLIP`), scales, offsets.

@@ -79,6 +79,29 @@ pub trait Dots: Copy {
     unsafe fn to_floats(self) -> Self::Floats;
 }
 
+/// Dots that activations of a host's making may come to: what is converted here has no byte of -128, what a host brings may have.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[allow(clippy::missing_safety_doc)] // said once, for all methods, at `Lanes`
+pub trait AnyDots: Dots {
+    /// The lesser of the two, byte by byte, where [`Dots::dot4`] is wrong for -128; `self` where it is right.
+    unsafe fn least(self, a: Self) -> Self;
+    /// Whether a byte is -128.
+    unsafe fn has_least(self) -> bool;
+}
+
+impl AnyDots for PlainDots {
+    #[inline(always)]
+    unsafe fn least(self, _: Self) -> Self {
+        self
+    }
+    #[inline(always)]
+    unsafe fn has_least(self) -> bool {
+        false
+    }
+}
+
 /// Integer lanes for every processor.
 #[derive(Clone, Copy)]
 pub struct PlainDots([i32; 8]);

@@ -242,6 +242,51 @@ fn dot_products_of_every_format_agree_with_doubles() {
     }
 }
 
+/// Rows that a host brings may hold -128, which no conversion gives; the instruction of AVX2 that multiplies bytes cannot negate it.
+#[test]
+fn dot_products_of_any_bytes_agree_with_doubles() {
+    use crate::quant::{q8_0::BlockQ8_0, q8_k::BlockQ8K};
+    let n = 512;
+    for k in levels() {
+        for (t, dot) in k.vec_dot.iter().enumerate() {
+            let (Some(t), Some(dot)) = (ggml_type::from_raw(t as i32), dot) else { continue };
+            let act = dot_type(t).unwrap();
+            let mut noise = Noise::new(t as u64 + 3);
+            let x = random_row(t, n, &mut noise);
+            let byte = |noise: &mut Noise| if noise.bits() >> 62 == 0 { -128 } else { (noise.bits() >> 56) as i8 };
+            let a: Vec<u8> = match act {
+                ggml_type::GGML_TYPE_Q8_0 => (0..n / 32)
+                    .flat_map(|_| {
+                        let b = BlockQ8_0 { d: 0x3c00, qs: std::array::from_fn(|_| byte(&mut noise)) };
+                        [b.d.to_le_bytes().to_vec(), b.qs.map(|q| q as u8).to_vec()].concat()
+                    })
+                    .collect(),
+                ggml_type::GGML_TYPE_Q8_K => (0..n / 256)
+                    .flat_map(|_| {
+                        let mut b = BlockQ8K { d: 0.5, qs: std::array::from_fn(|_| byte(&mut noise)), bsums: [0; 16] };
+                        for (s, q) in b.bsums.iter_mut().zip(b.qs.chunks_exact(16)) {
+                            *s = q.iter().map(|q| i16::from(*q)).sum();
+                        }
+                        let sums = b.bsums.iter().flat_map(|s| s.to_le_bytes()).collect();
+                        [b.d.to_le_bytes().to_vec(), b.qs.map(|q| q as u8).to_vec(), sums].concat()
+                    })
+                    .collect(),
+                _ => continue,
+            };
+            // SAFETY: rows of n values each, of the formats asked for.
+            let got = unsafe { dot(n, x.as_ptr(), a.as_ptr()) };
+            let (xv, av) = (decode_row(t, &x, n), decode_activations(act, &a, n));
+            let products = xv.iter().zip(&av).map(|(x, a)| f64::from(*x) * f64::from(*a));
+            let (want, size) = products.fold((0.0, 0.0), |(s, m), p| (s + p, m + p.abs()));
+            assert!(
+                (f64::from(got) - want).abs() <= 2e-6 * size + 1e-30,
+                "{:?} {t:?}: {got}, want {want} (of {size})",
+                k.level
+            );
+        }
+    }
+}
+
 #[test]
 fn activation_formats_are_the_same_at_every_level() {
     let all = levels();

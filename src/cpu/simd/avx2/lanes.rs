@@ -1,6 +1,6 @@
 //! The eight lanes of the float kernels.
 
-use crate::cpu::simd::lanes::{Dots, Lanes};
+use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
 use std::arch::x86_64::*;
 
 /// Eight floats in a 256-bit register.
@@ -116,5 +116,12 @@ impl Dots for Avx2Dots {
             Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         };
         to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
+    }
+}
+
+impl AnyDots for Avx2Dots {
+    methods! {
+        least(self |a: Self) -> Self = Self(_mm256_min_epi8(self.0, a.0));
+        has_least(self) -> bool = _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.0, _mm256_set1_epi8(-128))) != 0;
     }
 }

@@ -46,9 +46,9 @@ pub(super) unsafe trait Super {
     /// Whether there is a scale for every 16 values, not 32.
     const FINE: bool;
     /// Whether there are offsets, one for each scale.
-    const OFFSETS: bool;
+    const OFFSETS: bool = false;
     /// Whether vectors hold even groups of 32 before odd ones.
-    const SPLIT: bool;
+    const SPLIT: bool = false;
     /// Scales and offsets, one a lane.
     unsafe fn scales(b: *const u8) -> (__m512, __m512);
     /// The values with their bias.
@@ -62,7 +62,8 @@ pub(super) unsafe trait Super {
 pub(super) unsafe trait Small {
     const BYTES: usize;
     const BIAS: i8;
-    const OFFSETS: bool;
+    /// Whether there are offsets, one for each scale.
+    const OFFSETS: bool = false;
     /// Scales and offsets of sixteen blocks, from the first four bytes of each.
     unsafe fn scales(heads: __m512i) -> (__m512, __m512);
     /// The values of two blocks with their bias.
@@ -184,8 +185,6 @@ unsafe impl Super for Q6K {
     const BYTES: usize = 210;
     const BIAS: i8 = 32;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let scales = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(b.add(192).cast())));
@@ -212,8 +211,6 @@ unsafe impl Super for Q3K {
     const BYTES: usize = 110;
     const BIAS: i8 = 4;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let word = |i: usize| b.add(96 + 4 * i).cast::<u32>().read_unaligned();
@@ -244,7 +241,6 @@ unsafe impl Super for Q2K {
     const BIAS: i8 = 0;
     const FINE: bool = true;
     const OFFSETS: bool = true;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(b.cast()));
@@ -265,8 +261,6 @@ unsafe impl Super for Tq2_0 {
     const BYTES: usize = 66;
     const BIAS: i8 = 1;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) { (half_at(b.add(64)), _mm512_setzero_ps()) }
         unsafe fn quants(b: *const u8) -> [__m512i; 4] { two_bits(both_halves(b), both_halves(b.add(32))) }
@@ -279,8 +273,6 @@ unsafe impl Super for Iq4Xs {
     const BYTES: usize = 136;
     const BIAS: i8 = -128;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let high = _mm256_set1_epi32(i32::from(b.add(2).cast::<u16>().read_unaligned()));
@@ -308,7 +300,6 @@ struct Q4_0;
 unsafe impl Small for Q4_0 {
     const BYTES: usize = 18;
     const BIAS: i8 = 8;
-    const OFFSETS: bool = false;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
         unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { nibbles(a.add(2), b.add(2)) }
@@ -341,7 +332,6 @@ struct Q5_0;
 unsafe impl Small for Q5_0 {
     const BYTES: usize = 22;
     const BIAS: i8 = 16;
-    const OFFSETS: bool = false;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
         unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { five_bits(a.add(2), b.add(2)) }
@@ -365,7 +355,6 @@ struct Q8_0;
 unsafe impl Small for Q8_0 {
     const BYTES: usize = 34;
     const BIAS: i8 = -128;
-    const OFFSETS: bool = false;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
         unsafe fn quants(a: *const u8, b: *const u8) -> __m512i {
@@ -380,7 +369,6 @@ struct Iq4Nl;
 unsafe impl Small for Iq4Nl {
     const BYTES: usize = 18;
     const BIAS: i8 = -128;
-    const OFFSETS: bool = false;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
         unsafe fn quants(a: *const u8, b: *const u8) -> __m512i {
@@ -394,7 +382,6 @@ struct Mxfp4;
 unsafe impl Small for Mxfp4 {
     const BYTES: usize = 17;
     const BIAS: i8 = -128;
-    const OFFSETS: bool = false;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) {
             // 2^(e - 128): the bits of e - 1 as exponent, and two subnormals.

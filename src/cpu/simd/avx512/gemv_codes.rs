@@ -190,8 +190,6 @@ unsafe impl Super for Iq2Xxs {
     const BYTES: usize = 66;
     const BIAS: i8 = 64;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let codes = _mm256_srli_epi32::<28>(_mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(load(b.add(2)))));
@@ -219,8 +217,6 @@ unsafe impl Super for Iq2Xs {
     const BYTES: usize = 74;
     const BIAS: i8 = 64;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             (quarter_steps(nibble_codes(b.add(66)), half_at(b)), _mm512_setzero_ps())
@@ -240,8 +236,6 @@ unsafe impl Super for Iq2S {
     const BYTES: usize = 82;
     const BIAS: i8 = 64;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             (quarter_steps(nibble_codes(b.add(74)), half_at(b)), _mm512_setzero_ps())
@@ -261,8 +255,6 @@ unsafe impl Super for Iq3Xxs {
     const BYTES: usize = 98;
     const BIAS: i8 = 64;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let codes = _mm256_srli_epi32::<28>(_mm256_loadu_si256(b.add(66).cast()));
@@ -284,8 +276,6 @@ unsafe impl Super for Iq3S {
     const BYTES: usize = 110;
     const BIAS: i8 = 64;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let codes = _mm256_set1_epi32(b.add(106).cast::<i32>().read_unaligned());
@@ -316,8 +306,6 @@ unsafe impl Super for Iq1S {
     const BYTES: usize = 50;
     const BIAS: i8 = 9;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let h = _mm256_cvtepu16_epi32(_mm_loadu_si128(b.add(34).cast()));
@@ -342,8 +330,6 @@ unsafe impl Super for Iq1M {
     const BYTES: usize = 56;
     const BIAS: i8 = 9;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let w = b.add(48).cast::<u64>().read_unaligned();
@@ -372,8 +358,6 @@ unsafe impl Super for Tq1_0 {
     const BYTES: usize = 54;
     const BIAS: i8 = 1;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) { (half_at(b.add(52)), _mm512_setzero_ps()) }
         unsafe fn quants(b: *const u8) -> [__m512i; 4] {
@@ -407,8 +391,6 @@ unsafe impl Super for Q1_0 {
     const UNIT: usize = 128;
     const BIAS: i8 = 1;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             (_mm512_mask_mov_ps(half_at(b), 0xf0, half_at(b.add(18))), _mm512_setzero_ps())
@@ -427,8 +409,6 @@ unsafe impl Super for Q2_0 {
     const UNIT: usize = 64;
     const BIAS: i8 = 1;
     const FINE: bool = false;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let (x, y) = (half_at(b), half_at(b.add(18)));
@@ -449,8 +429,6 @@ unsafe impl Super for Nvfp4 {
     const UNIT: usize = 64;
     const BIAS: i8 = -128;
     const FINE: bool = true;
-    const OFFSETS: bool = false;
-    const SPLIT: bool = false;
     with_simd! {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let four = |t: usize| b.add(36 * t).cast::<i32>().read_unaligned();
