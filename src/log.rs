@@ -88,6 +88,7 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
 
 /// A caller broke the contract: the guarded function under way fails, where the host wants that (see `guard`). Otherwise the
 /// process ends.
+#[cold]
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
     crate::guard::leave(&format!("{file}:{line}: {message}"));
     end(file, line, message)

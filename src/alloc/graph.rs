@@ -11,7 +11,7 @@ use super::recall::Recall;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -53,6 +53,8 @@ pub struct GraphAllocator {
     recall: Recall,
     bindings: Vec<Binding>,
     bound_with: Option<u64>,
+    /// Scratch: tensors that were bound, with the data address that each had before.
+    bound: Vec<(TensorRef, *mut u8)>,
 }
 
 /// A tensor with the memory that it was given.
@@ -83,6 +85,7 @@ impl GraphAllocator {
             recall: Recall::default(),
             bindings: Vec::new(),
             bound_with: None,
+            bound: Vec::new(),
         };
         for (first, &buft) in bufts.iter().enumerate() {
             let known = this.groups.iter().position(|g| g.buft == buft);
@@ -201,20 +204,20 @@ impl GraphAllocator {
     /// Binds the tensors of `problem`, for which [`Self::check`] holds, to the buffers. After an error the tensors are
     /// as they were.
     pub fn bind(&mut self, problem: &Problem) -> Result<()> {
-        Binder::new(&self.groups, &self.group_of, &self.plan).run(problem).map(drop)
+        Binder::run(&self.groups, &self.group_of, &self.plan, problem, &mut self.bound)
     }
 
     /// As [`Self::bind`], and writes down what was bound, for [`Self::bind_again`].
     pub fn bind_and_note(&mut self, problem: &Problem, bindings: &mut Vec<Binding>) -> Result<()> {
-        let bound = Binder::new(&self.groups, &self.group_of, &self.plan).run(problem)?;
-        note(&bound, bindings);
+        self.bind(problem)?;
+        note(&self.bound, bindings);
         Ok(())
     }
 
     /// Binds the tensors of the graph that was planned last, and writes down what was bound.
     pub fn bind_planned(&mut self, bindings: &mut Vec<Binding>) -> Result<()> {
-        let bound = Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())?;
-        note(&bound, bindings);
+        Binder::run(&self.groups, &self.group_of, &self.plan, self.plan.problem(), &mut self.bound)?;
+        note(&self.bound, bindings);
         Ok(())
     }
 
@@ -242,11 +245,11 @@ impl GraphAllocator {
     }
 
     fn alloc_described(&mut self, problem: &mut Problem) -> Result<()> {
-        let bound = match self.check(problem, &[]) {
-            Ok(()) => Binder::new(&self.groups, &self.group_of, &self.plan).run(problem),
+        match self.check(problem, &[]) {
+            Ok(()) => self.bind(problem),
             Err(_) if self.bufts.len() == 1 => {
                 self.replan(problem, &[])?;
-                Binder::new(&self.groups, &self.group_of, &self.plan).run(self.plan.problem())
+                Binder::run(&self.groups, &self.group_of, &self.plan, self.plan.problem(), &mut self.bound)
             }
             Err(why) => Err(invalid!(
                 "the graph was not reserved ({why:?}), and the allocator has {} buffer types: reserve it first",
@@ -254,7 +257,7 @@ impl GraphAllocator {
             )),
         }?;
         if self.recall.is_valid() {
-            note(&bound, &mut self.bindings);
+            note(&self.bound, &mut self.bindings);
         }
         Ok(())
     }
@@ -322,52 +325,62 @@ struct Chunk {
 
 /// Binds the tensors of one graph.
 struct Binder<'a> {
-    group_of: &'a [usize],
     plan: &'a Plan,
-    /// By group.
-    chunks: Vec<Option<Vec<Chunk>>>,
+    problem: &'a Problem,
+    /// By buffer type of the host.
+    chunks: Vec<Vec<Chunk>>,
     /// Tensors bound so far, with the data address that each had before.
-    bound: Vec<(TensorRef, *mut u8)>,
+    bound: &'a mut Vec<(TensorRef, *mut u8)>,
 }
 
-impl<'a> Binder<'a> {
-    fn new(groups: &'a [Group], group_of: &'a [usize], plan: &'a Plan) -> Self {
-        let chunk = |c: &BufferBox| {
-            c.reset();
-            Chunk { buffer: c.handle(), base: c.base(), size: c.size(), has_init: c.has_init_tensor() }
-        };
-        let chunks = groups.iter().map(|g| g.chunks.as_ref().map(|c| c.iter().map(chunk).collect())).collect();
-        Self { group_of, plan, chunks, bound: Vec::new() }
-    }
+/// Tensors between the one that is bound and the one that begins to be loaded.
+const AHEAD: usize = 8;
 
-    /// Binds all, and returns what was bound. After an error the tensors are as they were.
-    fn run(mut self, problem: &Problem) -> Result<Vec<(TensorRef, *mut u8)>> {
-        self.bound.reserve(problem.len());
-        if let Err(e) = self.bind_all(problem) {
-            for (t, data) in self.bound {
+impl Binder<'_> {
+    /// Binds all tensors, and leaves what was bound in `bound`. After an error the tensors are as they were.
+    fn run(
+        groups: &[Group],
+        group_of: &[usize],
+        plan: &Plan,
+        problem: &Problem,
+        bound: &mut Vec<(TensorRef, *mut u8)>,
+    ) -> Result<()> {
+        groups.iter().filter_map(|g| g.chunks.as_ref()).flatten().for_each(|chunk| chunk.reset());
+        let chunk =
+            |c: &BufferBox| Chunk { buffer: c.handle(), base: c.base(), size: c.size(), has_init: c.has_init_tensor() };
+        let chunks =
+            group_of.iter().map(|&g| groups[g].chunks.iter().flatten().map(chunk).collect()).collect::<Vec<Vec<_>>>();
+        bound.clear();
+        bound.reserve(problem.len());
+        let mut this = Binder { plan, problem, chunks, bound };
+        let result = this.bind_all();
+        if result.is_err() {
+            for &(t, data) in this.bound.iter() {
                 t.set_buffer_raw(std::ptr::null_mut());
                 t.set_data(data);
             }
-            return Err(e);
         }
-        Ok(self.bound)
+        result
     }
 
-    fn bind_all(&mut self, problem: &Problem) -> Result<()> {
+    fn bind_all(&mut self) -> Result<()> {
+        let problem = self.problem;
         let mut seen = vec![false; problem.len()];
         // Views that came before their base.
         let mut early = Vec::new();
         let mut visit = |this: &mut Self, id: u32| {
-            if std::mem::replace(&mut seen[id as usize], true) || this.bind(problem, id)? {
-                return Ok(());
+            if !std::mem::replace(&mut seen[id as usize], true) && !this.bind(id)? {
+                early.push(id);
             }
-            early.push(id);
             Ok(())
         };
         for &id in problem.leafs() {
             visit(self, id)?;
         }
         for (n, &id) in problem.nodes().iter().enumerate() {
+            if let Some(&later) = problem.nodes().get(n + AHEAD).filter(|&&later| later != NONE) {
+                problem.tensor(later).prefetch();
+            }
             for &src in problem.srcs(n) {
                 visit(self, src)?;
             }
@@ -376,52 +389,68 @@ impl<'a> Binder<'a> {
             }
         }
         for id in early {
-            self.bind(problem, id)?;
+            self.bind(id)?;
         }
         Ok(())
     }
 
     /// Binds a tensor that has no memory. `false`: a view whose base has no buffer.
     #[inline]
-    fn bind(&mut self, problem: &Problem, id: u32) -> Result<bool> {
-        let fact = problem.fact(id);
-        let status = if fact.traits.has(Traits::VIEW) {
-            let t = problem.tensor(id);
-            let base = t.view_src().unwrap_or(t);
-            let (true, Some(buffer)) = (fact.buffer.is_null(), base.buffer()) else {
-                return Ok(!fact.buffer.is_null());
-            };
-            self.bound.push((t, t.data()));
-            if base.data().is_null() {
-                // The base has no bytes.
-                t.set_buffer_raw(buffer.as_ptr());
-                return Ok(true);
-            }
-            view::init(t)
-        } else if !fact.traits.has(Traits::EXTERNAL) {
-            let place = self.plan.placed(id);
-            let group = usize::try_from(place.buffer).ok().and_then(|b| self.group_of.get(b)).copied();
-            let chunk = group.and_then(|g| self.chunks[g].as_ref()?.get(place.at.chunk as usize));
-            let end = place.at.offset.checked_add(fact.bytes);
-            let t = problem.tensor(id);
-            let (Some(chunk), Some(true)) = (chunk, end.zip(chunk).map(|(end, chunk)| end <= chunk.size)) else {
-                return Err(invalid!("'{}' has no place in the plan", t.name()));
-            };
-            self.bound.push((t, std::ptr::null_mut()));
-            t.set_buffer_raw(chunk.buffer.as_ptr());
-            t.set_data(chunk.base.wrapping_add(place.at.offset));
-            if !chunk.has_init {
-                return Ok(true);
-            }
-            chunk.buffer.init_tensor(t)
-        } else if fact.traits.has(Traits::HOLLOW) {
-            return Err(invalid!("'{}' has a buffer without memory", problem.tensor(id).name()));
-        } else {
-            return Ok(true);
-        };
-        match status {
-            ggml_status::GGML_STATUS_SUCCESS => Ok(true),
-            _ => Err(Error::Backend(format!("a buffer refused the tensor '{}'", problem.tensor(id).name()))),
+    fn bind(&mut self, id: u32) -> Result<bool> {
+        let fact = self.problem.fact(id);
+        if fact.traits.has(Traits::VIEW) {
+            return if fact.buffer.is_null() { self.bind_view(id) } else { Ok(true) };
         }
+        if fact.traits.has(Traits::EXTERNAL) {
+            return match fact.traits.has(Traits::HOLLOW) {
+                true => Err(invalid!("'{}' has a buffer without memory", self.problem.tensor(id).name())),
+                false => Ok(true),
+            };
+        }
+        let place = self.plan.placed(id);
+        let chunks = usize::try_from(place.buffer).ok().and_then(|b| self.chunks.get(b));
+        let chunk = chunks.and_then(|chunks| chunks.get(place.at.chunk as usize));
+        let t = self.problem.tensor(id);
+        let end = place.at.offset.checked_add(fact.bytes);
+        let (Some(chunk), Some(end)) = (chunk, end) else { return no_place(t) };
+        if end > chunk.size {
+            return no_place(t);
+        }
+        self.bound.push((t, std::ptr::null_mut()));
+        t.set_buffer_raw(chunk.buffer.as_ptr());
+        t.set_data(chunk.base.wrapping_add(place.at.offset));
+        if !chunk.has_init {
+            return Ok(true);
+        }
+        accepted(chunk.buffer.init_tensor(t), t)
+    }
+
+    /// Binds a view that has no buffer. `false`: its base has none.
+    #[inline]
+    fn bind_view(&mut self, id: u32) -> Result<bool> {
+        let t = self.problem.tensor(id);
+        let base = t.view_src().unwrap_or(t);
+        let Some(buffer) = base.buffer() else { return Ok(false) };
+        self.bound.push((t, t.data()));
+        t.set_buffer_raw(buffer.as_ptr());
+        if base.data().is_null() {
+            // The base has no bytes.
+            return Ok(true);
+        }
+        t.set_data(base.data().wrapping_add(t.view_offs()));
+        accepted(buffer.init_tensor(t), t)
+    }
+}
+
+#[cold]
+fn no_place(t: TensorRef) -> Result<bool> {
+    Err(invalid!("'{}' has no place in the plan", t.name()))
+}
+
+#[inline]
+fn accepted(status: ggml_status, t: TensorRef) -> Result<bool> {
+    match status {
+        ggml_status::GGML_STATUS_SUCCESS => Ok(true),
+        _ => Err(Error::Backend(format!("a buffer refused the tensor '{}'", t.name()))),
     }
 }

@@ -370,6 +370,9 @@ impl Plan {
     }
 
     fn same_targets(&self, buffers: &[i32], targets: &Targets<'_>) -> bool {
+        if self.buffers == buffers {
+            return true;
+        }
         let group = |b: &i32| usize::try_from(*b).ok().and_then(|b| targets.group_of.get(b));
         self.buffers.len() == buffers.len()
             && std::iter::zip(&self.buffers, buffers).all(|(a, b)| a == b || group(a) == group(b))

@@ -45,15 +45,23 @@ impl Traits {
 pub struct Fact {
     /// Its own buffer, or NULL.
     pub buffer: *mut ggml_backend_buffer,
-    /// Bytes of its data; only of a tensor that needs memory.
+    /// Bytes of its data, for a tensor that needs memory; for a view the bytes from its base's data to its own; else 0.
     pub bytes: usize,
     /// Its operation's number.
     pub op: i32,
     /// What it is.
     pub traits: Traits,
+    /// For a node of the graph: its first source that is a weight, counted over those that are set, or [`NO_WEIGHT`].
+    pub weight: u8,
 }
 
-const UNKNOWN: Fact = Fact { buffer: std::ptr::null_mut(), bytes: 0, op: 0, traits: Traits(0) };
+/// No source is a weight.
+pub const NO_WEIGHT: u8 = u8::MAX;
+
+const UNKNOWN: Fact = Fact { buffer: std::ptr::null_mut(), bytes: 0, op: 0, traits: Traits(0), weight: NO_WEIGHT };
+
+/// Nodes between the one that is looked at and the one that begins to be loaded.
+const AHEAD: usize = 6;
 
 impl Fact {
     /// Looks at a tensor.
@@ -68,11 +76,17 @@ impl Fact {
         let (is_view, is_external) = (t.view_src().is_some(), !buffer.is_null() || !t.data().is_null());
         set(is_view, Traits::VIEW);
         set(is_external, Traits::EXTERNAL);
-        set(!is_view && is_external && t.data().is_null() && !t.is_empty(), Traits::HOLLOW);
         // SAFETY: the buffer of a valid tensor is NULL or valid.
-        set(unsafe { BufferRef::from_ptr(buffer) }.is_some_and(|b| b.is_weights()), Traits::WEIGHTS);
-        let bytes = if is_view || is_external { 0 } else { t.nbytes() };
-        Self { buffer, bytes, op, traits: Traits(bits) }
+        if let Some(buffer) = unsafe { BufferRef::from_ptr(buffer) } {
+            set(buffer.is_weights(), Traits::WEIGHTS);
+            set(!is_view && t.data().is_null() && !t.is_empty(), Traits::HOLLOW);
+        }
+        let bytes = match (is_view, is_external) {
+            (true, _) => t.view_offs(),
+            (false, true) => 0,
+            (false, false) => t.nbytes(),
+        };
+        Self { buffer, bytes, op, traits: Traits(bits), weight: NO_WEIGHT }
     }
 
     /// Its own buffer.
@@ -131,23 +145,34 @@ impl Problem {
         self.base.resize(ids.len(), UNSEEN);
         self.facts.resize(ids.len(), UNKNOWN);
         self.src_end.reserve(n_nodes);
+        self.srcs.reserve(2 * n_nodes);
         for i in 0..n_leafs {
             let id = self.leafs[i];
             self.see(ids.tensor(id), id, ids);
             self.facts[id as usize].traits.0 |= Traits::USED;
         }
         for i in 0..n_nodes {
+            if let Some(&later) = self.nodes.get(i + AHEAD) {
+                ids.tensor(later).prefetch();
+            }
             let id = self.nodes[i];
             let node = ids.tensor(id);
-            for (slot, src) in node.srcs() {
-                let src = restore(node, slot, src)?;
-                let src_id = self.number(src, ids);
-                self.facts[src_id as usize].traits.0 |= Traits::USED;
-                self.srcs.push(src_id);
+            let (first, mut weight) = (self.srcs.len(), NO_WEIGHT);
+            for slot in 0..node.srcs_end() {
+                let Some(src) = node.src(slot) else { continue };
+                let src = self.number(restore(node, slot, src)?, ids);
+                let traits = &mut self.facts[src as usize].traits;
+                traits.0 |= Traits::USED;
+                if traits.has(Traits::WEIGHTS) && weight == NO_WEIGHT {
+                    weight = (self.srcs.len() - first) as u8;
+                }
+                self.srcs.push(src);
             }
             self.src_end.push(self.srcs.len() as u32);
             self.see(node, id, ids);
-            self.facts[id as usize].traits.0 |= Traits::USED;
+            let fact = &mut self.facts[id as usize];
+            fact.traits.0 |= Traits::USED;
+            fact.weight = weight;
         }
         self.tensors.extend_from_slice(ids.tensors());
         Ok(())
@@ -164,17 +189,21 @@ impl Problem {
         id
     }
 
-    /// Looks at a tensor for the first time.
     #[inline]
     fn see(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) {
         if self.base[id as usize] == UNSEEN {
-            self.base[id as usize] = NONE;
-            let used = self.facts[id as usize].traits.0 & Traits::USED;
-            self.facts[id as usize] = Fact::of(t);
-            self.facts[id as usize].traits.0 |= used;
-            if let Some(base) = t.view_src() {
-                self.base[id as usize] = self.number(base, ids);
-            }
+            self.look(t, id, ids);
+        }
+    }
+
+    /// Looks at a tensor for the first time.
+    fn look(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) {
+        self.base[id as usize] = NONE;
+        let used = self.facts[id as usize].traits.0 & Traits::USED;
+        self.facts[id as usize] = Fact::of(t);
+        self.facts[id as usize].traits.0 |= used;
+        if let Some(base) = t.view_src() {
+            self.base[id as usize] = self.number(base, ids);
         }
     }
 
@@ -202,11 +231,19 @@ impl Problem {
         self.base.push(NONE);
     }
 
+    /// Adds a tensor that is not of the graph, and may not exist any more: it only has a number.
+    pub fn add_stranger(&mut self, t: TensorRef) {
+        self.tensors.push(t);
+        self.facts.push(UNKNOWN);
+        self.base.push(NONE);
+    }
+
     /// Looks again at a tensor whose flags have changed.
     pub fn refresh(&mut self, id: u32) {
-        let used = self.facts[id as usize].traits.0 & Traits::USED;
-        self.facts[id as usize] = Fact::of(self.tensors[id as usize]);
-        self.facts[id as usize].traits.0 |= used;
+        let old = self.facts[id as usize];
+        let new = &mut self.facts[id as usize];
+        *new = Fact { weight: old.weight, ..Fact::of(self.tensors[id as usize]) };
+        new.traits.0 |= old.traits.0 & Traits::USED;
     }
 
     /// Adds a leaf.
@@ -235,6 +272,16 @@ impl Problem {
     /// Ends the sources of the node at hand.
     pub fn end_node(&mut self) {
         self.src_end.push(self.srcs.len() as u32);
+    }
+
+    /// Adds the nodes at `places` of a problem that this one was started from, with their sources.
+    pub fn append(&mut self, other: &Self, places: std::ops::Range<usize>) {
+        let start = |node: usize| if node == 0 { 0 } else { other.src_end[node - 1] as usize };
+        let (first, end) = (start(places.start), start(places.end));
+        let here = self.srcs.len();
+        self.srcs.extend_from_slice(&other.srcs[first..end]);
+        self.src_end.extend(other.src_end[places.clone()].iter().map(|&end| (end as usize - first + here) as u32));
+        self.nodes.extend_from_slice(&other.nodes[places]);
     }
 
     /// Gives tensors other numbers: `map` has the new number of each.
@@ -378,6 +425,15 @@ mod tests {
         assert_eq!((p.base(1), p.base(0), p.base(2)), (0, NONE, NONE));
         assert_eq!((p.fact(0).bytes, p.fact(1).bytes), (32, 0));
         assert!(p.fact(1).traits.has(Traits::VIEW) && p.fact(0).traits.has(Traits::NO_OP));
+        let mut q = Problem::default();
+        q.start_from(&p);
+        q.dependency();
+        q.src(2);
+        q.end_node();
+        q.append(&p, 1..2);
+        q.append(&p, 0..1);
+        assert_eq!(q.nodes(), [NONE, 2, 1]);
+        assert_eq!((q.srcs(0), q.srcs(1), q.srcs(2)), (&[2][..], &[1, 1][..], &[0][..]));
         p.renumber(&[2, 1, 0]);
         assert_eq!((p.leafs(), p.nodes(), p.srcs(1), p.base(1)), (&[2][..], &[1, 0][..], &[1, 1][..], 2));
         assert_eq!((p.tensor(2), p.tensor(0)), (a, s));

@@ -13,15 +13,23 @@ use std::panic::Location;
 use std::path::Path;
 
 /// Ends the process for a NULL argument, or hands out what is there.
+#[inline]
 #[track_caller]
 fn required<T>(value: Option<T>, name: &str) -> T {
     match value {
         Some(v) => v,
-        None => broken(&format!("GGML_ASSERT({name} != NULL) failed")),
+        None => is_null(name),
     }
 }
 
+#[cold]
+#[track_caller]
+fn is_null(name: &str) -> ! {
+    broken(&format!("GGML_ASSERT({name} != NULL) failed"))
+}
+
 /// Ends the process with a message at the caller's line.
+#[cold]
 #[track_caller]
 pub fn broken(message: &str) -> ! {
     let at = Location::caller();

@@ -1,7 +1,8 @@
 //! Making graphs: memory in a context, and the walk from a result back to everything it needs.
 
+use super::handle::Modulus;
 use super::{GraphRef, HashSetRef};
-use crate::abi::ggml::{GGML_MAX_SRC, ggml_object_type, ggml_op, ggml_tensor, ggml_tensor_flag};
+use crate::abi::ggml::{ggml_object_type, ggml_op, ggml_tensor, ggml_tensor_flag};
 use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
 use crate::error::{Error, Result};
 use crate::ggml_assert;
@@ -108,14 +109,21 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
 struct Frame {
     tensor: TensorRef,
     slot: usize,
-    next_src: u32,
+    next_src: u8,
+    /// Behind the last source that is set.
+    end: u8,
     /// Seen before: only the compute flag travels on.
     revisit: bool,
 }
 
+/// What the walk keeps from one call to the next on a thread: hosts expand after every few operations.
+struct Kept {
+    stack: Vec<Frame>,
+    modulus: Modulus,
+}
+
 thread_local! {
-    /// Memory of the walk, kept from one call to the next: hosts expand after every few operations.
-    static STACK: Cell<Vec<Frame>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
 }
 
 impl GraphRef {
@@ -125,17 +133,22 @@ impl GraphRef {
     ///
     /// Ends the process when the graph has no room (the contract).
     pub fn expand(self, tensor: TensorRef, compute: bool) {
-        let n_old = self.n_nodes();
+        let (n_old, set) = (self.n_nodes(), self.visited());
+        let mut kept = KEPT.take().unwrap_or_else(|| Kept { stack: Vec::new(), modulus: Modulus::new(0) });
+        if kept.modulus.number() != set.size() {
+            kept.modulus = Modulus::new(set.size());
+        }
+        kept.stack.clear();
         let mut walk = Walk {
             graph: self,
-            set: self.visited(),
+            set,
+            modulus: kept.modulus,
             rtl: self.raw().order == ggml_cgraph_eval_order::GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT as c_int,
             compute,
-            stack: STACK.take(),
+            stack: kept.stack,
         };
-        walk.stack.clear();
         walk.run(tensor);
-        STACK.set(walk.stack);
+        KEPT.set(Some(Kept { stack: walk.stack, modulus: walk.modulus }));
         if self.n_nodes() > n_old {
             ggml_assert!(self.node(self.n_nodes() - 1) == tensor, "the result must be the last node");
         }
@@ -146,6 +159,8 @@ impl GraphRef {
 struct Walk {
     graph: GraphRef,
     set: HashSetRef,
+    /// Remainders by the number of slots of the set.
+    modulus: Modulus,
     /// Sources from the last place to the first.
     rtl: bool,
     compute: bool,
@@ -156,14 +171,14 @@ impl Walk {
     fn run(&mut self, tensor: TensorRef) {
         self.enter(tensor, self.compute);
         while let Some(frame) = self.stack.last_mut() {
-            let (parent, revisit) = (frame.tensor, frame.revisit);
-            let mut i = frame.next_src as usize;
+            let Frame { tensor: parent, next_src, end, revisit, .. } = *frame;
+            let mut i = usize::from(next_src);
             let mut next = None;
-            while next.is_none() && i < GGML_MAX_SRC {
-                next = parent.src(if self.rtl { GGML_MAX_SRC - 1 - i } else { i });
+            while next.is_none() && i < usize::from(end) {
+                next = parent.src(if self.rtl { usize::from(end) - 1 - i } else { i });
                 i += 1;
             }
-            frame.next_src = i as u32;
+            frame.next_src = i as u8;
             match next {
                 None => {
                     let done = *frame;
@@ -202,18 +217,17 @@ impl Walk {
         if compute && is_op {
             tensor.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
         }
-        let Some((slot, known)) = self.set.insert(tensor) else {
+        let Some((slot, known)) = self.set.insert_by(self.modulus, tensor) else {
             crate::ggml_abort!("the graph's hash set of {} slots is full", self.set.size())
         };
-        if known {
-            if compute && is_op {
-                self.stack.push(Frame { tensor, slot, next_src: 0, revisit: true });
-            }
+        if known && !(compute && is_op) {
             return Some(slot);
         }
-        self.graph.set_use_count(slot, 0);
-        self.stack.push(Frame { tensor, slot, next_src: 0, revisit: false });
-        None
+        if !known {
+            self.graph.set_use_count(slot, 0);
+        }
+        self.stack.push(Frame { tensor, slot, next_src: 0, end: tensor.srcs_end() as u8, revisit: known });
+        known.then_some(slot)
     }
 
     #[inline]
@@ -223,8 +237,8 @@ impl Walk {
             && !tensor.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
         if !tensor.has_name() {
             match is_leaf {
-                true => tensor.set_numbered_name("leaf_", graph.n_leafs()),
-                false => tensor.set_numbered_name("node_", graph.n_nodes()),
+                true => tensor.set_numbered_name(b"leaf_", graph.n_leafs()),
+                false => tensor.set_numbered_name(b"node_", graph.n_nodes()),
             }
         }
         let placed = if is_leaf { graph.push_leaf(tensor) } else { graph.push_node(tensor) };

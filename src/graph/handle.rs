@@ -96,7 +96,12 @@ impl GraphRef {
 
     /// All nodes in the order of their evaluation.
     pub fn nodes(self) -> impl DoubleEndedIterator<Item = TensorRef> + ExactSizeIterator {
-        (0..self.n_nodes()).map(move |i| self.node(i))
+        let entries = field!(self.nodes);
+        // SAFETY: the first `n_nodes` entries are valid tensors.
+        (0..self.n_nodes()).map(move |i| match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
+            Some(t) => t,
+            None => crate::ggml_abort!("node {i} of a graph is NULL"),
+        })
     }
 
     /// All leafs.
@@ -191,6 +196,36 @@ pub fn next_uid() -> u64 {
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
+/// Remainders by one number, without divisions: those of 64 bits take longer than all else that a look into a set does.
+#[derive(Clone, Copy, Debug)]
+pub struct Modulus {
+    n: usize,
+    /// 2^64 / n, a little less.
+    inverse: u64,
+}
+
+impl Modulus {
+    /// Remainders by `n`, 0 for none.
+    pub fn new(n: usize) -> Self {
+        Self { n, inverse: u64::MAX.checked_div(n as u64).unwrap_or(0) }
+    }
+
+    /// The number.
+    #[inline]
+    pub fn number(self) -> usize {
+        self.n
+    }
+
+    /// `x` modulo the number.
+    #[inline]
+    pub fn of(self, x: usize) -> usize {
+        // The quotient is at most one too small: x < 2^64, and the inverse lacks less than one.
+        let quotient = (x as u128 * u128::from(self.inverse) >> 64) as usize;
+        let rest = x.wrapping_sub(quotient.wrapping_mul(self.n));
+        if rest >= self.n { rest.wrapping_sub(self.n) } else { rest }
+    }
+}
+
 /// A set of tensors as it lies in a graph: linear probing from `(address >> 4) % size`.
 #[derive(Clone, Copy)]
 pub struct HashSetRef(ggml_hash_set);
@@ -240,7 +275,12 @@ impl HashSetRef {
         if self.0.size == 0 {
             return None;
         }
-        let start = (t.as_ptr() as usize >> 4) % self.0.size;
+        self.find_from(t, (t.as_ptr() as usize >> 4) % self.0.size)
+    }
+
+    /// As [`Self::find`] for a set that has slots, with the place where the search starts.
+    #[inline]
+    pub fn find_from(&self, t: TensorRef, start: usize) -> Option<(usize, bool)> {
         let mut slot = start;
         loop {
             if !self.is_used(slot) {
@@ -261,19 +301,55 @@ impl HashSetRef {
     pub fn insert(&self, t: TensorRef) -> Option<(usize, bool)> {
         let (slot, found) = self.find(t)?;
         if !found {
-            // SAFETY: `used` and `keys` have room for `size` slots, and `slot` is smaller.
-            unsafe {
-                let word = self.0.used.add(slot / 32);
-                word.write(word.read() | 1 << (slot % 32));
-                self.0.keys.add(slot).write(t.as_ptr());
-            }
+            self.fill(slot, t);
         }
         Some((slot, found))
+    }
+
+    /// As [`Self::insert`], with the remainder by the number of slots taken by `modulus`, which is made for it.
+    #[inline]
+    pub fn insert_by(&self, modulus: Modulus, t: TensorRef) -> Option<(usize, bool)> {
+        if self.0.size == 0 {
+            return None;
+        }
+        let (slot, found) = self.find_from(t, modulus.of(t.as_ptr() as usize >> 4))?;
+        if !found {
+            self.fill(slot, t);
+        }
+        Some((slot, found))
+    }
+
+    #[inline]
+    fn fill(&self, slot: usize, t: TensorRef) {
+        ggml_assert!(slot < self.0.size);
+        // SAFETY: `used` and `keys` have room for `size` slots, and `slot` is smaller.
+        unsafe {
+            let word = self.0.used.add(slot / 32);
+            word.write(word.read() | 1 << (slot % 32));
+            self.0.keys.add(slot).write(t.as_ptr());
+        }
     }
 
     /// Empties the set.
     pub fn reset(&self) {
         // SAFETY: `used` has a bit for each of `size` slots.
         unsafe { self.0.used.write_bytes(0, self.0.size.div_ceil(32)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remainders_are_those_of_the_division() {
+        for n in [1, 2, 3, 5, 11, 1031, 2053, 65537, 1048583, (1 << 32) + 15, usize::MAX / 3] {
+            let modulus = Modulus::new(n);
+            let near = [0, 1, n - 1, n, n + 1, usize::MAX / n * n, usize::MAX / n * n - 1, usize::MAX, usize::MAX - 1];
+            let far = (0..2000usize).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            for x in near.into_iter().chain(far) {
+                assert_eq!(modulus.of(x), x % n, "{x} by {n}");
+            }
+        }
     }
 }

@@ -102,6 +102,12 @@ impl Assembler<'_> {
                 self.problem.end_node();
                 self.buffers.push(split.backend as i32);
             }
+            if !s.reorders && kept.is_empty() {
+                self.problem.append(&s.flat.problem, split.nodes.clone());
+                let ids = &s.flat.nodes()[split.nodes.clone()];
+                self.buffers.extend(ids.iter().map(|&id| i32::from(s.placed[id as usize].backend)));
+                continue;
+            }
             for i in split.nodes.clone() {
                 let (mut id, mut place) = (s.flat.nodes()[i], i);
                 if s.reorders {
@@ -207,10 +213,6 @@ impl Scheduler {
             self.plain_buffers(&mut buffers)
         } else {
             problem.start_from(&self.flat.problem);
-            // Tensors that the host placed and that are not of this graph have numbers too: those of copies come behind them.
-            for id in problem.len()..self.ids.len() {
-                problem.add_tensor(self.ids.tensor(id as u32));
-            }
             self.copies.made().for_each(|c| problem.add_tensor(c.tensor));
             let mut assembler = Assembler {
                 sched: self,

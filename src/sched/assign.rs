@@ -1,9 +1,11 @@
 //! Passes 1 to 4: a backend for every tensor.
 
 use super::cause::{Cause, Placement};
-use super::flat::Flat;
+use super::flat::{Flat, is_view_op};
+use super::order;
 use super::rules::Rules;
 use crate::abi::ggml::ggml_op;
+use crate::alloc::problem::NO_WEIGHT;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::backend::BufferRef;
 use crate::error::{Error, Result};
@@ -22,19 +24,21 @@ pub struct Assigner<'a, 'b> {
     pub placed: &'a mut [Placement],
     /// Whether a backend may take a node although its weights lie in host memory.
     pub op_offload: bool,
+    /// Nodes that are computed and have no backend yet. Counted by pass 1.
+    pub n_open: usize,
 }
 
 impl Assigner<'_, '_> {
     /// Runs all passes. An error when a tensor can be nowhere.
     pub fn run(&mut self) -> Result<()> {
         self.pass_1_memory()?;
-        let n = self.flat.nodes().len();
+        let computed = self.flat.computed().iter();
         if self.last() > 0 {
-            self.pass_2_expand(0..n, true);
-            self.pass_2_expand((0..n).rev(), true);
+            self.pass_2_expand(computed.clone(), true);
+            self.pass_2_expand(computed.clone().rev(), true);
         }
-        self.pass_2_expand(0..n, false);
-        self.pass_2_expand((0..n).rev(), false);
+        self.pass_2_expand(computed.clone(), false);
+        self.pass_2_expand(computed.rev(), false);
         self.pass_3_best();
         self.pass_4_rest()
     }
@@ -43,6 +47,7 @@ impl Assigner<'_, '_> {
         self.rules.backends.len() - 1
     }
 
+    #[inline]
     fn is_set(&self, id: u32) -> bool {
         self.placed[id as usize].is_set()
     }
@@ -53,15 +58,9 @@ impl Assigner<'_, '_> {
         self.is_set(id) || base != NONE && self.is_set(base)
     }
 
+    #[inline]
     fn place(&mut self, id: u32, backend: usize, cause: Cause) {
         self.placed[id as usize] = Placement::new(backend as i8, cause);
-    }
-
-    /// Places a node on `backend` if that can compute it.
-    fn place_if_computed(&mut self, id: u32, backend: usize) {
-        if self.rules.computes(backend, id) {
-            self.place(id, backend, Cause::SUPPORTED);
-        }
     }
 
     /// Pass 1: where memory is, inputs on the last backend, nodes with weights where the weights are.
@@ -72,19 +71,28 @@ impl Assigner<'_, '_> {
                 self.placed[id as usize] = self.by_memory(id)?;
             }
         }
+        let mut n_open = flat.computed().len();
         for (n, &id) in flat.nodes().iter().enumerate() {
             if !self.is_set(id) {
-                let placed = self.by_memory(id)?;
-                self.placed[id as usize] = if placed.is_set() { placed } else { self.by_weights(n, id) };
+                let fact = flat.problem.fact(id);
+                // Most nodes have neither memory nor a weight.
+                if fact.traits.has(Traits::INPUT | Traits::EXTERNAL | Traits::VIEW) {
+                    self.placed[id as usize] = self.by_memory(id)?;
+                }
+                if fact.weight != NO_WEIGHT && !self.is_set(id) {
+                    self.placed[id as usize] = self.by_weight(id, n, fact.weight as usize);
+                }
             }
+            n_open -= usize::from(self.is_set(id) && !is_view_op(flat.problem.fact(id).op));
         }
+        self.n_open = n_open;
         Ok(())
     }
 
     /// The first backend that can use a buffer and compute `op`.
     fn by_buffer(&mut self, buffer: Option<BufferRef>, op: u32) -> Option<usize> {
-        let buft = buffer?.buft();
-        (0..self.rules.backends.len()).find(|&b| self.rules.reads(b, buft) && self.rules.computes(b, op))
+        let readers = self.rules.readers(buffer?);
+        order::members(readers).find(|&b| self.rules.computes(b, op))
     }
 
     fn by_memory(&mut self, id: u32) -> Result<Placement> {
@@ -96,11 +104,13 @@ impl Assigner<'_, '_> {
         if let Some(b) = self.by_buffer(buffer, id) {
             return Ok(Placement::new(b as i8, Cause::BUFFER));
         }
-        if let Some(b) = self.by_buffer(of_base, id) {
+        if of_base != buffer
+            && let Some(b) = self.by_buffer(of_base, id)
+        {
             return Ok(Placement::new(b as i8, Cause::BASE_BUFFER));
         }
-        let t = self.ids.tensor(id);
         if let Some(buffer) = buffer.or(fact.buffer()) {
+            let t = self.ids.tensor(id);
             return Err(Error::Unsupported(format!(
                 "the tensor '{}' lies in a buffer of type {}, but no backend of the scheduler that can use it computes {}",
                 t.name(),
@@ -114,49 +124,52 @@ impl Assigner<'_, '_> {
         Ok(Placement::default())
     }
 
-    /// A node goes where its first weight is.
-    fn by_weights(&mut self, n: usize, id: u32) -> Placement {
+    /// A node goes where its first weight is, its source `i`.
+    fn by_weight(&mut self, id: u32, n: usize, i: usize) -> Placement {
         let problem = &self.flat.problem;
         // Their weights are too small to decide: rope frequencies, attention sinks.
         let op = problem.fact(id).op;
         if op == ggml_op::GGML_OP_ROPE as i32 || op == ggml_op::GGML_OP_FLASH_ATTN_EXT as i32 {
             return Placement::default();
         }
-        let weight = problem.srcs(n).iter().position(|&src| problem.fact(src).traits.has(Traits::WEIGHTS));
-        weight.map_or(Placement::default(), |i| self.by_weight(id, n, i))
-    }
-
-    fn by_weight(&mut self, id: u32, n: usize, i: usize) -> Placement {
-        let problem = &self.flat.problem;
         let weight = problem.srcs(n)[i];
-        let home = self.by_buffer(problem.data_buffer(weight), id);
-        let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
+        let Some(home) = self.by_buffer(problem.data_buffer(weight), id) else { return Placement::default() };
         let t = self.ids.tensor(id);
-        if self.op_offload && home == Some(self.last()) && in_host_memory {
-            let taker = (0..self.last()).find(|&b| self.rules.computes(b, id) && self.rules.backends[b].offload_op(t));
+        if self.op_offload && home == self.last() && home > 0 {
+            let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
+            let taker = (0..self.last())
+                .find(|&b| in_host_memory && self.rules.computes(b, id) && self.rules.backends[b].offload_op(t));
             if let Some(b) = taker {
                 return Placement::new(b as i8, Cause::OFFLOAD);
             }
         }
-        let slot = t.srcs().nth(i).map_or(0, |(slot, _)| slot);
-        home.map_or(Placement::default(), |b| Placement::new(b as i8, Cause::weight(slot as u8)))
+        // Sources that are not set are not counted, but mostly there are none before it.
+        let slot = match t.src(i) == Some(self.ids.tensor(weight)) {
+            true => i,
+            false => t.srcs().nth(i).map_or(0, |(slot, _)| slot),
+        };
+        Placement::new(home as i8, Cause::weight(slot as u8))
     }
 
     /// Pass 2: placed nodes take their neighbours along, as far as the backend can compute them. First accelerators
     /// only, so that the last backend gets no node between two that are on an accelerator.
-    fn pass_2_expand(&mut self, order: impl Iterator<Item = usize>, accelerators_only: bool) {
+    fn pass_2_expand<'p>(&mut self, order: impl Iterator<Item = &'p u32>, accelerators_only: bool) {
+        let (flat, last) = (self.flat, self.last());
         let mut current = None;
-        for n in order {
-            if self.flat.is_view_op[n] {
-                continue;
+        for &n in order {
+            if self.n_open == 0 {
+                return;
             }
-            let id = self.flat.nodes()[n];
+            let id = flat.nodes()[n as usize];
             let placed = self.placed[id as usize];
             if placed.is_set() {
                 let b = placed.backend as usize;
-                current = (!accelerators_only || b != self.last()).then_some(b);
-            } else if let Some(b) = current {
-                self.place_if_computed(id, b);
+                current = (!accelerators_only || b != last).then_some(b);
+            } else if let Some(b) = current
+                && self.rules.computes(b, id)
+            {
+                self.place(id, b, Cause::SUPPORTED);
+                self.n_open -= 1;
             }
         }
     }
@@ -164,11 +177,14 @@ impl Assigner<'_, '_> {
     /// Pass 3: nodes still without a backend go where most of their sources can be used. Placed ones go to a backend of
     /// higher priority that computes in the same memory, if it can use all their sources.
     fn pass_3_best(&mut self) {
-        for n in 0..self.flat.nodes().len() {
-            if self.flat.is_view_op[n] {
-                continue;
-            }
-            let id = self.flat.nodes()[n];
+        let (flat, bufts) = (self.flat, self.rules.bufts);
+        let shared = (1..bufts.len()).any(|b| bufts[..b].contains(&bufts[b]));
+        if self.n_open == 0 && !shared {
+            return;
+        }
+        for &n in flat.computed() {
+            let n = n as usize;
+            let id = flat.nodes()[n];
             let placed = self.placed[id as usize];
             if placed.is_set() {
                 self.upgrade(n, id, placed.backend as usize);
@@ -228,13 +244,12 @@ impl Assigner<'_, '_> {
                 };
                 self.placed[src as usize] = Placement::new(self.placed[from as usize].backend, cause);
             }
-            for b in 0..self.rules.backends.len() {
-                if self.is_set(id) {
-                    break;
-                }
-                self.place_if_computed(id, b);
+            if self.is_set(id) {
+                continue;
             }
-            if !self.is_set(id) {
+            if let Some(b) = (0..self.rules.backends.len()).find(|&b| self.rules.computes(b, id)) {
+                self.place(id, b, Cause::SUPPORTED);
+            } else {
                 let t = self.ids.tensor(id);
                 return Err(Error::Unsupported(format!(
                     "no backend of the scheduler computes '{}' ({})",

@@ -13,8 +13,8 @@ pub struct Flat {
     /// Tensors, places and sources. Pass 5 puts the numbers of copies in the place of sources: they start behind those of
     /// tensors.
     pub problem: Problem,
-    /// By node: it only looks at memory in another way and is computed nowhere.
-    pub is_view_op: Vec<bool>,
+    /// Places of the nodes that are computed: those that only look at memory in another way are left out.
+    computed: Vec<u32>,
 }
 
 /// Whether a node only looks at memory in another way.
@@ -42,9 +42,17 @@ impl Flat {
     ) -> Result<()> {
         self.problem.describe(graph, ids, restore)?;
         let problem = &self.problem;
-        self.is_view_op.clear();
-        self.is_view_op.extend(problem.nodes().iter().map(|&id| is_view_op(problem.fact(id).op)));
+        self.computed.clear();
+        self.computed.reserve(problem.n_nodes());
+        let places = (0..).zip(problem.nodes());
+        self.computed.extend(places.filter(|&(_, &id)| !is_view_op(problem.fact(id).op)).map(|(place, _)| place));
         Ok(())
+    }
+
+    /// Places of the nodes that are computed, views left out, in their order.
+    #[inline]
+    pub fn computed(&self) -> &[u32] {
+        &self.computed
     }
 
     /// Numbers at the places of the leafs.

@@ -27,8 +27,10 @@ pub struct Order {
 }
 
 /// The members of a set.
+#[inline]
 pub fn members(mask: Mask) -> impl Iterator<Item = usize> {
-    (0..Mask::BITS as usize).filter(move |b| mask >> b & 1 != 0)
+    let rest = std::iter::successors(Some(mask), |rest| Some(rest & rest.wrapping_sub(1)));
+    rest.take_while(|&rest| rest != 0).map(|rest| rest.trailing_zeros() as usize)
 }
 
 impl Order {

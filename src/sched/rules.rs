@@ -1,9 +1,11 @@
 //! What each backend can compute and read. Answers of the backends are remembered for one split.
 
+use super::MAX_BACKENDS;
 use super::cause::Placement;
 use super::flat::Flat;
+use super::order::Mask;
 use crate::alloc::{NONE, TensorIds};
-use crate::backend::{BackendRef, BufferTypeRef};
+use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::tensor::TensorRef;
 
 /// Answers to one question of up to 16 backends: a bit each for "asked" and "yes".
@@ -14,6 +16,7 @@ pub struct Answers {
 }
 
 impl Answers {
+    #[inline]
     fn get(&mut self, backend: usize, ask: impl FnOnce() -> bool) -> bool {
         let bit = 1u16 << backend;
         if self.asked & bit == 0 {
@@ -32,7 +35,12 @@ pub struct Rules<'a> {
     pub bufts: &'a [BufferTypeRef],
     ids: &'a TensorIds,
     ops: &'a mut Vec<Answers>,
-    types: Vec<(BufferTypeRef, Answers)>,
+    /// Types of buffers met, with the backends that can use their memory.
+    types: Vec<(BufferTypeRef, Mask)>,
+    /// The buffer met last, and the same.
+    last: Option<(BufferRef, Mask)>,
+    /// By backend: who can use the memory it computes in.
+    guests: [Option<Mask>; MAX_BACKENDS],
 }
 
 impl<'a> Rules<'a> {
@@ -45,7 +53,7 @@ impl<'a> Rules<'a> {
     ) -> Self {
         ops.clear();
         ops.resize(ids.len(), Answers::default());
-        Self { backends, bufts, ids, ops, types: Vec::new() }
+        Self { backends, bufts, ids, ops, types: Vec::new(), last: None, guests: [None; MAX_BACKENDS] }
     }
 
     /// The tensor with a number.
@@ -60,33 +68,53 @@ impl<'a> Rules<'a> {
         self.ops[id as usize].get(b, || backend.supports_op(t))
     }
 
-    /// Whether backend `b` can use memory of a type.
-    pub fn reads(&mut self, b: usize, buft: BufferTypeRef) -> bool {
-        let backend = self.backends[b];
-        let ask = || backend.supports_buft(buft);
-        match self.types.iter_mut().find(|(t, _)| *t == buft) {
-            Some((_, answers)) => answers.get(b, ask),
-            None => {
-                let mut answers = Answers::default();
-                let yes = answers.get(b, ask);
-                self.types.push((buft, answers));
-                yes
+    /// The backends that can use memory of a type, a bit each.
+    fn readers_of_type(&mut self, buft: BufferTypeRef) -> Mask {
+        if let Some(&(_, mask)) = self.types.iter().find(|(t, _)| *t == buft) {
+            return mask;
+        }
+        let ask = |mask, (b, backend): (usize, &BackendRef)| mask | Mask::from(backend.supports_buft(buft)) << b;
+        let mask = self.backends.iter().enumerate().fold(0, ask);
+        self.types.push((buft, mask));
+        mask
+    }
+
+    /// The backends that can use a buffer's memory, a bit each.
+    #[inline]
+    pub fn readers(&mut self, buffer: BufferRef) -> Mask {
+        match self.last {
+            Some((last, mask)) if last == buffer => mask,
+            _ => {
+                let mask = self.readers_of_type(buffer.buft());
+                self.last = Some((buffer, mask));
+                mask
             }
         }
     }
 
+    /// The backends that can use memory that backend `b` computes in.
+    #[inline]
+    fn guests(&mut self, b: usize) -> Mask {
+        if let Some(mask) = self.guests[b] {
+            return mask;
+        }
+        let mask = self.readers_of_type(self.bufts[b]);
+        self.guests[b] = Some(mask);
+        mask
+    }
+
     /// Whether backend `b` can use the tensor where it is, or where it will be.
     pub fn reads_tensor(&mut self, b: usize, id: u32, flat: &Flat, placed: &[Placement]) -> bool {
-        let buft = match flat.problem.data_buffer(id) {
-            Some(buffer) => Some(buffer.buft()),
+        let readers = match flat.problem.data_buffer(id) {
+            Some(buffer) => self.readers(buffer),
             None => {
                 let mut of = placed[id as usize];
                 if !of.is_set() && flat.base(id) != NONE {
                     of = placed[flat.base(id) as usize];
                 }
-                of.is_set().then(|| self.bufts[of.backend as usize])
+                usize::try_from(of.backend).map_or(0, |of| self.guests(of))
             }
         };
-        buft.is_some_and(|buft| self.reads(b, buft))
+        readers >> b & 1 != 0
     }
 }

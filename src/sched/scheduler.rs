@@ -340,6 +340,10 @@ impl Scheduler {
         for i in 0..self.user.len() {
             let (t, backend) = self.user[i];
             self.place_for_user(t, backend);
+            if self.flat.problem.len() < self.ids.len() {
+                // It is not of this graph. Numbers of copies come behind those of all tensors.
+                self.flat.problem.add_stranger(t);
+            }
         }
         self.user.clear();
         self.user_ids.clear();
@@ -356,6 +360,7 @@ impl Scheduler {
             ids: &self.ids,
             placed: &mut self.placed,
             op_offload: self.op_offload,
+            n_open: 0,
         }
         .run()?;
         fallback::warn(&mut rules, &self.flat, &self.placed, &mut self.said_fallbacks);

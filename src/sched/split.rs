@@ -182,22 +182,27 @@ impl Splitter<'_, '_> {
         let n = self.flat.nodes().len();
         let mut splits = Vec::new();
         let mut current: Option<Split> = None;
-        for i in 0..n {
-            if self.flat.is_view_op[i] {
-                continue;
-            }
+        // With one backend there is nothing to be found.
+        let n_looked_at = if self.rules.backends.len() == 1 { 0 } else { self.flat.computed().len() };
+        for c in 0..n_looked_at {
+            let i = self.flat.computed()[c] as usize;
             let backend = self.backend_of(self.flat.nodes()[i])?;
-            let split = match current.take() {
-                None => new_split(backend, 0),
-                Some(s) if s.backend == backend && (s.inputs.is_empty() || !self.has_foreign_weight(i, backend)) => s,
-                Some(mut s) => {
+            let goes_on = |s: &Split, this: &mut Self| {
+                s.backend == backend && (s.inputs.is_empty() || !this.has_foreign_weight(i, backend))
+            };
+            let split = match &mut current {
+                Some(s) if goes_on(s, self) => s,
+                None => current.insert(new_split(backend, 0)),
+                Some(s) => {
                     s.nodes.end = i;
-                    splits.push(s);
-                    new_split(backend, i)
+                    splits.push(std::mem::replace(s, new_split(backend, i)));
+                    s
                 }
             };
-            let split = current.insert(split);
-            self.copy_inputs(i, split)?;
+            let here = split.backend as i8;
+            if self.flat.srcs(i).iter().any(|&src| self.placed[src as usize].backend != here) {
+                self.copy_inputs(i, split)?;
+            }
         }
         // A graph of views only, or of nothing, is one stretch of the first backend.
         let mut last = current.unwrap_or_else(|| new_split(0, 0));
@@ -207,9 +212,10 @@ impl Splitter<'_, '_> {
         Ok(splits)
     }
 
+    #[inline]
     fn backend_of(&self, id: u32) -> Result<usize> {
-        usize::try_from(self.placed[id as usize].backend)
-            .map_err(|_| Error::Unsupported(format!("no backend for '{}'", self.ids.tensor(id).name())))
+        let none = || Error::Unsupported(format!("no backend for '{}'", self.ids.tensor(id).name()));
+        usize::try_from(self.placed[id as usize].backend).map_err(|_| none())
     }
 
     /// Whether the node needs a copy of a weight. It then begins a new stretch, so that the memory of weights copied

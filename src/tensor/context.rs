@@ -5,7 +5,7 @@ use super::TensorRef;
 use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MEM_ALIGN, ggml_init_params, ggml_object_type, ggml_tensor, ggml_type};
 use crate::error::{Error, Result};
 use crate::sys::memory::AlignedBlock;
-use crate::{ggml_assert, invalid};
+use crate::{ggml_abort, ggml_assert, invalid};
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
@@ -75,7 +75,7 @@ impl Context {
                 let size = size
                     .checked_next_multiple_of(GGML_MEM_ALIGN)
                     .ok_or_else(|| Error::OutOfMemory { what: "a context".into(), bytes: size })?;
-                (Memory::Owned(AlignedBlock::new(size, 64, "a context")?), size)
+                (Memory::Owned(AlignedBlock::paged(size, 64, "a context")?), size)
             }
         };
         Ok(Self { memory, mem_size, no_alloc: params.no_alloc, first: None, last: None })
@@ -186,15 +186,19 @@ impl Context {
         self.objects().filter_map(|o| unsafe { describe_object(o.as_ptr().cast()) }).collect()
     }
 
+    #[inline]
     fn layout(dtype: ggml_type, dims: &[i64]) -> Result<Layout> {
-        let mut ne = [1i64; GGML_MAX_DIMS];
-        ggml_assert!((1..=GGML_MAX_DIMS).contains(&dims.len()), "a tensor has 1 to 4 dimensions, not {}", dims.len());
-        for (n, &dim) in std::iter::zip(&mut ne, dims) {
-            *n = dim;
-        }
-        // Below 2^50 in all, and below 2^10 bytes a block: nothing can overflow.
-        let bits: u32 = ne.iter().map(|n| i64::BITS - n.leading_zeros()).sum();
-        if bits > 50 {
+        let ne = match *dims {
+            [n0, n1, n2, n3] => [n0, n1, n2, n3],
+            [n0, n1, n2] => [n0, n1, n2, 1],
+            [n0, n1] => [n0, n1, 1, 1],
+            [n0] => [n0, 1, 1, 1],
+            _ => ggml_abort!("a tensor has 1 to 4 dimensions, not {}", dims.len()),
+        };
+        // Below 2^50 in all, and below 2^10 bytes a block: nothing can overflow. Negative counts are large ones here.
+        let [m0, m1, m2, m3] = ne.map(|n| (n as u64).max(1));
+        let is_small = (m0 | m1 | m2 | m3) >> 31 == 0 && (m0 * m1).checked_mul(m2 * m3).is_some_and(|n| n >> 50 == 0);
+        if !is_small {
             return Self::large_layout(dtype, ne);
         }
         let (size, block) = (dtype.type_size(), dtype.blck_size() as usize);

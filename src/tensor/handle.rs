@@ -248,6 +248,22 @@ impl TensorRef {
         })
     }
 
+    /// A number behind the place of the last source that is set: 4 where that is enough, otherwise all.
+    #[inline]
+    pub fn srcs_end(self) -> usize {
+        const FEW: usize = 4;
+        // SAFETY: the places are those of a valid tensor.
+        let at = |i: usize| unsafe { (&raw const (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).read() };
+        let rest = (FEW..GGML_MAX_SRC).fold(0, |all, i| all | at(i) as usize);
+        if rest == 0 { FEW } else { GGML_MAX_SRC }
+    }
+
+    /// Begins to load what is looked at when a graph is split, so that it is there when it is needed.
+    #[inline]
+    pub fn prefetch(self) {
+        crate::sys::memory::prefetch(self.as_ptr().cast::<u8>(), 256);
+    }
+
     /// Sets source `i`.
     #[inline]
     pub fn set_src(self, i: usize, t: Option<Self>) {
@@ -380,32 +396,52 @@ impl TensorRef {
     }
 
     /// Sets the name to another tensor's name and a suffix, as derived tensors are named.
+    #[inline]
     pub fn set_derived_name(self, from: Self, suffix: &str) {
+        const SHORT: usize = 16;
+        if !from.has_name() && suffix.len() < SHORT {
+            // Most results have no name when others are derived from them.
+            let mut name = [0u8; SHORT];
+            name[..suffix.len()].copy_from_slice(suffix.as_bytes());
+            // SAFETY: a handle stands for a valid tensor, and its name is longer.
+            unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; SHORT]>().write_unaligned(name) }
+        } else {
+            self.append_name(from, suffix.as_bytes());
+        }
+    }
+
+    /// Sets the name to another tensor's name and a suffix.
+    fn append_name(self, from: Self, suffix: &[u8]) {
         let mut name = from.name_field();
         let len = name.iter().position(|&c| c == 0).unwrap_or(GGML_MAX_NAME - 1);
         name[len..].fill(0);
         let n = suffix.len().min(GGML_MAX_NAME - 1 - len);
-        name[len..len + n].copy_from_slice(&suffix.as_bytes()[..n]);
+        name[len..len + n].copy_from_slice(&suffix[..n]);
         self.set_name_field(&name);
     }
 
-    /// Sets the name to a prefix of at most 40 bytes and a number.
-    pub(crate) fn set_numbered_name(self, prefix: &str, number: usize) {
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        let mut rest = number;
+    /// Sets the name to a prefix of 5 bytes and a number. The bytes behind the end mark are not written.
+    #[inline]
+    pub(crate) fn set_numbered_name(self, prefix: &[u8; 5], number: usize) {
+        const DIGITS: usize = 10;
+        let mut name = [0u8; 5 + DIGITS + 1];
+        name[..5].copy_from_slice(prefix);
+        let mut digits = [0u8; DIGITS];
+        let mut at = DIGITS;
+        // Counts of nodes and leafs are C ints.
+        let mut rest = number as u32;
         loop {
             at -= 1;
             digits[at] = b'0' + (rest % 10) as u8;
             rest /= 10;
-            if rest == 0 {
+            if rest == 0 || at == 0 {
                 break;
             }
         }
-        let mut name = [0u8; GGML_MAX_NAME];
-        let (n, prefix) = (digits.len() - at, &prefix.as_bytes()[..prefix.len().min(40)]);
-        name[..prefix.len()].copy_from_slice(prefix);
-        name[prefix.len()..prefix.len() + n].copy_from_slice(&digits[at..]);
-        self.set_name_field(&name);
+        for (to, &digit) in name[5..].iter_mut().zip(&digits[at..]) {
+            *to = digit;
+        }
+        // SAFETY: a handle stands for a valid tensor, and its name is longer.
+        unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; 5 + DIGITS + 1]>().write_unaligned(name) }
     }
 }

@@ -17,8 +17,16 @@ impl TensorRef {
     }
 
     /// Bytes from the first to behind the last byte of the data, strides followed; 0 for an empty tensor. Saturates.
+    #[inline]
     pub fn nbytes(self) -> usize {
-        self.nbytes_checked().unwrap_or(usize::MAX)
+        let (ne, nb, dtype) = (self.ne(), self.nb(), self.dtype());
+        // Counts from 1 to 2^30 and strides below 2^30: neither a product nor the sum of four can overflow.
+        let steps = ne.map(|n| n.wrapping_sub(1) as u64);
+        let all = steps.iter().fold(0, |all, n| all | n) | nb.iter().fold(0, |all, &n| all | n as u64);
+        if all >> 30 != 0 || dtype.blck_size() != 1 {
+            return self.nbytes_checked().unwrap_or(usize::MAX);
+        }
+        std::iter::zip(steps, nb).fold(dtype.type_size(), |sum, (n, stride)| sum + n as usize * stride)
     }
 
     /// As [`Self::nbytes`], or `None` when the number does not fit.
@@ -165,5 +173,33 @@ impl TensorRef {
     /// As [`Self::can_repeat`], with rows of the same length.
     pub fn can_repeat_rows(self, other: Self) -> bool {
         self.ne()[0] == other.ne()[0] && self.can_repeat(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::abi::ggml::ggml_type::*;
+    use crate::tensor::Context;
+
+    #[test]
+    fn bytes_of_small_tensors_are_those_of_the_checked_way() {
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let shapes: [([i64; 4], [usize; 4]); 7] = [
+            ([7, 3, 2, 1], [4, 28, 84, 168]),
+            ([7, 3, 2, 1], [84, 4, 1000, 8]),
+            ([0, 3, 1, 1], [4, 0, 0, 0]),
+            ([1 << 30, 1 << 30, 1, 1], [(1 << 30) - 1, (1 << 30) - 1, 1, 1]),
+            ([(1 << 30) + 1, 1, 1, 1], [4, 1 << 40, 1 << 40, 1 << 40]),
+            ([-1, 1, 1, 1], [4, 4, 4, 4]),
+            ([1 << 40, 1 << 40, 2, 2], [4, 1 << 42, 1 << 60, 1 << 61]),
+        ];
+        for dtype in [GGML_TYPE_F32, GGML_TYPE_I64, GGML_TYPE_Q4_0] {
+            let t = ctx.new_tensor(dtype, &[32]).unwrap();
+            for (ne, nb) in shapes {
+                t.set_ne(ne);
+                t.set_nb(nb);
+                assert_eq!(t.nbytes(), t.nbytes_checked().unwrap_or(usize::MAX), "{dtype:?} {ne:?} {nb:?}");
+            }
+        }
     }
 }

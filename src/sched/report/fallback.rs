@@ -79,6 +79,11 @@ impl Scheduler {
     }
 }
 
+/// The bit of an operation in `said`.
+fn bit_of(op: i32) -> u128 {
+    u32::try_from(op).ok().and_then(|op| 1u128.checked_shl(op)).unwrap_or(0)
+}
+
 /// Says once for each operation and scheduler that no accelerator computes it. `said`: a bit for each operation.
 pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut u128) {
     let last = rules.backends.len() - 1;
@@ -87,19 +92,19 @@ pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut
         return;
     }
     let mut found: Vec<(i32, &'static str, usize, String)> = Vec::new();
-    for (n, &id) in flat.nodes().iter().enumerate() {
-        let p = placed[id as usize];
-        if flat.is_view_op[n] || p.backend != last as i8 || is_wanted(p.cause) {
+    for &n in flat.computed() {
+        let id = flat.nodes()[n as usize];
+        let (p, op) = (placed[id as usize], flat.problem.fact(id).op);
+        if p.backend != last as i8 || is_wanted(p.cause) || *said & bit_of(op) != 0 {
             continue;
         }
         let t = rules.tensor(id);
-        let bit = u32::try_from(t.op_raw()).ok().and_then(|op| 1u128.checked_shl(op)).unwrap_or(0);
-        if *said & bit != 0 || t.is_empty() || others.iter().any(|&b| rules.computes(b, id)) {
+        if t.is_empty() || others.iter().any(|&b| rules.computes(b, id)) {
             continue;
         }
-        match found.iter_mut().find(|f| f.0 == t.op_raw()) {
+        match found.iter_mut().find(|f| f.0 == op) {
             Some(f) => f.2 += 1,
-            None => found.push((t.op_raw(), op_name(t), 1, format!("'{}' {}", t.name(), type_and_shape(t)))),
+            None => found.push((op, op_name(t), 1, format!("'{}' {}", t.name(), type_and_shape(t)))),
         }
     }
     if found.is_empty() {
@@ -107,7 +112,7 @@ pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut
     }
     let mut parts = Vec::new();
     for (op, name, count, example) in &found {
-        *said |= u32::try_from(*op).ok().and_then(|op| 1u128.checked_shl(op)).unwrap_or(0);
+        *said |= bit_of(*op);
         parts.push(format!("{count} x {name} (such as {example})"));
     }
     log_warn!("on the CPU, because {} cannot compute it: {}", names(rules.backends), parts.join(", "));

@@ -38,6 +38,7 @@ impl Place {
 
 impl Context {
     /// A new tensor with the format and the element counts of `a`, densely laid out.
+    #[inline]
     pub fn new_like(&mut self, a: TensorRef) -> Result<TensorRef> {
         self.new_tensor(a.dtype(), &a.ne())
     }
@@ -86,18 +87,21 @@ pub(super) struct Node(TensorRef);
 
 impl Node {
     /// `t` as the result of `op`.
+    #[inline]
     pub fn new(op: ggml_op, t: TensorRef) -> Self {
         t.set_op(op);
         Self(t)
     }
 
     /// Writes parameter word `i`.
+    #[inline]
     pub fn param(self, i: usize, value: impl Word) -> Self {
         self.0.set_op_param_i32(i, value.word());
         self
     }
 
     /// Writes the parameter words from `first` on.
+    #[inline]
     pub fn params<const N: usize>(self, first: usize, values: [impl Word; N]) -> Self {
         for (i, v) in values.into_iter().enumerate() {
             self.0.set_op_param_i32(first + i, v.word());
@@ -106,12 +110,14 @@ impl Node {
     }
 
     /// Names the result after `from`.
+    #[inline]
     pub fn named(self, from: TensorRef, suffix: &str) -> Self {
         self.0.set_derived_name(from, suffix);
         self
     }
 
     /// Sets the sources, from the first on; the node is done.
+    #[inline]
     pub fn of<const N: usize>(self, srcs: [impl Into<Option<TensorRef>>; N]) -> Result<TensorRef> {
         for (i, s) in srcs.into_iter().enumerate() {
             self.0.set_src(i, s.into());
