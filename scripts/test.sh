@@ -19,9 +19,8 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: `peers` (parts of it fail, docs/TESTS.md says which) and `fuzz` (its build takes five minutes of processor time).
-all=(fmt clippy unit headers shaders install c hosts vulkan tsan status)
-known=("${all[@]}" peers fuzz)
+all=(fmt clippy unit headers shaders install c hosts peers vulkan fuzz tsan status)
+known=("${all[@]}")
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}

@@ -122,7 +122,7 @@ def overview(groups):
         cell["kinds"] += 1
         if g["worst"] > cell["worst"]:
             cell["worst"], cell["kind"] = g["worst"], kind
-    print(f"worst error {columns[0]:>10} {columns[1]:>8} {columns[2]:>8} {columns[3]:>8}  {columns[4]:<24} cases")
+    print(f"{'worst error':24} {columns[0]:>6} {columns[1]:>8} {columns[2]:>8} {columns[3]:>8}  {columns[4]:<26} cases")
     for op in sorted(rows):
         cells = []
         for column in columns:
@@ -132,7 +132,7 @@ def overview(groups):
                 text += f" ({cell['kinds']} formats" + (f", worst {cell['kind']})" if cell["worst"] > 0 else ")")
             cells.append(text)
         total = sum(cell["n"] for cell in rows[op].values())
-        print(f"{op:24}".replace(" ", ".", 0)[:24].ljust(16) + f"{cells[0]:>6} {cells[1]:>8} {cells[2]:>8} {cells[3]:>8}  {cells[4]:<24} {total:5d}")
+        print(f"{op:24} {cells[0]:>6} {cells[1]:>8} {cells[2]:>8} {cells[3]:>8}  {cells[4]:<26} {total:5d}")
     print()
 
 

@@ -62,7 +62,7 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
         GGML_OP_SUM | GGML_OP_SUM_ROWS | GGML_OP_MEAN | GGML_OP_COUNT_EQUAL | GGML_OP_CONCAT | GGML_OP_OUT_PROD => true,
         GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID | GGML_OP_GET_ROWS_BACK => i < 2,
         GGML_OP_SET_ROWS => i < 2,
-        GGML_OP_FILL | GGML_OP_CONV_3D => i == 0,
+        GGML_OP_FILL | GGML_OP_PAD | GGML_OP_CONV_3D => i == 0,
         GGML_OP_SET | GGML_OP_ACC => i == 1,
         GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM => true,
         _ => false,

@@ -493,6 +493,16 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
+fn what_is_around_nothing_is_zero() {
+    let mut c = ctx();
+    let a = c.new_tensor(GGML_TYPE_F32, &[5, 0, 2]).unwrap();
+    let t = arrange::pad(&mut c, a, [1, 2, 0, 3, 1, 0, 0, 0], false).unwrap();
+    assert_eq!(t.ne(), [8, 3, 3, 1]);
+    write(t, &noise(72, 1));
+    assert_eq!(compute(t), [0.0; 72]);
+}
+
+#[test]
 fn results_do_not_mind_where_they_are_written() {
     let mut c = ctx();
     let a = floats(&mut c, &[48, 6, 2], 1);

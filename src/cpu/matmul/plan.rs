@@ -36,6 +36,8 @@ impl Shapes {
             crate::ggml_abort!("{dst:?}: a product needs two sources");
         };
         let ne = |t: TensorRef| t.ne().map(|n| usize::try_from(n).unwrap_or(0));
+        // Nothing is read where there is nothing, and nobody has looked at the strides.
+        let nb = |t: TensorRef| if t.is_empty() { [t.dtype().type_size(), 0, 0, 0] } else { t.nb() };
         Self {
             type0: a.dtype(),
             type1: b.dtype(),
@@ -46,8 +48,8 @@ impl Shapes {
             ne0: ne(a),
             ne1: ne(b),
             ne: ne(dst),
-            nb0: a.nb(),
-            nb1: b.nb(),
+            nb0: nb(a),
+            nb1: nb(b),
             nb: dst.nb(),
         }
     }
@@ -172,6 +174,8 @@ impl Plan {
         let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
         // The reference converts activations as the fast kernels do, so that hosts that compare both see the kernels only.
         let enough = !(k.dots_only && floats) && columns >= from && s.ne0[1] >= TILE_ROWS;
+        // Tiles add piece by piece of the rows: without one they write nothing, where a sum of nothing is zero.
+        let enough = enough && s.k() > 0;
         // Activations that come in blocks are taken as they are.
         let way = if enough && s.type1.blck_size() == 1 { Way::Tiles } else { Way::Dots };
         Self::with_way(k, s, way, threads)

@@ -55,32 +55,29 @@ impl Job<'_> {
 
     unsafe fn dots(&self, columns: &impl Columns) {
         let (k, n) = (self.k, self.plan.k);
-        if let ActForm::Wide(gemv) = self.plan.act {
-            // A few rows at a time: they are in the cache for the next column.
-            for first in self.rows.clone().step_by(COLUMN_ROWS) {
-                for j in self.cols.clone() {
-                    let (act, dst) = columns.get(j);
-                    let rows = COLUMN_ROWS.min(self.rows.end - first);
-                    // SAFETY: rows and the column hold `n` values, the results can take all rows: the caller's promise.
-                    unsafe { (gemv.rows)(n, self.row(first), self.stride, rows, act, dst.wrapping_add(first)) };
-                }
-            }
-            return;
-        }
         let vec_dot = k.vec_dot[self.plan.weights as usize];
-        for i in self.rows.clone() {
-            let row = self.row(i);
+        // A few rows at a time: they are in the cache for the next column, and to find a column (some divisions) is not for every result.
+        for first in self.rows.clone().step_by(COLUMN_ROWS) {
+            let rows = COLUMN_ROWS.min(self.rows.end - first);
             for j in self.cols.clone() {
                 let (act, dst) = columns.get(j);
-                // SAFETY: the row and the column hold `n` values of the formats that each function takes: the caller's promise.
-                unsafe {
-                    let sum = match self.plan.weights {
-                        GGML_TYPE_F32 => (k.dot)(n, row.cast(), act.cast()),
-                        GGML_TYPE_F16 => (k.dot_f16)(n, row.cast(), act.cast()),
-                        GGML_TYPE_BF16 => (k.dot_bf16)(n, row.cast(), act.cast()),
-                        _ => vec_dot.map_or(0.0, |dot| dot(n, row, act)),
-                    };
-                    dst.wrapping_add(i).write_unaligned(sum);
+                if let ActForm::Wide(gemv) = self.plan.act {
+                    // SAFETY: rows and the column hold `n` values, the results can take all rows: the caller's promise.
+                    unsafe { (gemv.rows)(n, self.row(first), self.stride, rows, act, dst.wrapping_add(first)) };
+                    continue;
+                }
+                for i in first..first + rows {
+                    let row = self.row(i);
+                    // SAFETY: the row and the column hold `n` values of the formats that each function takes: the caller's promise.
+                    unsafe {
+                        let sum = match self.plan.weights {
+                            GGML_TYPE_F32 => (k.dot)(n, row.cast(), act.cast()),
+                            GGML_TYPE_F16 => (k.dot_f16)(n, row.cast(), act.cast()),
+                            GGML_TYPE_BF16 => (k.dot_bf16)(n, row.cast(), act.cast()),
+                            _ => vec_dot.map_or(0.0, |dot| dot(n, row, act)),
+                        };
+                        dst.wrapping_add(i).write_unaligned(sum);
+                    }
                 }
             }
         }

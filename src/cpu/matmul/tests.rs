@@ -207,6 +207,31 @@ fn nothing_to_do() {
     check_mul_mat(&mut a, &mut b, "no columns");
 }
 
+/// Rows without values have strides that nobody has looked at. (Found by fuzzing: the product of row and stride wrapped.)
+#[test]
+fn rows_of_nothing_with_any_strides() {
+    let mut noise = Noise::new(9);
+    for t in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K] {
+        for columns in [1, 3, 8] {
+            let mut a = Owned::random(t, [0, 9, 1, 1], &mut noise);
+            let mut b = Owned::random(GGML_TYPE_F32, [0, columns, 1, 1], &mut noise);
+            for o in [&mut a, &mut b] {
+                let first = o.get().nb()[0];
+                o.get().set_nb([first, usize::MAX / 3, usize::MAX / 5, usize::MAX - 15]);
+            }
+            for kernels in levels() {
+                let mut d = Owned::zeros([9, columns, 1, 1]);
+                let node = d.get();
+                node.set_src(0, Some(a.get()));
+                node.set_src(1, Some(b.get()));
+                let size = scratch(&kernels, node, 2);
+                assert!(run_workers(2, size, |w| compute(&kernels, w, node)).is_none());
+                assert!(d.data.iter().all(|&x| x == 0), "{t:?} {:?}", kernels.level);
+            }
+        }
+    }
+}
+
 fn ids(slots: usize, tokens: usize, f: impl Fn(usize, usize) -> i32) -> Owned {
     let all = (0..tokens).flat_map(|t| (0..slots).map(move |s| (s, t)));
     Owned::new(GGML_TYPE_I32, [slots, tokens, 1, 1], all.flat_map(|(s, t)| f(s, t).to_le_bytes()).collect())
