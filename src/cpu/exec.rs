@@ -131,7 +131,7 @@ impl Region<'_> {
                 self.chunk_alone.store(0, Ordering::Relaxed);
             }
             if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
-                lock(&begun).push((node, trace::now()));
+                lock(begun).push((node, trace::now()));
             }
             if let Err(why) = guard::contained(|| kernel(&worker, node)) {
                 self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
