@@ -220,7 +220,7 @@ impl Modulus {
     #[inline]
     pub fn of(self, x: usize) -> usize {
         // The quotient is at most one too small: x < 2^64, and the inverse lacks less than one.
-        let quotient = (x as u128 * u128::from(self.inverse) >> 64) as usize;
+        let quotient = ((x as u128 * u128::from(self.inverse)) >> 64) as usize;
         let rest = x.wrapping_sub(quotient.wrapping_mul(self.n));
         if rest >= self.n { rest.wrapping_sub(self.n) } else { rest }
     }
