@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched async meta quant ops train plugin bad rs examples}
+suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -154,37 +154,45 @@ suite_host() {
 }
 
 # Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
-# with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs.
+# with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a thousand at a time, as
+# each is described in a hundred kilobytes.
 suite_sched() {
-    local which
+    local which first=1 n seeds=${SCHED_SEEDS:-300}
     if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
     build ours sched/sched_diff.c sched_diff || return
-    for which in oracle ours; do
-        GGML_RS_PLANNER=online on "$which" "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+    while [ "$first" -le "$seeds" ]; do
+        n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))
+        for which in oracle ours; do
+            GGML_RS_PLANNER=online on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+        done
+        on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
+        counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
+        counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
+        grep -h '^seed' "$out/text/sched.log" "$out/text/sched_plans.log" 2> /dev/null
+        first=$((first + n))
     done
-    on ours "$out/ours/sched_diff" 1 "${SCHED_SEEDS:-300}" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
-    counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
-    counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
 }
 
 # Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as far as that goes.
 # ASYNC_SEEDS: how many random graphs.
 suite_async() {
-    local seeds=${ASYNC_SEEDS:-150}
-    build ours async/test_async.c test_async || return
+    local seeds=${ASYNC_SEEDS:-150} part
+    for part in results rows races faults; do
+        build ours async/test_$part.c async_$part || return
+    done
     export GGML_SCHED_SANITIZE=1
-    counted "async results" on ours "$out/ours/test_async" results 1 "$seeds"
-    counted "async regressions" on ours "$out/ours/test_async" rows
-    counted "async races" on ours "$out/ours/test_async" races
-    counted "async failures" on ours "$out/ours/test_async" faults
+    counted "async results" on ours "$out/ours/async_results" 1 "$seeds"
+    counted "async regressions" on ours "$out/ours/async_rows"
+    counted "async races" on ours "$out/ours/async_races"
+    counted "async failures" on ours "$out/ours/async_faults"
     unset GGML_SCHED_SANITIZE
     if command -v valgrind > /dev/null; then
-        counted "async failures under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_async" faults quick
+        counted "async failures under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/async_faults" quick
     fi
     [ -n "$oracle" ] || return
     export ASYNC_CAREFUL=1
-    counted "async results on the original" on oracle "$out/ours/test_async" results 1 40
-    counted "async regressions on the original" on oracle "$out/ours/test_async" rows
+    counted "async results on the original" on oracle "$out/ours/async_results" 1 40
+    counted "async regressions on the original" on oracle "$out/ours/async_rows"
     unset ASYNC_CAREFUL
 }
 
@@ -362,7 +370,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

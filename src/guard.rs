@@ -1,7 +1,7 @@
 //! What happens when a caller breaks the contract: the process ends, as in the original, or, when the host asked for that,
-//! the call fails.
+//! the call fails. And what happens when the library itself is wrong: a panic makes the call fail, whatever the host asked for.
 //!
-//! In the second case `log::abort` unwinds to the `extern "C"` function that C code called. Each of these, and each function
+//! Where a broken contract makes the call fail, `log::abort` unwinds to the `extern "C"` function that C code called. Each of these, and each function
 //! of our own vtables, stands under `#[guarded]`, so that unwinding never meets a frame of C. On a thread that is in no such
 //! function (a host's own thread inside its copy of our static library's Rust interface) a broken contract ends the process
 //! all the same; so does one that C code finds and reports through the exported `ggml_abort`.
@@ -79,21 +79,29 @@ refused_zeroed!(
     crate::abi::cpu::ggml_cplan
 );
 
-/// Runs the body of an `extern "C"` function. Without the host's wish: just that.
+/// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, with the host's wish, a broken contract, is
+/// logged, and the function returns what `refused` gives.
 #[inline(always)]
 pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    if !FORGIVING.load(Ordering::Relaxed) {
-        return body();
+    if FORGIVING.load(Ordering::Relaxed) {
+        return run_forgiving(refused, body);
     }
-    run_forgiving(refused, body)
+    // Not `contained`: on this path, which all calls take, nothing is counted, and broken contracts do not unwind.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(payload) => tell(&text_of(payload), refused),
+    }
 }
 
 #[cold]
 fn run_forgiving<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    contained(body).unwrap_or_else(|text| {
-        crate::log_error!("{text}");
-        refused()
-    })
+    contained(body).unwrap_or_else(|text| tell(&text, refused))
+}
+
+#[cold]
+fn tell<T>(text: &str, refused: impl FnOnce() -> T) -> T {
+    crate::log_error!("{text}");
+    refused()
 }
 
 /// Runs something whose failure by unwinding must stay here; what it said, when it fails.
@@ -135,6 +143,43 @@ mod tests {
         assert_eq!(text, Err("the text".to_owned()));
         let defect = contained(|| resume_unwind(Box::new("index")));
         assert_eq!(defect, Err("a defect of the library: index".to_owned()));
+        assert_eq!(DEPTH.get(), 0);
+    }
+
+    /// An exported function with a defect: what C calls, in each way of failing.
+    macro_rules! defective {
+        ($($name:ident: $type:ty,)*) => {
+            $(#[guarded]
+            extern "C" fn $name(at: usize) -> $type {
+                panic!("index {at} of nothing")
+            })*
+        };
+    }
+    defective!(pointer: *mut u8, text: *const u8, yes: bool, count: usize, number: i64, real: f32, nothing: (),);
+    #[guarded(crate::abi::ggml::ggml_status::GGML_STATUS_FAILED as i32)]
+    extern "C" fn status(at: usize) -> i32 {
+        [1, 2, 3][at]
+    }
+
+    #[test]
+    fn a_panic_is_the_failure_of_the_call() {
+        let told = |failed: bool, wanted: &str| {
+            assert!(failed);
+            // SAFETY: the text stays until the thread's next error.
+            let text = unsafe { std::ffi::CStr::from_ptr(crate::log::last_error_ptr()) }.to_string_lossy();
+            assert!(text.contains("a defect of the library") && text.contains(wanted), "{text}");
+            crate::log::clear_last_error();
+        };
+        assert_eq!(status(1), 2);
+        told(status(7) == -1, "index is 7");
+        told(pointer(1).is_null(), "index 1 of nothing");
+        told(text(2).is_null(), "index 2");
+        told(!yes(3), "index 3");
+        told(count(4) == 0, "index 4");
+        told(number(5) == 0, "index 5");
+        told(real(6) == 0.0, "index 6");
+        nothing(8);
+        told(true, "index 8");
         assert_eq!(DEPTH.get(), 0);
     }
 }

