@@ -177,7 +177,7 @@ suite_sched() {
 # ASYNC_SEEDS: how many random graphs.
 suite_async() {
     local seeds=${ASYNC_SEEDS:-150} part
-    for part in results rows races faults; do
+    for part in results rows races faults heap; do
         build ours async/test_$part.c async_$part || return
     done
     export GGML_SCHED_SANITIZE=1
@@ -186,6 +186,7 @@ suite_async() {
     counted "async races" on ours "$out/ours/async_races"
     counted "async failures" on ours "$out/ours/async_faults"
     unset GGML_SCHED_SANITIZE
+    counted "async memory of the process" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/async_heap"
     if command -v valgrind > /dev/null; then
         counted "async failures under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/async_faults" quick
     fi

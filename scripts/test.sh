@@ -12,6 +12,8 @@
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
+#   asan      everything that can fail in a scheduler fails once, and other C hosts, with AddressSanitizer and LeakSanitizer
+#   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md says the truth
 #
@@ -19,8 +21,9 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
+# Not by default: `asan` and `mutants`, whose builds take five minutes of processor time each.
 all=(fmt clippy unit headers shaders install c hosts peers vulkan fuzz tsan status)
-known=("${all[@]}")
+known=("${all[@]}" asan mutants)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -116,6 +119,8 @@ suite_vulkan() {
 }
 suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }
+suite_asan() { scripts/asan.sh; }
+suite_mutants() { python3 scripts/mutants.py; }
 suite_status() { make -s check-status; }
 
 failed=()

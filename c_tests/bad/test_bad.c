@@ -173,7 +173,7 @@ static void pad(void) { while (n_hand % 32 != 0) { put("", 1); } }
 static void tensor(const char * name, uint32_t dims, const uint64_t * ne, uint32_t type, uint64_t offset) {
     str(name);
     u32(dims);
-    for (uint32_t i = 0; i < dims && i < 8; i++) { u64(ne[i]); }
+    for (uint32_t i = 0; i < dims && i < 5; i++) { u64(ne[i]); }
     u32(type);
     u64(offset);
 }

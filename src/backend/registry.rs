@@ -28,11 +28,14 @@ struct State {
 
 static STATE: RwLock<State> = RwLock::new(State { regs: Vec::new(), devices: Vec::new() });
 static BUILTINS: OnceLock<&'static [Builtin]> = OnceLock::new();
+static CPU: OnceLock<Builtin> = OnceLock::new();
 static FILLED: Once = Once::new();
 
-/// Says which backends are built in, in the order of their registration. The first call counts.
-pub fn set_builtins(list: &'static [Builtin]) {
+/// Says which backends are built in, in the order of their registration, and which of them, alone, has the CPU. The first
+/// call counts.
+pub fn set_builtins(list: &'static [Builtin], cpu: Builtin) {
     let _ = BUILTINS.set(list);
+    let _ = CPU.set(cpu);
 }
 
 /// Registers the built-in backends, once it is known which they are.
@@ -152,8 +155,15 @@ pub fn device_by_name(name: &[u8]) -> Option<DeviceRef> {
     devices().into_iter().find(|d| d.name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The first device of this kind, as its number.
+/// The first device of this kind, as its number. As long as nobody has asked for anything else, the CPU is found without a
+/// look at the other built-in backends: they have none, and opening their drivers takes time.
 pub fn device_by_kind(kind: c_int) -> Option<DeviceRef> {
+    if kind == ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU as c_int
+        && !FILLED.is_completed()
+        && let Some(cpu) = CPU.get()
+    {
+        return cpu()?.devices().find(|d| d.kind_raw() == kind);
+    }
     devices().into_iter().find(|d| d.kind_raw() == kind)
 }
 

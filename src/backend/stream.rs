@@ -141,11 +141,14 @@ impl BackendRef {
         call!(self.graph_plan_free(plan))
     }
 
-    /// Computes a plan.
+    /// Computes a plan. `of`: its graph, where the caller knows it, for those who watch.
     ///
     /// # Safety
     /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
-    pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t) -> ggml_status {
+    pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t, of: Option<GraphRef>) -> ggml_status {
+        if let Some(graph) = of {
+            observe::tell(|| Deed::Compute(self, graph));
+        }
         status_of(call!(self.graph_plan_compute(plan)))
     }
 

@@ -94,6 +94,6 @@ impl Plans {
             return backend.graph_compute_async(graph);
         }
         // SAFETY: the plan was made by this backend and is not freed; its tensors are those of the graph at hand.
-        unsafe { backend.graph_plan_compute(slot.plan) }
+        unsafe { backend.graph_plan_compute(slot.plan, Some(graph)) }
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::capi) fn cpu() -> RegRef {
 /// GGML_BACKEND_PATH names is loaded too: hosts built for a library with built-in backends never call `load_all`.
 pub(in crate::capi) fn prepare() {
     static LOOKED: AtomicBool = AtomicBool::new(false);
-    registry::set_builtins(BUILTINS);
+    registry::set_builtins(BUILTINS, || Some(cpu()));
     // A flag and no `Once`: the module's own code may ask the registry while it is loaded.
     if !LOOKED.load(Ordering::Relaxed)
         && !LOOKED.swap(true, Ordering::Relaxed)

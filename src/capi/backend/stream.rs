@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
     plan: ggml_backend_graph_plan_t,
 ) -> raw::ggml_status {
     // SAFETY: a valid backend and a plan of it, by the contract.
-    unsafe { need_backend(backend).graph_plan_compute(plan) as raw::ggml_status }
+    unsafe { need_backend(backend).graph_plan_compute(plan, None) as raw::ggml_status }
 }
 
 /// Computes a graph and waits until it is done.
