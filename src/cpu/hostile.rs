@@ -296,7 +296,7 @@ impl Trial {
             return Ok(Outcome::Refused);
         }
         // At most, each element of one meets each of another.
-        let count = |t: &TensorRef| t.ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
+        let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
         let mut counts: Vec<i64> = handles.iter().map(count).collect();
         counts.sort_unstable();
         let work = counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)));
