@@ -30,13 +30,14 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t s, struct ggml_cgraph * g) 
     static int number;
     report_t report = (report_t) dlsym(RTLD_NEXT, "ggml_rs_sched_write_report");
     const char * out = getenv("BUFFERS_OUT");
-    fprintf(stderr, "\nbuffers: %d %d %d", number, ggml_graph_n_nodes(g), ggml_backend_sched_get_n_splits(s));
-    for (int i = 0; i < ggml_backend_sched_get_n_backends(s); i++) {
+    char line[1024];
+    size_t end = (size_t) snprintf(line, sizeof(line), "\nbuffers: %d %d %d", number, ggml_graph_n_nodes(g), ggml_backend_sched_get_n_splits(s));
+    for (int i = 0; i < ggml_backend_sched_get_n_backends(s) && end < sizeof(line); i++) {
         ggml_backend_t b = ggml_backend_sched_get_backend(s, i);
         const char * type = ggml_backend_buft_name(ggml_backend_sched_get_buffer_type(s, b));
-        fprintf(stderr, " | %s %zu", type, ggml_backend_sched_get_buffer_size(s, b));
+        end += (size_t) snprintf(line + end, sizeof(line) - end, " | %s %zu", type, ggml_backend_sched_get_buffer_size(s, b));
     }
-    fprintf(stderr, "\n");
+    fprintf(stderr, "%s end\n", line); // in one piece: another thread writes the host's log
     if (report && out) {
         char path[1024];
         snprintf(path, sizeof(path), "%s/%d.json", out, number);

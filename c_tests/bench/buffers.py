@@ -14,7 +14,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
 BEGIN, END = "<!-- buffers: begin -->\n", "<!-- buffers: end -->\n"
-ARCH = re.compile(r"print_info: arch +=\s*(\S+)")
+LINE = re.compile(r"print_info: arch +=\s*(\S+)|buffers: (.*?) end\n")
 
 
 def build(out, include, lib):
@@ -42,11 +42,11 @@ def run(host, lib, out, name, accelerated):
 
 def read(log):
     arch, found = "?", []
-    for line in open(log, errors="replace"):
-        if match := ARCH.search(line):
+    for match in LINE.finditer(open(log, errors="replace").read()):
+        if match.group(1):
             arch = match.group(1)
-        elif line.startswith("buffers: "):
-            head, *backends = line[9:].split(" | ")
+        else:
+            head, *backends = match.group(2).split(" | ")
             number, nodes, splits = map(int, head.split())
             found.append((arch, number, nodes, splits, [(b.split()[0], int(b.split()[1])) for b in backends]))
     return found

@@ -352,8 +352,9 @@ impl Binder<'_> {
             group_of.iter().map(|&g| groups[g].chunks.iter().flatten().map(chunk).collect()).collect::<Vec<Vec<_>>>();
         bound.clear();
         bound.reserve(problem.len());
+        let is_heard = chunks.iter().flatten().any(|c| c.has_init);
         let mut this = Binder { plan, problem, chunks, bound };
-        let result = this.bind_all();
+        let result = if is_heard { this.bind_all() } else { this.bind_in_any_order() };
         if result.is_err() {
             for &(t, data) in this.bound.iter() {
                 t.set_buffer_raw(std::ptr::null_mut());
@@ -386,6 +387,41 @@ impl Binder<'_> {
             }
             if id != NONE {
                 visit(self, id)?;
+            }
+        }
+        for id in early {
+            self.bind(id)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::bind_all`] when no buffer of the plan wants to hear of its tensors: they are bound as they are numbered.
+    fn bind_in_any_order(&mut self) -> Result<()> {
+        let problem = self.problem;
+        let mut early = Vec::new();
+        let places = self.plan.places();
+        for (i, fact) in problem.facts().iter().enumerate() {
+            let id = i as u32;
+            if i + AHEAD < problem.len() {
+                problem.tensor(id + AHEAD as u32).prefetch_memory();
+            }
+            if !fact.traits.has(Traits::USED) {
+                continue;
+            }
+            // Mostly a tensor that needs memory, has a place, and fits into its buffer.
+            if !fact.traits.has(Traits::VIEW | Traits::EXTERNAL)
+                && let Some(place) = places.get(i)
+                && let Some(chunks) = self.chunks.get(place.buffer as usize)
+                && let Some(chunk) = chunks.get(place.at.chunk as usize)
+                && place.at.offset <= chunk.size
+                && fact.bytes <= chunk.size - place.at.offset
+            {
+                let t = problem.tensor(id);
+                self.bound.push((t, std::ptr::null_mut()));
+                t.set_buffer_raw(chunk.buffer.as_ptr());
+                t.set_data(chunk.base.wrapping_add(place.at.offset));
+            } else if !self.bind(id)? {
+                early.push(id);
             }
         }
         for id in early {

@@ -3,7 +3,8 @@
 //! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are walked
 //! in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut into regions,
 //! each region met gets a page with an entry for each window of 256 bytes, and only the page is found by hashing. Tensors
-//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held.
+//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held. The stretch of
+//! memory that a graph's nodes lie in, mostly one context, has a table of its own without regions: the home.
 
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -26,6 +27,9 @@ pub struct TensorIds {
     directory: Vec<(usize, u32)>,
     pages: Vec<[u32; PAGE]>,
     n_pages: usize,
+    /// By window, from `home_start` on.
+    home: Vec<u32>,
+    home_start: usize,
     /// The region met last, and its page: the next tensor is most likely there too.
     last: (usize, u32),
     keys: Vec<TensorRef>,
@@ -39,6 +43,8 @@ impl Default for TensorIds {
             directory: vec![(0, NONE); 64],
             pages: Vec::new(),
             n_pages: 0,
+            home: Vec::new(),
+            home_start: 0,
             last: (usize::MAX, NONE),
             keys: Vec::new(),
             crowded: HashMap::new(),
@@ -90,9 +96,34 @@ impl TensorIds {
             self.keys.clear();
             self.directory.fill((0, NONE));
             self.n_pages = 0;
+            self.home.clear();
             self.last = (usize::MAX, NONE);
             self.crowded.clear();
         }
+    }
+
+    /// Says which tensors will be numbered: when they lie close together and nothing is numbered yet, their stretch of memory
+    /// becomes the home.
+    pub fn expect(&mut self, tensors: impl ExactSizeIterator<Item = TensorRef>) {
+        if !self.keys.is_empty() {
+            return;
+        }
+        let n = tensors.len();
+        let (first, last) = tensors.fold((usize::MAX, 0), |(first, last), t| {
+            let window = t.as_ptr() as usize >> WINDOW_BITS;
+            (first.min(window), last.max(window))
+        });
+        if n > 0 && last - first < 4 * n + PAGE {
+            self.home_start = first;
+            self.home.clear();
+            self.home.resize(last - first + 1, NONE);
+        }
+    }
+
+    /// The place of a tensor in the home, if it lies there.
+    #[inline]
+    fn at_home(&self, t: TensorRef) -> usize {
+        (t.as_ptr() as usize >> WINDOW_BITS).wrapping_sub(self.home_start)
     }
 
     /// Makes room for `n` tensors.
@@ -114,8 +145,13 @@ impl TensorIds {
     /// The number of `t`, if it has one.
     #[inline]
     pub fn get(&self, t: TensorRef) -> Option<u32> {
-        let page = if self.last.0 == region(t) { self.last.1 } else { self.directory[self.find(region(t))].1 };
-        let id = *self.pages.get(page as usize)?.get(window(t))?;
+        let id = match self.home.get(self.at_home(t)) {
+            Some(&id) => id,
+            None => {
+                let page = if self.last.0 == region(t) { self.last.1 } else { self.directory[self.find(region(t))].1 };
+                *self.pages.get(page as usize)?.get(window(t))?
+            }
+        };
         if id == NONE {
             None
         } else if self.keys[id as usize] == t {
@@ -128,26 +164,61 @@ impl TensorIds {
     /// The number of `t`, a new one when it has none.
     #[inline]
     pub fn insert(&mut self, t: TensorRef) -> u32 {
-        let region = region(t);
-        if self.last.0 != region {
-            let at = start(region, self.directory.len());
-            let first = self.directory[at];
-            self.last = if first.0 == region && first.1 != NONE { first } else { (region, self.page(region)) };
+        let home = self.at_home(t);
+        if let Some(&id) = self.home.get(home)
+            && self.keys.get(id as usize) == Some(&t)
+        {
+            return id;
         }
-        let entry = &mut self.pages[self.last.1 as usize][window(t)];
+        self.insert_slowly(t, home)
+    }
+
+    #[inline(never)]
+    fn insert_slowly(&mut self, t: TensorRef, home: usize) -> u32 {
+        let entry = if let Some(entry) = self.home.get_mut(home) {
+            entry
+        } else {
+            let region = region(t);
+            if self.last.0 != region {
+                let at = start(region, self.directory.len());
+                let first = self.directory[at];
+                self.last = if first.0 == region && first.1 != NONE { first } else { (region, self.page(region)) };
+            }
+            &mut self.pages[self.last.1 as usize][window(t)]
+        };
         let new = self.keys.len() as u32;
         if *entry == NONE {
             *entry = new;
             self.keys.push(t);
-            new
-        } else if self.keys[*entry as usize] == t {
-            *entry
-        } else {
-            let id = *self.crowded.entry(t).or_insert(new);
-            if id == new {
-                self.keys.push(t);
-            }
-            id
+            return new;
+        }
+        let id = *entry;
+        if self.keys[id as usize] == t { id } else { self.insert_crowded(t, new) }
+    }
+
+    #[cold]
+    fn insert_crowded(&mut self, t: TensorRef, new: u32) -> u32 {
+        let id = *self.crowded.entry(t).or_insert(new);
+        if id == new {
+            self.keys.push(t);
+        }
+        id
+    }
+
+    /// Numbers tensors in their order, and adds the numbers to a list.
+    #[inline]
+    pub fn insert_all(&mut self, tensors: impl Iterator<Item = TensorRef>, numbers: &mut Vec<u32>) {
+        for t in tensors {
+            let (home, new) = (self.at_home(t), self.keys.len() as u32);
+            let id = match self.home.get_mut(home) {
+                Some(entry) if *entry == NONE => {
+                    *entry = new;
+                    self.keys.push(t);
+                    new
+                }
+                _ => self.insert_slowly(t, home),
+            };
+            numbers.push(id);
         }
     }
 
@@ -208,6 +279,7 @@ mod tests {
         ctx.new_object(crate::tensor::context::ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, 16).unwrap();
         let others: Vec<_> = (0..300).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
         let mut ids = TensorIds::default();
+        ids.expect(tensors[..200].iter().copied());
         for (i, &t) in tensors.iter().chain(&others).chain(&tensors).enumerate() {
             assert_eq!(ids.insert(t), i as u32 % 600);
         }

@@ -5,7 +5,7 @@
 use super::ids::NONE;
 use super::inplace::can_inplace;
 use super::planner::{Address, Planner};
-use super::problem::{Problem, Traits};
+use super::problem::{Fact, Problem, Traits};
 use super::search::{self, Blocks, Heuristic};
 use crate::backend::BufferTypeRef;
 use crate::error::Result;
@@ -250,6 +250,21 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a tensor that needs memory, or has some, is at once seen to fit: one that took over no other's memory, is not
+/// larger than planned, and is as much an input or an output.
+#[inline]
+fn is_as_planned(fact: &Fact, planned: Option<(&Fact, &Placed)>, targets: &Targets<'_>) -> bool {
+    if fact.traits.has(Traits::VIEW | Traits::EXTERNAL) {
+        return !fact.traits.has(Traits::VIEW);
+    }
+    planned.is_some_and(|(old, place)| {
+        place.over == NONE
+            && usize::try_from(place.buffer).is_ok_and(|b| !targets.expands[b])
+            && fact.bytes <= place.size
+            && !fact.traits.without(old.traits).has(Traits::INPUT | Traits::OUTPUT)
+    })
+}
+
 fn same_layout(a: TensorRef, b: TensorRef) -> bool {
     a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
 }
@@ -268,6 +283,11 @@ impl Plan {
     /// Where the tensor with a number goes.
     pub fn placed(&self, id: u32) -> Placed {
         self.placed.get(id as usize).copied().unwrap_or(UNPLACED)
+    }
+
+    /// Where tensors go, by number.
+    pub fn places(&self) -> &[Placed] {
+        &self.placed
     }
 
     /// How good the plan is, by planner.
@@ -356,10 +376,12 @@ impl Plan {
             let root = if new.base(id) == NONE { id } else { new.base(id) };
             !new.fact(root).traits.has(Traits::EXTERNAL) && !self.placed(root).lasting
         };
-        for (id, fact) in new.facts().iter().enumerate() {
-            if fact.traits.has(Traits::USED) {
-                self.fits_tensor(new, id as u32, &bound, targets)?;
+        let planned = std::iter::zip(self.problem.facts(), &self.placed).map(Some).chain(std::iter::repeat(None));
+        for (id, (fact, planned)) in std::iter::zip(new.facts(), planned).enumerate() {
+            if !fact.traits.has(Traits::USED) || is_as_planned(fact, planned, targets) {
+                continue;
             }
+            self.fits_tensor(new, id as u32, &bound, targets)?;
         }
         let same = |old: &[u32], new: &[u32]| {
             old == new || std::iter::zip(old, new).all(|(&old, &new)| old == new || new == NONE || !bound(new))

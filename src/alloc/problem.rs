@@ -33,6 +33,12 @@ impl Traits {
     /// Has a buffer, no data, and elements: nothing can be done with it.
     pub const HOLLOW: u8 = 128;
 
+    /// Those that another one does not have.
+    #[inline]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether one of the bits is set.
     #[inline]
     pub fn has(self, bits: u8) -> bool {
@@ -89,6 +95,11 @@ impl Fact {
         Self { buffer, bytes, op, traits: Traits(bits), weight: NO_WEIGHT }
     }
 
+    fn used(mut self) -> Self {
+        self.traits.0 |= Traits::USED;
+        self
+    }
+
     /// Its own buffer.
     #[inline]
     pub fn buffer(&self) -> Option<BufferRef> {
@@ -116,6 +127,17 @@ pub struct Problem {
     srcs: Vec<u32>,
 }
 
+/// Makes one list equal to another.
+fn copy<T: Copy>(to: &mut Vec<T>, from: &[T]) {
+    to.clear();
+    to.reserve(from.len());
+    // SAFETY: there is room for that many, and values that are copied bit by bit are values.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), from.len());
+        to.set_len(from.len());
+    }
+}
+
 impl Problem {
     /// Empties the problem and keeps the memory.
     pub fn clear(&mut self) {
@@ -140,8 +162,11 @@ impl Problem {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         ids.reserve(ids.len() + n_leafs + n_nodes);
         // Numbered by their places before anything is looked at.
-        self.leafs.extend(graph.leafs().map(|leaf| ids.insert(leaf)));
-        self.nodes.extend(graph.nodes().map(|node| ids.insert(node)));
+        ids.expect(graph.nodes());
+        self.leafs.reserve(n_leafs);
+        self.nodes.reserve(n_nodes);
+        ids.insert_all(graph.leafs(), &mut self.leafs);
+        ids.insert_all(graph.nodes(), &mut self.nodes);
         self.base.resize(ids.len(), UNSEEN);
         self.facts.resize(ids.len(), UNKNOWN);
         self.src_end.reserve(n_nodes);
@@ -157,24 +182,31 @@ impl Problem {
             }
             let id = self.nodes[i];
             let node = ids.tensor(id);
-            let (first, mut weight) = (self.srcs.len(), NO_WEIGHT);
+            let (mut n_srcs, mut weight) = (0, NO_WEIGHT);
             for slot in 0..node.srcs_end() {
                 let Some(src) = node.src(slot) else { continue };
                 let src = self.number(restore(node, slot, src)?, ids);
                 let traits = &mut self.facts[src as usize].traits;
                 traits.0 |= Traits::USED;
                 if traits.has(Traits::WEIGHTS) && weight == NO_WEIGHT {
-                    weight = (self.srcs.len() - first) as u8;
+                    weight = n_srcs;
                 }
+                n_srcs += 1;
                 self.srcs.push(src);
             }
             self.src_end.push(self.srcs.len() as u32);
+            // Most nodes are seen here for the first time, and are no views.
+            if self.base[id as usize] == UNSEEN && node.view_src().is_none() {
+                self.base[id as usize] = NONE;
+                self.facts[id as usize] = Fact { weight, ..Fact::of(node).used() };
+                continue;
+            }
             self.see(node, id, ids);
             let fact = &mut self.facts[id as usize];
             fact.traits.0 |= Traits::USED;
             fact.weight = weight;
         }
-        self.tensors.extend_from_slice(ids.tensors());
+        copy(&mut self.tensors, ids.tensors());
         Ok(())
     }
 
@@ -210,9 +242,9 @@ impl Problem {
     /// Starts from the tensors of another problem, without places.
     pub fn start_from(&mut self, other: &Self) {
         self.clear();
-        self.tensors.extend_from_slice(&other.tensors);
-        self.facts.extend_from_slice(&other.facts);
-        self.base.extend_from_slice(&other.base);
+        copy(&mut self.tensors, &other.tensors);
+        copy(&mut self.facts, &other.facts);
+        copy(&mut self.base, &other.base);
     }
 
     /// Makes this a copy of another problem.

@@ -50,6 +50,13 @@ impl Arena {
         Ok(copy)
     }
 
+    /// The stretch of memory that all its tensors lie in, and maybe other things; empty without tensors.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let first = self.blocks.iter().map(|b| b.as_ptr() as usize).min().unwrap_or(0);
+        let end = self.blocks.iter().map(|b| b.as_ptr() as usize + b.size()).max().unwrap_or(0);
+        first..end
+    }
+
     /// Whether a tensor lies in the arena's memory: it is one of its tensors, or was before a reset.
     pub fn contains(&self, t: TensorRef) -> bool {
         let at = t.as_ptr() as usize;

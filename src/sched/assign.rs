@@ -2,7 +2,6 @@
 
 use super::cause::{Cause, Placement};
 use super::flat::{Flat, is_view_op};
-use super::order;
 use super::rules::Rules;
 use crate::abi::ggml::ggml_op;
 use crate::alloc::problem::NO_WEIGHT;
@@ -90,12 +89,31 @@ impl Assigner<'_, '_> {
     }
 
     /// The first backend that can use a buffer and compute `op`.
+    #[inline]
     fn by_buffer(&mut self, buffer: Option<BufferRef>, op: u32) -> Option<usize> {
-        let readers = self.rules.readers(buffer?);
-        order::members(readers).find(|&b| self.rules.computes(b, op))
+        let mut readers = self.rules.readers(buffer?);
+        while readers != 0 {
+            let b = readers.trailing_zeros() as usize;
+            if self.rules.computes(b, op) {
+                return Some(b);
+            }
+            readers &= readers - 1;
+        }
+        None
     }
 
+    #[inline]
     fn by_memory(&mut self, id: u32) -> Result<Placement> {
+        let problem = &self.flat.problem;
+        if problem.base(id) == NONE
+            && let Some(b) = self.by_buffer(problem.fact(id).buffer(), id)
+        {
+            return Ok(Placement::new(b as i8, Cause::BUFFER));
+        }
+        self.by_any_memory(id)
+    }
+
+    fn by_any_memory(&mut self, id: u32) -> Result<Placement> {
         let problem = &self.flat.problem;
         let (fact, base) = (problem.fact(id), problem.base(id));
         // A base may itself be a view, of which a view is made by hand.

@@ -64,8 +64,8 @@ impl<'a> Rules<'a> {
     /// Whether backend `b` can compute the tensor.
     #[inline]
     pub fn computes(&mut self, b: usize, id: u32) -> bool {
-        let (backend, t) = (self.backends[b], self.ids.tensor(id));
-        self.ops[id as usize].get(b, || backend.supports_op(t))
+        let (backends, ids) = (self.backends, self.ids);
+        self.ops[id as usize].get(b, || backends[b].supports_op(ids.tensor(id)))
     }
 
     /// The backends that can use memory of a type, a bit each.

@@ -186,6 +186,12 @@ impl Splitter<'_, '_> {
         let n_looked_at = if self.rules.backends.len() == 1 { 0 } else { self.flat.computed().len() };
         for c in 0..n_looked_at {
             let i = self.flat.computed()[c] as usize;
+            if let Some(s) = &current
+                && s.inputs.is_empty()
+                && self.is_at_home(i, s.backend as i8)
+            {
+                continue;
+            }
             let backend = self.backend_of(self.flat.nodes()[i])?;
             let goes_on = |s: &Split, this: &mut Self| {
                 s.backend == backend && (s.inputs.is_empty() || !this.has_foreign_weight(i, backend))
@@ -210,6 +216,13 @@ impl Splitter<'_, '_> {
         splits.push(last);
         share_guests(&mut splits, self.rules.backends.len());
         Ok(splits)
+    }
+
+    /// Whether a node and all its sources are on a backend.
+    #[inline]
+    fn is_at_home(&self, node: usize, backend: i8) -> bool {
+        let on = |id: u32| self.placed[id as usize].backend == backend;
+        on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src))
     }
 
     #[inline]

@@ -258,6 +258,14 @@ impl TensorRef {
         if rest == 0 { FEW } else { GGML_MAX_SRC }
     }
 
+    /// Begins to load the fields that say where the data is.
+    #[inline]
+    pub fn prefetch_memory(self) {
+        for at in [std::mem::offset_of!(ggml_tensor, buffer), std::mem::offset_of!(ggml_tensor, data)] {
+            crate::sys::memory::prefetch(self.as_ptr().cast::<u8>().wrapping_add(at), 8);
+        }
+    }
+
     /// Begins to load what is looked at when a graph is split, so that it is there when it is needed.
     #[inline]
     pub fn prefetch(self) {
