@@ -116,7 +116,7 @@ def sources():
         if text.count(old) != 1:
             rotten.append(row)
             continue
-        texts[file] = text.replace(old, new.replace("ON", ON % row))
+        texts[file] = text.replace(old, re.sub(r"\bON\b", ON % row, new))
     texts["lib.rs"] = open(f"{ROOT}/src/lib.rs").read().replace("pub mod abi;", "pub mod abi;\n#[allow(missing_docs)]\npub mod mutant;")
     texts["mutant.rs"] = SWITCH
     for name in names:
