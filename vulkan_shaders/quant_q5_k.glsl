@@ -2,30 +2,11 @@
 #define BLOCK 256
 #define BYTES 176
 #define HAS_DEQUANT32
-#include "quant_scales_k.glsl"
 
-void dequant8(uint64_t base, uint i, out float y[8]) {
-    const uint64_t block = base + uint64_t(i / 32) * BYTES;
-    const uint g = (i & 31u) / 4;
-    const vec2 s = scale_and_offset(block, g);
-    [[unroll]] for (uint j = 0; j < 2; ++j) {
-        const uint q = U32s(block).v[12 + g / 2 * 8 + (i & 3u) * 2 + j] >> ((g & 1u) * 4);
-        const uint h = U32s(block).v[4 + (i & 3u) * 2 + j] >> g;
-        [[unroll]] for (uint k = 0; k < 4; ++k) {
-            y[4 * j + k] = s.x * float(((q >> (8 * k)) & 15u) | ((h >> (8 * k)) & 1u) << 4) - s.y;
-        }
-    }
+uint codes(uint64_t block, uint g, uint j) {
+    const uint low = (U32s(block).v[12 + g / 2 * 8 + j] >> ((g & 1u) * 4)) & 0x0f0f0f0fu;
+    const uint high = (U32s(block).v[4 + j] >> g) & 0x01010101u;
+    return low | high << 4;
 }
 
-void dequant32(uint64_t base, uint i, out float y[32]) {
-    const uint64_t block = base + uint64_t(i / 8) * BYTES;
-    const uint g = i & 7u;
-    const vec2 s = scale_and_offset(block, g);
-    [[unroll]] for (uint j = 0; j < 8; ++j) {
-        const uint q = U32s(block).v[12 + g / 2 * 8 + j] >> ((g & 1u) * 4);
-        const uint h = U32s(block).v[4 + j] >> g;
-        [[unroll]] for (uint k = 0; k < 4; ++k) {
-            y[4 * j + k] = s.x * float(((q >> (8 * k)) & 15u) | ((h >> (8 * k)) & 1u) << 4) - s.y;
-        }
-    }
-}
+#include "quant_groups_k.glsl"

@@ -20,11 +20,25 @@ layout(push_constant, scalar) uniform Push {
     uvec3 d_nb;    // in blocks
 } p;
 
-// a / b with the last bit right: drivers may divide by multiplying with a reciprocal.
+// x in two parts of twelve bits each, so that products of parts are exact.
+vec2 halves(float x) {
+    precise const float c = x * 4097.0;
+    precise const float high = c - (c - x);
+    precise const float low = x - high;
+    return vec2(high, low);
+}
+
+// a / b with the last bit right. Drivers may be some units of it off, and their fma() may be two roundings: what is left of a
+// after the product is had from halves.
 float divide(float a, float b) {
-    const float inverse = 1.0 / b;
-    const float q = a * inverse;
-    return fma(fma(-q, b, a), inverse, q);
+    precise const float q = a / b;
+    precise const float p = q * b;
+    const vec2 x = halves(q);
+    const vec2 y = halves(b);
+    precise const float e = ((x.x * y.x - p) + x.x * y.y + x.y * y.x) + x.y * y.y;
+    precise const float rest = (a - p) - e;
+    precise const float all = q + rest / b;
+    return abs(q) < 1e30 && abs(b) < 1e30 ? all : q; // parts of more would be infinite
 }
 
 // x * s to the nearest integer. Nothing is fused: a value in the middle must fall as on the CPU.
@@ -85,7 +99,7 @@ void encode(uint64_t block, float x[32]) {
     const float top = 31.0;
 #endif
 #if FMT == FMT_Q4_0 || FMT == FMT_Q5_0
-    const float d = extreme(x) / -((top + 1.0) / 2.0);
+    const float d = extreme(x) * -(2.0 / (top + 1.0)); // a power of two
     const float offset = (top + 1.0) / 2.0 + 0.5;
     const float low = 0.0;
 #else

@@ -26,11 +26,25 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    /// `size` bytes from byte `offset` of the tensor on, as one piece.
+    pub fn one(offset: usize, size: usize) -> Self {
+        Self { offset, size, count: 1, stride_tensor: size, stride_data: size }
+    }
+
     /// Bytes from the first piece to the end of the last in host memory.
     pub fn extent(self) -> usize {
+        self.extent_by(self.stride_data)
+    }
+
+    /// Bytes from the first piece to the end of the last in the tensor.
+    pub fn extent_in_tensor(self) -> usize {
+        self.extent_by(self.stride_tensor)
+    }
+
+    fn extent_by(self, stride: usize) -> usize {
         match self.count {
             0 => 0,
-            n => (n - 1).saturating_mul(self.stride_data).saturating_add(self.size),
+            n => (n - 1).saturating_mul(stride).saturating_add(self.size),
         }
     }
 }

@@ -4,7 +4,6 @@ use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
 use super::memory::{Memory, Purpose};
-use super::transfer::span;
 use crate::backend::author::{Buffer, BufferType, HostMemory, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, DeviceRef};
@@ -129,7 +128,7 @@ impl Buffer for VkBuffer {
     }
 
     fn get_2d(&self, tensor: TensorRef, data: &mut [u8], p: Pieces) {
-        debug_assert!(span(p) <= tensor.nbytes());
+        debug_assert!(p.extent_in_tensor() <= tensor.nbytes());
         told("get", self.gpu.read_2d(&self.memory, self.offset(tensor, p.offset), data, p));
     }
 

@@ -56,11 +56,11 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Writes it from its start.
-    fn write(&self, data: &[u8]) {
-        assert!(data.len() <= self.len);
+    /// Writes `data` from byte `at` on.
+    fn write(&self, at: usize, data: &[u8]) {
+        assert!(at <= self.len && data.len() <= self.len - at);
         // SAFETY: the piece is `len` mapped bytes that nobody else uses, and the data fits.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr.as_ptr(), data.len()) }
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr.as_ptr().add(at), data.len()) }
     }
 }
 
@@ -264,7 +264,7 @@ impl Recorder {
     /// until the work that is being recorded is done.
     pub fn params(&mut self, bytes: &[u8]) -> Result<u64> {
         let staged = self.stage(bytes.len() as u64)?;
-        staged.write(bytes);
+        staged.write(0, bytes);
         Ok(staged.place.address)
     }
 
@@ -337,12 +337,7 @@ impl Recorder {
 
     /// Records a copy of host memory, which may be changed as soon as this returns.
     pub fn upload(&mut self, to: Place, data: &[u8]) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let staged = self.stage(data.len() as u64)?;
-        staged.write(data);
-        self.copy(staged.place, to, data.len() as u64)
+        self.upload_pieces(to, data, data.len(), 1, (0, 0))
     }
 
     /// As `upload`, for `count` pieces of `len` bytes that lie `strides.0` apart in `data` and `strides.1` on the device.
@@ -357,9 +352,8 @@ impl Recorder {
         if len == 0 || count == 0 {
             return Ok(());
         }
-        let dense: Vec<u8> = (0..count).flat_map(|i| &data[i * strides.0..][..len]).copied().collect();
-        let staged = self.stage(dense.len() as u64)?;
-        staged.write(&dense);
+        let staged = self.stage((len * count) as u64)?;
+        (0..count).for_each(|i| staged.write(i * len, &data[i * strides.0..][..len]));
         self.copy_pieces(staged.place, to, len as u64, count as u64, (len as u64, strides.1 as u64))
     }
 

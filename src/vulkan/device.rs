@@ -129,8 +129,8 @@ impl Device for VkDevice {
         }
     }
 
-    fn open(&self, this: DeviceRef, _params: Option<&CStr>) -> Result<VkStream> {
-        VkStream::new(&self.gpu()?, this, self.name.clone())
+    fn open(&self, _this: DeviceRef, _params: Option<&CStr>) -> Result<VkStream> {
+        VkStream::new(&self.gpu()?, self.name.clone())
     }
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {

@@ -18,11 +18,22 @@ struct Module {
     words: Vec<u32>,
 }
 
-/// Modules of a pack, unpacked once. A pack that cannot be read is empty: asking for its modules fails.
-fn modules(pack: usize) -> &'static [Module] {
-    static UNPACKED: OnceLock<Vec<OnceLock<Vec<Module>>>> = OnceLock::new();
+/// Modules of a pack, and the number of each by its name.
+#[derive(Default)]
+struct Pack {
+    modules: Vec<Module>,
+    numbers: HashMap<String, u16>,
+}
+
+/// A pack, unpacked once. One that cannot be read is empty: asking for its modules fails.
+fn pack(number: usize) -> &'static Pack {
+    static UNPACKED: OnceLock<Vec<OnceLock<Pack>>> = OnceLock::new();
     let all = UNPACKED.get_or_init(|| PACKS.iter().map(|_| OnceLock::new()).collect());
-    all[pack].get_or_init(|| unpack(&PACKS[pack].2[PACKS[pack].1..]).unwrap_or_default())
+    all[number].get_or_init(|| {
+        let modules = unpack(&PACKS[number].2[PACKS[number].1..]).unwrap_or_default();
+        let numbers = modules.iter().zip(0..).map(|(m, i)| (m.name.clone(), i)).collect();
+        Pack { modules, numbers }
+    })
 }
 
 fn unpack(body: &[u8]) -> Option<Vec<Module>> {
@@ -50,15 +61,14 @@ impl Shader {
         let packs = KNOWN.get_or_init(|| PACKS.iter().enumerate().map(|(i, p)| (p.0, i as u16)).collect());
         let source = name.split('.').next().unwrap_or(name);
         let find = || {
-            let &pack = packs.get(source)?;
-            let module = modules(pack.into()).iter().position(|m| m.name == name)?;
-            Some(Self(pack, module as u16))
+            let &number = packs.get(source)?;
+            pack(number.into()).numbers.get(name).map(|&module| Self(number, module))
         };
         find().ok_or_else(|| Error::Unsupported(format!("there is no shader {name}")))
     }
 
     fn module(self) -> &'static Module {
-        &modules(self.0.into())[usize::from(self.1)]
+        &pack(self.0.into()).modules[usize::from(self.1)]
     }
 
     /// Name of the variant.
@@ -74,7 +84,7 @@ impl Shader {
 
 /// Names of all modules.
 pub fn names() -> Vec<&'static str> {
-    (0..PACKS.len()).flat_map(|p| modules(p).iter().map(|m| m.name.as_str())).collect()
+    (0..PACKS.len()).flat_map(|p| pack(p).modules.iter().map(|m| m.name.as_str())).collect()
 }
 
 #[cfg(test)]
@@ -84,7 +94,7 @@ mod tests {
     #[test]
     fn every_pack_holds_modules() {
         for (i, (name, ..)) in PACKS.iter().enumerate() {
-            assert!(!modules(i).is_empty(), "{name}");
+            assert!(!pack(i).modules.is_empty(), "{name}");
         }
         for name in names() {
             let shader = Shader::named(name).unwrap();

@@ -6,18 +6,17 @@ use super::core::lock;
 use super::gpu::Gpu;
 use super::info::Info;
 use super::timeline::Mark;
-use super::transfer::span;
 use crate::abi::ggml::{ggml_guid, ggml_op};
+use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BackendRef, DeviceRef};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::{log_debug, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A stream of work on a device.
 pub struct VkStream {
@@ -68,7 +67,10 @@ pub(super) fn supports(info: &Info, op: TensorRef) -> bool {
 
 /// Whether a node is worth computing here although its weights must be copied first: from as many rows on.
 pub(super) fn worth_offloading(op: TensorRef) -> bool {
-    let least = super::env::number("GGML_OP_OFFLOAD_MIN_BATCH").and_then(|n| i64::try_from(n).ok()).unwrap_or(32);
+    static LEAST: OnceLock<i64> = OnceLock::new();
+    let least = *LEAST.get_or_init(|| {
+        super::env::number("GGML_OP_OFFLOAD_MIN_BATCH").and_then(|n| i64::try_from(n).ok()).unwrap_or(32)
+    });
     let rows = match op.op() {
         ggml_op::GGML_OP_GET_ROWS => 0,
         ggml_op::GGML_OP_MUL_MAT => op.ne()[1],
@@ -79,7 +81,7 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 }
 
 impl VkStream {
-    pub(super) fn new(gpu: &Arc<Gpu>, _device: DeviceRef, name: CString) -> Result<Self> {
+    pub(super) fn new(gpu: &Arc<Gpu>, name: CString) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
         Ok(Self { gpu: gpu.clone(), name, recorder })
     }
@@ -183,17 +185,17 @@ impl Stream for VkStream {
     }
 
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
-        let p = whole(offset, data.bytes().len());
+        let p = Pieces::one(offset, data.bytes().len());
         told("set_async", self.queue_set(tensor, &data, p));
     }
 
     fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {
-        let p = whole(offset, data.bytes().len());
+        let p = Pieces::one(offset, data.bytes().len());
         told("get_async", self.queue_get(tensor, data, p));
     }
 
     fn set_2d_async(&self, tensor: TensorRef, data: HostSource, pieces: Pieces) {
-        debug_assert!(span(pieces) <= tensor.nbytes());
+        debug_assert!(pieces.extent_in_tensor() <= tensor.nbytes());
         told("set_2d_async", self.queue_set(tensor, &data, pieces));
     }
 
@@ -239,9 +241,4 @@ impl Stream for VkStream {
             told("event_wait", lock(&self.recorder).wait_for(&mark));
         }
     }
-}
-
-/// `len` bytes from `offset` on as one piece.
-fn whole(offset: usize, len: usize) -> Pieces {
-    Pieces { offset, size: len, count: 1, stride_tensor: len, stride_data: len }
 }

@@ -63,7 +63,7 @@ impl Gpu {
     /// Sets pieces; `data` reaches from the first to the end of the last.
     pub fn write_2d(&self, memory: &Memory, offset: u64, data: &[u8], p: Pieces) -> Result<()> {
         if self.direct(memory).is_none() && self.direct_pieces(p) {
-            check(memory, offset, span(p))?;
+            check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
             let to = Place::new(memory, offset);
             recorder.upload_pieces(to, data, p.size, p.count, (p.stride_data, p.stride_tensor))?;
@@ -77,7 +77,7 @@ impl Gpu {
     /// Reads pieces; what lies between them in `data` is not touched.
     pub fn read_2d(&self, memory: &Memory, offset: u64, data: &mut [u8], p: Pieces) -> Result<()> {
         if self.direct(memory).is_none() && self.direct_pieces(p) {
-            check(memory, offset, span(p))?;
+            check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
             let (from, target) = (Place::new(memory, offset), NonNull::from(data).cast());
             // SAFETY: the pieces lie in `data`, which is ours until `finish`.
@@ -123,11 +123,6 @@ impl Gpu {
         let queued = f(&mut recorder);
         recorder.finish().and(queued)
     }
-}
-
-/// Bytes on the device from the first piece to the end of the last.
-pub(super) fn span(p: Pieces) -> usize {
-    if p.count == 0 { 0 } else { (p.count - 1).saturating_mul(p.stride_tensor).saturating_add(p.size) }
 }
 
 /// The offset on the host, when the range lies in the memory.

@@ -2,11 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::Info;
 use super::plan::Kernel;
 use super::shaders::Shader;
+use super::{Info, env};
 use crate::error::Result;
 use ash::vk;
+use std::sync::OnceLock;
 
 /// Whether the driver runs lanes on the processor: few groups with much work each, no shared memory, no barriers.
 pub fn is_cpu(info: &Info) -> bool {
@@ -73,17 +74,48 @@ pub const VECTOR_COLUMNS: u32 = 8;
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
+/// What the environment asks for.
+struct Wish {
+    way: Way,
+    matrices: bool,
+}
+
+/// `GGML_VK_PRODUCT`.
+#[derive(Clone, Copy)]
+enum Way {
+    Own,
+    Rows,
+    Vector,
+    Tile,
+    Matrices,
+}
+
+/// Read once in a process.
+fn wish() -> &'static Wish {
+    static WISH: OnceLock<Wish> = OnceLock::new();
+    WISH.get_or_init(|| {
+        let way = match std::env::var("GGML_VK_PRODUCT").as_deref() {
+            Ok("rows") => Way::Rows,
+            Ok("vector") => Way::Vector,
+            Ok("tile") => Way::Tile,
+            Ok("matrices") => Way::Matrices,
+            _ => Way::Own,
+        };
+        Wish { way, matrices: env::set("GGML_VK_TRY_COOPMAT") }
+    })
+}
+
 /// How products of `n` columns go on a device. `halves`: src0's values fit into F16. `GGML_VK_PRODUCT` (rows, vector, tile, matrices)
 /// takes another way than the device's own, for tests.
 pub fn product(info: &Info, n: u32, halves: bool) -> Product {
     let tile_fits = info.limits.shared_memory >= 2 * 32 * 65 * 4 && info.limits.group_invocations >= 256;
     let matrices = coop_size(info).filter(|_| halves).map(Product::Matrices);
-    let forced = std::env::var("GGML_VK_PRODUCT");
-    match forced.as_deref() {
-        Ok("rows") => return Product::Rows,
-        Ok("vector") if subgroup_arithmetic(info) => return Product::Vector,
-        Ok("tile") if tile_fits => return Product::Tile,
-        Ok("matrices") => return matrices.unwrap_or(Product::Tile),
+    let wish = wish();
+    match wish.way {
+        Way::Rows => return Product::Rows,
+        Way::Vector if subgroup_arithmetic(info) => return Product::Vector,
+        Way::Tile if tile_fits => return Product::Tile,
+        Way::Matrices => return matrices.unwrap_or(Product::Tile),
         _ => {}
     }
     if is_cpu(info) {
@@ -94,7 +126,7 @@ pub fn product(info: &Info, n: u32, halves: bool) -> Product {
     }
     match matrices {
         // Not yet run on a card: only by wish.
-        Some(way) if std::env::var_os("GGML_VK_TRY_COOPMAT").is_some() => way,
+        Some(way) if wish.matrices => way,
         _ if tile_fits => Product::Tile,
         _ => Product::Rows,
     }

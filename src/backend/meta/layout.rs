@@ -108,7 +108,7 @@ impl Layout {
             if a < b {
                 let device_at = p * self.device_periods[r.device] + r.device_at + (a - start - r.at);
                 let len = b - a;
-                let pieces = Pieces { offset: device_at, size: len, count: 1, stride_tensor: len, stride_data: len };
+                let pieces = Pieces::one(device_at, len);
                 list.push(Transfer { device: r.device, data_at: a - origin, pieces });
             }
         }

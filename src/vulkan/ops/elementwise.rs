@@ -119,10 +119,17 @@ pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         (None, false) => (gate.at, gate.at + half, gate),
         (None, true) => (gate.at + half, gate.at, gate),
     };
+    let (gate, up) = (View { at: gate_at, ..gate }, View { at: up_at, ..up });
+    let param = [node.op_param_f32(2), node.op_param_f32(3)];
+    gate_into(node.op_param_i32(0) as u32, param, (gate, up), d, plan)
+}
+
+/// An activation of the first source times the second.
+fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut Plan<'_>) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[node.op_param_i32(0) as u32, gate.ty(), d.ty()]);
-    let push = Push::new().at(gate_at).at(up_at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
-    let push = push.u32(d.n_rows()).f32(node.op_param_f32(2)).f32(node.op_param_f32(3));
+    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[op, gate.ty(), d.ty()]);
+    let push = Push::new().at(gate.at).at(up.at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
+    let push = param.into_iter().fold(push.u32(d.n_rows()), Push::f32);
     plan.dispatch(kernel, push, g.groups, &[gate.range, up.range], &[d.range]);
     Ok(())
 }
@@ -135,12 +142,7 @@ pub fn fused_gate(
     result: TensorRef,
     plan: &mut Plan<'_>,
 ) -> Result<()> {
-    let (gate, up, d) = (View::of(gate)?, View::of(up)?, View::of(result)?);
-    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[op as u32, gate.ty(), d.ty()]);
-    let push = Push::new().at(gate.at).at(up.at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
-    plan.dispatch(kernel, push.u32(d.n_rows()).f32(0.0).f32(0.0), g.groups, &[gate.range, up.range], &[d.range]);
-    Ok(())
+    gate_into(op as u32, [0.0; 2], (View::of(gate)?, View::of(up)?), View::of(result)?, plan)
 }
 
 /// Single precision, rows without gaps; an index for each row.
