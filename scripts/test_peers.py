@@ -112,14 +112,14 @@ def kind(case):
     return op, tuple(v for v in values if "type" in v[0])
 
 
-def sample(cases, rounds):
+def sample(cases, rounds, most=SAMPLE_COST):
     """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions aside)
-    `rounds` times; what costs more than SAMPLE_COST is left out, unless an op has these types there only: then its cheapest case. The
+    `rounds` times; what costs more than `most` is left out, unless an op has these types there only: then its cheapest case. The
     order of choice is that of a checksum, so that it stays the same where cases come and go."""
     seen, chosen, dear = {}, [], []
     for case in sorted(cases, key=lambda c: zlib.crc32(c.encode())):
         op, values = parts(case)
-        if cost(values) > SAMPLE_COST:
+        if cost(values) > most:
             dear.append((cost(values), case))
             continue
         new = {kind(case)} | {(op, v) for v in values if not v[0].startswith("ne") and v[0] not in ("m", "n", "k", "kv")}

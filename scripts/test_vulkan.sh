@@ -3,8 +3,8 @@
 #
 # Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names. Without one, one failure: install
 # mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of
-# theirs ends the program that caused it. `all` also runs every op of llama.cpp's own test program, `quick` (the default)
-# a representative part.
+# theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every architecture it knows,
+# `quick` (the default) a representative part.
 #
 # Needs target/install and, for the ops, GGML_CACHE/hosts (scripts/oracle.sh hosts). The last line counts the checks.
 set -u
@@ -72,6 +72,39 @@ if [ "$kept" -gt 0 ] && [ "$kept" -lt 100 ]; then # the header alone
     echo "note: this driver keeps no pipelines ($kept bytes of cache): that a second start compiles none is not checked"
 elif [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
 
+# A damaged cache is told, not used, and written anew; processes that start at once leave one whole file.
+file=$(ls "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | head -n 1)
+if [ -n "$file" ]; then
+    whole=$(cksum < "$file")
+    printf 'not a cache' | dd of="$file" bs=1 seek=20 conv=notrunc 2> /dev/null
+    if "$out/test_vulkan" a_graph_is_computed > "$out/damaged.txt" 2> "$out/damaged.err" && grep -q 'is damaged and not used' "$out/damaged.err"; then
+        ok "a damaged pipeline cache is told and not used"
+    else
+        bad "a damaged pipeline cache is told and not used" "$(grep -m 1 FAIL "$out/damaged.txt") $(tail -n 1 "$out/damaged.err" | cut -c1-200)"
+    fi
+    "$out/test_vulkan" none > /dev/null 2> "$out/damaged.err"
+    "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/damaged.err"
+    if grep -q 'is damaged' "$out/damaged.err"; then bad "a damaged pipeline cache is written anew" "it is still damaged"; else ok "a damaged pipeline cache is written anew"; fi
+    [ "$kept" -ge 100 ] || [ "$whole" = "$(cksum < "$file")" ] || bad "the cache of a driver that keeps nothing" "it changed"
+else
+    bad "a pipeline cache on disk" "there is no file in $GGML_VK_PIPELINE_CACHE_DIR"
+fi
+rm -rf "$GGML_VK_PIPELINE_CACHE_DIR"
+pids=()
+for i in 1 2 3; do
+    "$out/test_vulkan" a_graph_is_computed > "$out/at-once-$i.txt" 2> "$out/at-once-$i.err" &
+    pids+=($!)
+done
+all=0
+for pid in "${pids[@]}"; do wait "$pid" || all=1; done
+"$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/at-once.err" || all=1
+n=$(find "$GGML_VK_PIPELINE_CACHE_DIR" -type f | wc -l)
+if [ "$all" = 0 ] && [ "$n" = 1 ] && ! grep -q 'is damaged' "$out"/at-once*.err; then
+    ok "three processes at once share a pipeline cache"
+else
+    bad "three processes at once share a pipeline cache" "$n files, status $all: $(grep -h -m 1 -E 'damaged|FAIL' "$out"/at-once* | head -n 1)"
+fi
+
 # The table of times.
 GGML_VK_PERF_LOGGER=1 "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/perf.err"
 if grep -qE '^(SCALE|ADD|.*\+ ADD) f32 .*us.*GB/s' "$out/perf.err"; then ok "GGML_VK_PERF_LOGGER prints times per op"; else bad "GGML_VK_PERF_LOGGER prints times per op" "$(tail -n 2 "$out/perf.err")"; fi
@@ -93,29 +126,17 @@ if [ $? -eq 0 ]; then ok "the trace has the device's nodes: $(cat "$out/trace.tx
 GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && bad "GGML_DISABLE_VULKAN" "there is a device"
 [ $? -ne 0 ] && ok "GGML_DISABLE_VULKAN takes the devices away"
 
-# llama.cpp's own test of every op.
-ops=$cache/hosts/bin/test-backend-ops
-if [ -x "$ops" ]; then
-    quick="ADD SCALE"
-    run_ops() { # NAME [arguments]
-        local log="$out/ops.log" line
-        LD_LIBRARY_PATH=$prefix/lib GGML_VK_VALIDATE=$validate "$ops" test -b Vulkan0 "${@:2}" > "$log" 2> "$log.err"
-        line=$(grep -E '[0-9]+/[0-9]+ tests passed' "$log" | tail -n 1 | sed 's/^ *//')
-        if [ -n "$line" ] && ! grep -qE 'FAIL' "$log"; then
-            ok "$1: $line"
-            [ "${line%%/*}" -gt 0 ] || bad "$1" "it tested nothing"
-        else
-            cp "$log" "$out/ops-$1.log"
-            bad "$1" "${line:-no last line: $(tail -n 1 "$log.err" | cut -c1-300)} $(grep -m 2 FAIL "$log" | cut -c1-200 | tr '\n' ' ')"
-        fi
-    }
-    if [ "$extent" = all ]; then
-        run_ops "every op"
-    else
-        for op in $quick; do run_ops "$op" -o "$op"; done
-    fi
+# llama.cpp's own programs: its test of every op, models with layers on the device, every architecture.
+if [ -x "$cache/hosts/bin/test-backend-ops" ]; then
+    sections="ops models archs"
+    [ "$extent" != all ] || sections="ops-all models-all archs-all"
+    log=$out/hosts.log
+    # shellcheck disable=SC2086
+    GGML_VK_VALIDATE=$validate python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
+    n=$(sed -n 's/^vulkan hosts: \([0-9]*\) passed.*/\1/p' "$log"); passed=$((passed + ${n:-0}))
+    n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed$/\1/p' "$log"); failed=$((failed + ${n:-1}))
 else
-    echo "note: no $ops (scripts/oracle.sh hosts): the test of the ops was skipped"
-    [ "$extent" != all ] || bad "test-backend-ops" "it is not built"
+    echo "note: no $cache/hosts/bin/test-backend-ops (scripts/oracle.sh hosts): ops and models were not tested"
+    [ "$extent" != all ] || bad "llama.cpp's programs" "they are not built"
 fi
 finish

@@ -1,17 +1,20 @@
 #version 460
 // Places of elements in the order of their values; of equals the first comes first. TOP_K: only the first k of the descending order.
-// Each invocation counts what comes before its element: no shared memory, and every lane reads the same element at a time. NaN has its
-// place in the order of bits, so the result is a permutation whatever the values are.
+// A step either sorts runs of elements, or (MERGE) merges neighbouring runs by twos. Each invocation finds the place of one element: it
+// counts what comes before it, in its run one by one, in a sorted run by halving. Nothing is shared. NaN has its place in the order of
+// bits, so the result is a permutation whatever the values are.
 #include "common.glsl"
 #include "rows.glsl"
 
 layout(constant_id = 3) const bool DESCENDING = false;
+layout(constant_id = 4) const bool MERGE = false;
 
 layout(push_constant, scalar) uniform Push {
-    uint64_t a, d;
+    uint64_t a, from, d; // from: places after the step before, rows one behind the other
     uint columns, n_rows, ne1, ne2;
     uvec3 a_nb, d_nb;
-    uint k; // elements written
+    uint k;   // elements written
+    uint run; // elements of a run before the step (MERGE), after it
 } p;
 
 uint key(float x) {
@@ -26,14 +29,39 @@ void main() {
     const uvec3 at3 = row_coords(r, p.ne1, p.ne2);
     F32s a = F32s(at(p.a, offset3(at3, p.a_nb), 4));
     I32s d = I32s(at(p.d, offset3(at3, p.d_nb), 4));
+    U32s from = U32s(at(p.from, uint64_t(r) * p.columns, 4));
     for (uint c_ = gl_GlobalInvocationID.x; c_ - gl_LocalInvocationID.x < p.columns; c_ += column_step()) {
         const uint c = min(c_, p.columns - 1);
-        const uint mine = key(a.v[c]);
-        uint before = 0;
-        for (uint j = 0; j < p.columns; ++j) {
-            const uint other = key(a.v[j]);
-            before += uint(other < mine || (other == mine && j < c));
+        uint place;
+        uint element;
+        if (MERGE) {
+            element = min(from.v[c], p.columns - 1);
+            const uint mine = key(a.v[element]);
+            const uint start = c / (2 * p.run) * (2 * p.run);
+            const uint middle = min(start + p.run, p.columns);
+            const uint end = min(middle + p.run, p.columns);
+            const bool left = c < middle;
+            // Elements of the other run that come before: smaller ones, and for one of the right run equal ones, too.
+            const uint first = left ? middle : start;
+            uint low = first;
+            uint high = left ? end : middle;
+            while (low < high) {
+                const uint i = low + (high - low) / 2;
+                const uint other = key(a.v[min(from.v[i], p.columns - 1)]);
+                if (other < mine || (!left && other == mine)) { low = i + 1; } else { high = i; }
+            }
+            place = (left ? c : start + c - middle) + low - first;
+        } else {
+            element = c;
+            const uint mine = key(a.v[c]);
+            const uint start = c / p.run * p.run;
+            const uint end = min(start + p.run, p.columns);
+            place = start;
+            for (uint j = start; j < end; ++j) {
+                const uint other = key(a.v[j]);
+                place += uint(other < mine || (other == mine && j < c));
+            }
         }
-        if (c_ < p.columns && before < p.k) { d.v[before] = int(c); }
+        if (c_ < p.columns && place < p.k) { d.v[place] = int(element); }
     }
 }

@@ -25,7 +25,10 @@ void main() {
     const uint64_t a = at(p.a, offset3(uvec3(there ? uint(id) : 0, i.yz), p.a_nb), BYTES);
     const uint64_t d = at(p.d, offset3(i, p.d_nb), type_size(D));
 #if BLOCK == 1
-    for (uint c = first_column(); c < p.ne.x; c += column_step()) { store(D, d, c, there ? value(a, c) : 0.0); }
+    for (uint c = first_column(); c < p.ne.x; c += column_step()) {
+        if (D == I32) { I32s(d).v[c] = there ? I32s(a).v[c] : 0; } // integers of integers: as they are
+        else { store(D, d, c, there ? value(a, c) : 0.0); }
+    }
 #else
     for (uint c = first_column(); c < p.ne.x / 8; c += column_step()) {
         float y[8];

@@ -11,9 +11,10 @@ layout(constant_id = 6) const bool ADD = false;
 layout(push_constant, scalar) uniform Push {
     uint64_t a, d, w, b, sum;
     uint columns, n_rows, ne1, ne2;
-    uvec3 a_nb, d_nb, b_nb, sum_nb; // strides of dimensions 1 to 3; rows are dense
+    uvec3 a_nb, d_nb, b_nb, sum_nb; // strides of dimensions 1 to 3; rows are dense but a's where nothing is added
     uint w_columns, w_ne1, w_nb1;
     float eps;
+    uint a_step;
 } p;
 
 void main() {
@@ -30,17 +31,18 @@ void main() {
         for (uint c = i; c < p.columns; c += step) { s.v[c] = a.v[c] + b.v[c]; }
         a = s; // each invocation reads what it wrote
     }
+    const uint gap = p.a_step;
     const float n = float(p.columns);
     float mean = 0.0;
     if (OP == 0) {
         float sum = 0.0;
-        for (uint c = i; c < p.columns; c += step) { sum += a.v[c]; }
+        for (uint c = i; c < p.columns; c += step) { sum += a.v[c * gap]; }
         mean = group_sum(sum) / n;
     }
     float squares = 0.0;
     float rest = 0.0;
     for (uint c = i; c < p.columns; c += step) {
-        const float x = a.v[c] - mean;
+        const float x = a.v[c * gap] - mean;
         squares += x * x;
         rest += x;
     }
@@ -55,9 +57,9 @@ void main() {
     if (MUL) {
         F32s w = F32s(at(p.w, uint64_t(at3.x % p.w_ne1) * p.w_nb1, 4));
         for (uint c = i; c < p.columns; c += step) {
-            d.v[c] = (a.v[c] - mean) * factor * w.v[p.w_columns == 1 ? 0 : c];
+            d.v[c] = (a.v[c * gap] - mean) * factor * w.v[p.w_columns == 1 ? 0 : c];
         }
     } else {
-        for (uint c = i; c < p.columns; c += step) { d.v[c] = (a.v[c] - mean) * factor; }
+        for (uint c = i; c < p.columns; c += step) { d.v[c] = (a.v[c * gap] - mean) * factor; }
     }
 }

@@ -9,6 +9,27 @@ use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+/// Tests let the next requests of their thread fail.
+#[cfg(test)]
+pub(super) mod faults {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// So many requests of this thread are to fail.
+    pub fn fail_next(n: u32) {
+        LEFT.set(n);
+    }
+
+    pub fn due() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
 /// What memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -48,6 +69,10 @@ impl Memory {
             what: format!("{} ({name})", core.info.identity.name),
             bytes: usize::try_from(size).unwrap_or(usize::MAX),
         };
+        #[cfg(test)]
+        if faults::due() {
+            return Err(out_of_memory());
+        }
         if size == 0 || size > limits.buffer.min(limits.allocation) {
             return Err(out_of_memory());
         }

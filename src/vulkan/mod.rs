@@ -30,12 +30,18 @@ pub mod core;
 pub mod device;
 pub mod env;
 pub mod fusion;
+#[cfg(test)]
+mod fusion_tests;
 pub mod gpu;
 pub mod graph;
 mod hazard;
 pub mod info;
 pub mod instance;
+#[cfg(test)]
+mod lab;
 pub mod memory;
+#[cfg(test)]
+mod op_tests;
 pub mod ops;
 pub mod pipeline;
 pub mod plan;

@@ -2,23 +2,43 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, format_name, src};
-use crate::abi::ggml::ggml_type::*;
+use super::{copy, ensure, format_name, src};
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::plan::{Plan, Push, View};
 use crate::vulkan::shaders::Shader;
-use crate::vulkan::{Info, tune};
+use crate::vulkan::{Info, Range, tune};
 
 /// Columns of values that an invocation keeps at most, in eights.
 const MOST_EIGHTS: u32 = 10;
 
-/// Queries in F32; keys and values of one format and the same heads; F16 mask; columns in eights (blocks, for quantized formats).
+/// What keys and values are read as: one format that the shader has. Others are converted first.
+fn read_as(k: TensorRef, v: TensorRef) -> ggml_type {
+    if k.dtype() == v.dtype() && shader(k.dtype()).is_ok() {
+        return k.dtype();
+    }
+    // F16 has not the range of the others.
+    let wide = [k, v].iter().any(|t| matches!(t.dtype(), GGML_TYPE_F32 | GGML_TYPE_BF16));
+    if wide { GGML_TYPE_F32 } else { GGML_TYPE_F16 }
+}
+
+fn shader(format: ggml_type) -> Result<Shader> {
+    Shader::named(&format!("flash_attn.plain.{}.1", format_name(format)))
+}
+
+/// Plain keys and values are read by words of four bytes.
+fn reads_directly(t: TensorRef, format: ggml_type) -> bool {
+    let words = || t.nb()[1..].iter().all(|nb| nb % 4 == 0) && t.view_offs().is_multiple_of(4);
+    t.dtype() == format && (format.blck_size() > 1 || words())
+}
+
+/// Queries in F32; keys and values of formats that are read or converted, and the same heads; F16 mask; columns in eights (blocks, for quantized formats).
 pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     let (q, k, v) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     ensure!(q.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "queries of {:?}", q.dtype());
-    ensure!(k.dtype() == v.dtype(), "keys of {:?}, values of {:?}", k.dtype(), v.dtype());
-    Shader::named(&format!("flash_attn.plain.{}.1", format_name(k.dtype())))?;
+    let format = read_as(k, v);
+    shader(format)?;
     let (nq, nk, nv) = (q.ne(), k.ne(), v.ne());
     ensure!(nk[0] == nq[0] && nq[0] % 8 == 0 && nv[0] % 8 == 0, "rows of {} and {}", nq[0], nv[0]);
     ensure!(nk[1] == nv[1] && nk[1] > 0 && nk[2] == nv[2] && nk[2] > 0 && nq[2] % nk[2] == 0, "{nk:?} and {nv:?}");
@@ -30,9 +50,13 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
         View::shape(t)?;
         ensure!(t.is_contiguous_rows(), "rows with gaps");
     }
-    // Plain keys and values are read by words of four bytes.
-    let words = |t: TensorRef| t.nb()[1..].iter().all(|nb| nb % 4 == 0) && t.view_offs().is_multiple_of(4);
-    ensure!(k.dtype().blck_size() > 1 || (words(k) && words(v)), "rows at odd addresses");
+    for t in [k, v] {
+        if !reads_directly(t, format) {
+            let s = View::shape(t)?;
+            ensure!(s.n() < 1 << 31, "{:?} to convert", t.ne());
+            copy::check_views(s, format)?;
+        }
+    }
     ensure!(node.is_contiguous(), "a result with gaps");
     if let Some(mask) = node.src(3) {
         let m = mask.ne();
@@ -47,10 +71,29 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
+/// Keys and values in one format; what must be converted for that is, into scratch memory.
+fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut Plan<'_>) -> Result<[View; 2]> {
+    let format = read_as(k, v);
+    let mut views = [View::of(k)?, View::of(v)?];
+    let direct = [k, v].map(|t| reads_directly(t, format));
+    let bytes = [0, 1].map(|i| if direct[i] { 0 } else { copy::packed_bytes(&views[i], format) });
+    if bytes == [0, 0] {
+        return Ok(views);
+    }
+    // One piece for both: the next request may be given the same memory.
+    let room = plan.scratch(bytes[0] + bytes[1])?;
+    for (i, start) in [(0, room.address), (1, room.address + bytes[0])] {
+        if !direct[i] {
+            views[i] = copy::packed(views[i], format, Range::new(start, bytes[i]), plan)?;
+        }
+    }
+    Ok(views)
+}
+
 /// FLASH_ATTN_EXT.
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
-    let (q, k, v) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(src(node, 2)?)?);
-    let d = View::of(node)?;
+    let (q, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let [k, v] = keys_and_values(src(node, 1)?, src(node, 2)?, plan)?;
     let (mask, sinks) = (node.src(3).map(View::of).transpose()?, node.src(4).map(View::of).transpose()?);
     let (mut scale, max_bias, cap) = (node.op_param_f32(0), node.op_param_f32(1), node.op_param_f32(2));
     if cap != 0.0 {

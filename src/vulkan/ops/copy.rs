@@ -7,9 +7,9 @@ use super::{ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
 use crate::vulkan::plan::{Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
+use crate::vulkan::{Info, Range};
 
 /// The node's target: CPY has it as source 1, whose memory the node is.
 fn ends(node: TensorRef) -> Result<(TensorRef, TensorRef)> {
@@ -56,7 +56,9 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
         return Ok(());
     }
     if from == to && !plain(from) {
-        ensure!(a.same_shape(d) && a.is_contiguous_rows() && d.is_contiguous_rows(), "blocks with gaps");
+        ensure!(a.is_contiguous_rows() && d.is_contiguous_rows(), "blocks with gaps");
+        ensure!(a.same_shape(d) || (a.is_contiguous() && d.is_contiguous()), "blocks with gaps into another shape");
+        ensure!(a.nelements() == d.nelements() && a.nelements() < 1 << 31, "{:?} into {:?}", a.ne(), d.ne());
         return blocks_as_words(View::shape(a)?, View::shape(d)?).map(drop);
     }
     let number = |t| is_float(t) || t == GGML_TYPE_I32;
@@ -72,7 +74,11 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 /// CPY, CONT, DUP.
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = ends(node)?;
-    let (mut a, mut d) = (View::of(a)?, View::of(d)?);
+    into(View::of(a)?, View::of(d)?, plan)
+}
+
+/// Elements of `a` into `d`, as CPY does it.
+pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
     if let Some(shader) = converter(a.dtype, d.dtype) {
         return convert(a, d, shader?, plan);
     }
@@ -91,6 +97,37 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Whether [`packed`] can turn floats or blocks of `a`'s format into `dtype`, a float format.
+pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
+    match converter(a.dtype, dtype) {
+        Some(shader) => shader.map(drop),
+        None => {
+            ensure!(is_float(a.dtype) && is_float(dtype), "{:?} as {dtype:?}", a.dtype);
+            Ok(())
+        }
+    }
+}
+
+/// `a` in scratch memory `at`, one element behind the other, as `dtype`: its dispatch is added, and the new view given.
+pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut Plan<'_>) -> Result<View> {
+    let mut nb = [1, a.ne[0], 0, 0];
+    for i in 2..4 {
+        nb[i] = nb[i - 1].checked_mul(a.ne[i - 1]).ok_or_else(|| too_many(a))?;
+    }
+    let d = View { at: at.address, nb, dtype, range: at, ..a };
+    into(a, d, plan)?;
+    Ok(d)
+}
+
+/// Bytes of [`packed`], a multiple of 256.
+pub fn packed_bytes(a: &View, dtype: ggml_type) -> u64 {
+    (a.n() * dtype.type_size() as u64).next_multiple_of(256)
+}
+
+fn too_many(a: View) -> Error {
+    Error::Unsupported(format!("{:?} elements in scratch memory", a.ne))
+}
+
 /// Two views of blocks of one format as views of 16-bit words, or of bytes.
 fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
     let (block, bytes) = (a.dtype.blck_size() as u32, a.dtype.type_size() as u32);
@@ -105,7 +142,9 @@ fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
         Some(View { ne, nb, dtype, ..v })
     };
     match (words(a), words(d)) {
-        (Some(a), Some(d)) => Ok((a, d)),
+        (Some(a), Some(d)) if a.ne == d.ne => Ok((a, d)),
+        // Another shape: one row.
+        (Some(a), Some(d)) => rows_of(a, d),
         _ => Err(Error::Unsupported(format!("rows of {} blocks", a.ne[0] / block))),
     }
 }
@@ -132,21 +171,31 @@ fn movable(t: TensorRef) -> bool {
     plain(t.dtype()) && matches!(t.dtype().type_size(), 2 | 4)
 }
 
-/// One plain type.
+/// One type; blocks only in dense rows.
 pub fn check_concat(node: TensorRef, _: &Info) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
-    ensure!(a.dtype() == node.dtype() && b.dtype() == node.dtype() && plain(node.dtype()), "{:?} joined", a.dtype());
+    ensure!(a.dtype() == node.dtype() && b.dtype() == node.dtype(), "{:?} and {:?} joined", a.dtype(), b.dtype());
     ensure!((0..4).contains(&node.op_param_i32(0)), "dimension {}", node.op_param_i32(0));
-    [a, b, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+    let d = View::shape(node)?;
+    for t in [a, b] {
+        let s = View::shape(t)?;
+        if !plain(t.dtype()) {
+            ensure!(t.is_contiguous_rows() && node.is_contiguous_rows(), "blocks with gaps");
+            blocks_as_words(s, View { ne: s.ne, ..d })?;
+        }
+    }
+    Ok(())
 }
 
 /// CONCAT: a copy of each source into its part of the node.
 pub fn concat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let dim = node.op_param_i32(0) as usize;
-    let size = d.dtype.type_size();
-    let behind = d.at + u64::from(a.ne[dim]) * node.nb()[dim] as u64;
+    let first = if dim == 0 { a.ne[0] / a.dtype.blck_size() as u32 } else { a.ne[dim] };
+    let behind = d.at + u64::from(first) * node.nb()[dim] as u64;
     for (s, at) in [(a, d.at), (b, behind)] {
+        let (s, d) = if plain(s.dtype) { (s, d) } else { blocks_as_words(s, View { ne: s.ne, ..d })? };
+        let size = d.dtype.type_size();
         let g = grid(s.ne[0], s.n_rows(), plan.info)?;
         let kernel = Kernel::new(Shader::named("copy")?, g.size, &[s.ty(), d.ty(), size as u32, 0]);
         let push = Push::new().at(s.at).at(at).words(&s.ne).words(&s.nb).words(&d.nb).words(&s.ne).u32(s.n_rows());

@@ -102,7 +102,7 @@ pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
             View::shape(b)?;
             ensure!(a.same_shape(node) && a.same_shape(b) && a.dtype() == b.dtype(), "the halves differ");
         }
-        None => ensure!(a.ne()[0] == 2 * node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
+        None => ensure!(a.ne()[0] / 2 == node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
     }
     Ok(())
 }

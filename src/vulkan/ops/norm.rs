@@ -10,14 +10,14 @@ use crate::tensor::TensorRef;
 use crate::vulkan::plan::{Grid, Plan, Push, View};
 use crate::vulkan::{Info, tune};
 
-/// Single precision of one shape, rows without gaps.
+/// Single precision of one shape, into rows without gaps.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     for t in [a, node] {
         ensure!(t.dtype() == GGML_TYPE_F32, "{:?} of {:?}", node.op(), t.dtype());
-        ensure!(t.is_contiguous_rows(), "rows with gaps");
         View::shape(t)?;
     }
+    ensure!(node.is_contiguous_rows(), "rows with gaps");
     ensure!(a.same_shape(node), "shapes {:?} and {:?}", a.ne(), node.ne());
     Ok(())
 }
@@ -68,7 +68,8 @@ pub fn fused(
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let push = Push::new().at(a.at).at(d.at).at(w_at).at(b_at).at(sum_at);
     let push = push.words(&[d.ne[0], d.n_rows(), d.ne[1], d.ne[2]]).words(&a.nb[1..]).words(&d.nb[1..]);
-    let push = push.words(&b_nb).words(&sum_nb).words(&w_words).f32(node.op_param_f32(0));
+    let step = if add.is_some() { 1 } else { a.nb[0] };
+    let push = push.words(&b_nb).words(&sum_nb).words(&w_words).f32(node.op_param_f32(0)).u32(step);
     plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())
 }

@@ -2,20 +2,20 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
+use super::{copy, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
-use crate::vulkan::{Info, tune};
+use crate::vulkan::{Info, Range, tune};
 
 /// Single precision.
 pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(a.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "{:?} of {:?}", node.op(), a.dtype());
-    ensure!(node.op() != GGML_OP_SUM || (a.is_contiguous() && a.nelements() < 1 << 31), "a sum of {:?}", a.ne());
+    ensure!(node.op() != GGML_OP_SUM || a.nelements() < 1 << 31, "a sum of {:?}", a.ne());
     View::shape(a)?;
     View::shape(node)?;
     Ok(())
@@ -25,6 +25,10 @@ pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
 pub fn sum(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if node.op() == GGML_OP_SUM {
+        if !a.is_dense() {
+            let at = plan.scratch(copy::packed_bytes(&a, a.dtype))?;
+            a = copy::packed(a, a.dtype, at, plan)?;
+        }
         (a.ne, a.nb) = ([a.n() as u32, 1, 1, 1], [1, 0, 0, 0]);
         d.nb = [1, 0, 0, 0];
     }
@@ -55,31 +59,62 @@ pub fn argmax(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Columns that are sorted here: the work grows with their square.
-const MOST_SORTED: i64 = 1 << 14;
+/// Elements of rows that are sorted at first; merging doubles them.
+const RUN: u32 = 512;
+/// Elements that are sorted at once at most: what 32 bits count in scratch memory.
+const MOST_SORTED: i64 = 1 << 28;
 
-/// Single precision, rows without gaps and not too long, into 32-bit integers.
+/// Single precision, rows without gaps, into 32-bit integers.
 pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(a.dtype() == GGML_TYPE_F32 && a.is_contiguous_rows(), "sorting of {:?}", a.dtype());
     ensure!(node.dtype() == GGML_TYPE_I32 && node.is_contiguous_rows(), "indices in {:?}", node.dtype());
-    ensure!(a.ne()[0] <= MOST_SORTED, "sorting of {} columns", a.ne()[0]);
+    ensure!(a.nelements() <= MOST_SORTED, "sorting of {:?}", a.ne());
     ensure!(node.ne()[0] <= a.ne()[0] && node.ne()[1..] == a.ne()[1..], "{:?} of {:?}", node.ne(), a.ne());
     View::shape(a)?;
     View::shape(node)?;
     Ok(())
 }
 
-/// ARGSORT and TOP_K.
+/// ARGSORT and TOP_K: runs are sorted by counting, then merged by twos, from one half of the scratch memory into the other; the last
+/// step writes the node.
 pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = u32::from(node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0);
     let threads = if tune::is_cpu(plan.info) { plan.info.limits.subgroup_size } else { 128 };
     let rows = Grid::list(a.n_rows().into(), threads, plan.info)?;
-    let kernel = Kernel::new(Shader::named("argsort")?, [threads, 1, 1], &[descending]);
-    let groups = [a.ne[0].div_ceil(threads), rows.groups[0], rows.groups[1]];
-    let push = Push::new().at(a.at).at(d.at).words(&[a.ne[0], a.n_rows(), a.ne[1], a.ne[2]]);
-    let push = push.words(&a.nb[1..]).words(&d.nb[1..]).u32(d.ne[0]);
-    plan.dispatch(kernel, push, groups, &[a.range], &[d.range]);
-    Ok(())
+    let columns = a.ne[0];
+    let groups = [columns.div_ceil(threads).min(plan.info.limits.groups[0]), rows.groups[0], rows.groups[1]];
+    let run = if columns <= 2 * RUN { columns.max(1) } else { RUN };
+    let halves = if run < columns {
+        let bytes = (a.n() * 4).next_multiple_of(256);
+        let both = plan.scratch(2 * bytes)?;
+        [Range::new(both.address, bytes), Range::new(both.address + bytes, bytes)]
+    } else {
+        [Range::default(); 2]
+    };
+    let dense = [columns, columns * a.ne[1], columns * a.ne[1] * a.ne[2]];
+    let (mut sorted, mut from) = (run, None::<Range>);
+    loop {
+        let last = sorted >= columns;
+        let to = if last {
+            d.range
+        } else if from == Some(halves[0]) {
+            halves[1]
+        } else {
+            halves[0]
+        };
+        let kernel = Kernel::new(Shader::named("argsort")?, [threads, 1, 1], &[descending, u32::from(from.is_some())]);
+        let push = Push::new().at(a.at).at(from.map_or(0, |f| f.address)).at(if last { d.at } else { to.address });
+        let push = push.words(&[columns, a.n_rows(), a.ne[1], a.ne[2]]).words(&a.nb[1..]);
+        let push = push.words(if last { &d.nb[1..] } else { &dense }).u32(if last { d.ne[0] } else { columns });
+        let push = push.u32(if from.is_some() { sorted / 2 } else { run });
+        let reads: Vec<_> = [Some(a.range), from].into_iter().flatten().collect();
+        plan.dispatch(kernel, push, groups, &reads, &[to]);
+        if last {
+            return Ok(());
+        }
+        from = Some(to);
+        sorted = sorted.saturating_mul(2);
+    }
 }

@@ -4,21 +4,28 @@
 
 use super::elementwise::grid;
 use super::{ensure, format_name, is_float, src};
-use crate::abi::ggml::ggml_type::*;
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::plan::{Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
 
-/// Dense rows of a format with a shader, a matrix of indices, F32.
+/// Dense rows of a format with a shader into floats, or of integers into integers; indices of 32 bits.
 pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
     let (a, ids) = (src(node, 0)?, src(node, 1)?);
     ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
-    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows into {:?}", node.dtype());
-    Shader::named(&format!("get_rows.{}", format_name(a.dtype())))?;
+    let floats = matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16) && a.dtype() != GGML_TYPE_I32;
+    let integers = (node.dtype(), a.dtype()) == (GGML_TYPE_I32, GGML_TYPE_I32);
+    ensure!(floats || integers, "rows of {:?} into {:?}", a.dtype(), node.dtype());
+    get_shader(a.dtype())?;
     ensure!(a.is_contiguous_rows() && node.is_contiguous_rows(), "rows with gaps");
     [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+fn get_shader(dtype: ggml_type) -> Result<Shader> {
+    let as_read = if dtype == GGML_TYPE_I32 { GGML_TYPE_F32 } else { dtype };
+    Shader::named(&format!("get_rows.{}", format_name(as_read)))
 }
 
 /// GET_ROWS.
@@ -26,7 +33,7 @@ pub fn get(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let columns = if a.dtype.blck_size() == 1 { d.ne[0] } else { d.ne[0] / 8 };
     let g = grid(columns, d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named(&format!("get_rows.{}", format_name(a.dtype)))?, g.size, &[d.ty()]);
+    let kernel = Kernel::new(get_shader(a.dtype)?, g.size, &[d.ty()]);
     let push = Push::new().at(a.at).at(ids.at).at(d.at).words(&d.ne).u32(d.n_rows()).u32(a.ne[1]);
     let push = push.words(&a.nb[1..]).words(&ids.nb[..3]).words(&d.nb[1..]);
     plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);

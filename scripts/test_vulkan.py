@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""llama.cpp's own programs, unmodified, on a Vulkan device of this library, against its CPU.
+
+usage: test_vulkan.py CACHE OURS [SECTION ...]
+
+CACHE is the folder of scripts/oracle.sh (hosts/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
+names the device, which is then Vulkan0. Sections: ops, models, archs (representative parts, a few minutes in all), and ops-all,
+models-all, archs-all. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line counts the checks.
+"""
+import json
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from test_hosts import PROMPT, SENTENCES, cosine, nmse, tensor_f32
+from test_peers import CASE, Peers, chunks, cost, judge, parts, sample, table
+
+# What the issue of this backend names, under the names of test-backend-ops; ops that it has besides are tested with `ops-all`.
+OPS = """ABS ADD ADD_ID ARGMAX ARGSORT CEIL CLAMP CONCAT CONT COS CPY DIV DUP ELU EXP EXPM1 FILL FLASH_ATTN_EXT FLOOR GEGLU GEGLU_ERF GEGLU_QUICK
+GELU GELU_ERF GELU_QUICK GET_ROWS GROUP_NORM HARDSIGMOID HARDSWISH IM2COL L2_NORM LEAKY_RELU LOG MEAN MUL MUL_MAT MUL_MAT_HADAMARD MUL_MAT_ID
+NEG NORM PAD POOL_1D POOL_2D REGLU RELU REPEAT RMS_NORM ROPE ROUND SCALE SET_ROWS SGN SIGMOID SILU SIN SOFTPLUS SOFT_MAX SQR SQRT
+STEP SUB SUM SUM_ROWS SWIGLU SWIGLU_OAI TANH TOP_K TRUNC XIELU""".split()
+# What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
+QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6}
+# Layers on the device: none, half and all of the random llama's four.
+LAYERS = (0, 2, 99)
+# One architecture of every kind of attention, norm, expert routing and state.
+SOME_ARCHITECTURES = "^(llama|llama4|gpt2|bert|t5|gemma3|qwen2moe|qwen3|deepseek2|gpt-oss|phi3|bloom|mamba2|rwkv6|falcon-h1|cohere2)$"
+# Of these, and of all: dense and mixed models that test-llama-archs finds OK on the CPU.
+SOME_OK, ALL_OK = 12, 133
+
+
+def cases(t):
+    """What the device supports of the cases of test-backend-ops."""
+    status, out, _ = t.start("ours", "test-backend-ops", "support", "-b", "Vulkan0")
+    found = [m for m in map(CASE.match, out.splitlines()) if m]
+    t.check(status == 0 and len(found) > 1000, "test-backend-ops support", f"status {status}, {len(found)} cases; {t.stderr[-300:] if status else ''}")
+    return [m.group(1) for m in found if m.group(2) == "SUPPORTED"]
+
+
+def compare(t, what, names):
+    for some in chunks(names):
+        status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some)
+        expected = {n for n in names if n in some}
+        judge(t, what, status, out, expected, seconds)
+        if status != 0 and "alidation" in t.stderr:
+            print("  " + next(l for l in t.stderr.splitlines() if "alidation" in l)[:600])
+
+
+def ops(t):
+    """A sample of every op: each combination of types, each value of every parameter, in small tensors."""
+    can = cases(t)
+    chosen = sample([c for c in can if parts(c)[0] in OPS and cost(parts(c)[1]) <= QUICK_COST.get(parts(c)[0], 5e5)], 1, max(QUICK_COST.values()))
+    covered = {c.split("(")[0] for c in chosen}
+    t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
+    compare(t, "test-backend-ops, sample", chosen)
+
+
+def ops_all(t):
+    """Everything that the device supports, op by op."""
+    can = cases(t)
+    for op in sorted({c.split("(")[0] for c in can}):
+        status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", op, timeout=4 * 3600)
+        judge(t, op, status, out, {c for c in can if c.startswith(op + "(")}, seconds)
+
+
+def host(t, program, layers, *arguments):
+    """A host with so many layers on the device; None: on the CPU alone. What it printed, or None."""
+    device = ("-dev", "none") if layers is None else ("-dev", "Vulkan0", "-ngl", layers)
+    status, out, _ = t.start("ours", program, *arguments, "-t", 2, *device)
+    if status != 0:
+        t.check(False, f"{program}, {'CPU' if layers is None else f'{layers} layers on Vulkan0'}",
+                f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-4:])[-500:])
+        return None
+    return out
+
+
+def logits(t, model, layers):
+    out = t.model(f"results-vulkan-{layers}")
+    return None if host(t, "llama-results", layers, "-m", model, "-o", out, "-p", PROMPT) is None else tensor_f32(out, b"logits")
+
+
+def requantized(t, kind, source, *options):
+    """A model that this library quantized (or, KIND-plain, made floats of again), kept for the next run."""
+    path = t.model(f"llama-{kind}-vulkan")
+    if not os.path.exists(path):
+        status, _, _ = t.start("ours", "llama-quantize", *options, source, path + ".part", "F32" if kind.endswith("-plain") else kind, 2)
+        if not t.check(status == 0, f"llama-quantize to {kind}"):
+            return None
+        os.replace(path + ".part", path)
+    return path
+
+
+def embeddings(t):
+    vectors = []
+    for layers in (None, 99):
+        text = host(t, "llama-embedding", layers, "-m", t.minilm(), "-p", "\n".join(SENTENCES), "--embd-output-format", "array")
+        if text is None:
+            return
+        vectors.append(json.loads(text[text.index("["):]))
+    worst = min(cosine(a, b) for a, b in zip(*vectors))
+    t.check(len(vectors[0]) == len(SENTENCES) == len(vectors[1]) and worst >= 0.9999, "MiniLM on Vulkan0: cosine with the CPU",
+            f"at least {worst:.7f}")
+
+
+def floats(t):
+    arguments = ("-m", t.random_llama("f16"), "-o", t.model("results-vulkan-f16"), "-p", PROMPT)
+    if host(t, "llama-results", None, *arguments) is None:
+        return
+    for layers in LAYERS:
+        text = host(t, "llama-results", layers, *arguments, "--check")
+        if text is not None:
+            error = re.search(r"NMSE=(\S+)", text + t.stderr)
+            t.check("OK" in text + t.stderr, f"llama-results --check, F16, {layers} layers on Vulkan0", f"NMSE {error.group(1) if error else '?'}")
+
+
+def models(t, quick=True):
+    """MiniLM and the random llama with none, half and all layers on the device, against the CPU."""
+    embeddings(t)
+    floats(t)
+    # Quantized: as near to the dequantized model as the CPU is, which rounds activations.
+    for kind in ("Q8_0", "Q4_0", "Q4_K", "Q6_K"):
+        model = requantized(t, kind, t.random_llama("f32"))
+        plain = model and requantized(t, kind + "-plain", model, "--allow-requantize")
+        reference, cpu = (plain and logits(t, m, None) for m in (plain, model))
+        if not reference or not cpu:
+            continue
+        bound = nmse(reference, cpu)
+        for layers in LAYERS[2:] if quick and kind != "Q4_K" else LAYERS:
+            got = logits(t, model, layers)
+            if got:
+                error = nmse(reference, got)
+                t.check(error <= bound * 1.01, f"{kind}, {layers} layers on Vulkan0: as near to the dequantized model as the CPU",
+                        f"NMSE {error:.3e}, CPU {bound:.3e}")
+
+
+def archs(t, quick=True):
+    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back."""
+    status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
+                                   timeout=4 * 3600)
+    rows = table(out)
+    good = [k for k, said in rows.items() if said[0].startswith("OK") and "FAIL" not in said[1]]
+    wrong = [" ".join((k[0], k[2])) for k, said in rows.items() if any("FAIL" in s for s in said)]
+    t.check(status == 0 and not wrong and len(good) >= (SOME_OK if quick else ALL_OK), "test-llama-archs on Vulkan0",
+            f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
+
+
+SECTIONS = {"ops": ops, "models": models, "archs": archs}
+DEMAND = {"ops-all": ops_all, "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
+
+
+def main():
+    if len(sys.argv) < 3 or any(n not in SECTIONS | DEMAND for n in sys.argv[3:]):
+        sys.exit(__doc__.strip())
+    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    os.makedirs(t.folder, exist_ok=True)
+    for name in sys.argv[3:] or SECTIONS:
+        begin = time.time()
+        (SECTIONS | DEMAND)[name](t)
+        print(f"  {name}: {time.time() - begin:.0f} s", flush=True)
+    print(f"vulkan hosts: {t.passed} passed, {t.failed} failed")
+    sys.exit(t.failed != 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+//! For tests: small graphs with given inputs, computed on a device of choice.
+
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::{ggml_status, ggml_tensor};
+use crate::backend::{BufferBox, DeviceRef, tensor_io};
+use crate::graph::{GraphRef, build};
+use crate::quant::convert::f32_to_f16;
+use crate::tensor::{Context, TensorRef};
+
+/// A context and what its inputs are to hold.
+pub(super) struct Lab {
+    pub ctx: Context,
+    fills: Vec<(TensorRef, Vec<u8>)>,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        Self { ctx: Context::with_size(8 << 20, true).unwrap(), fills: Vec::new() }
+    }
+
+    fn input(&mut self, dtype: ggml_type, ne: &[i64], bytes: Vec<u8>) -> TensorRef {
+        let t = self.ctx.new_tensor(dtype, ne).unwrap();
+        assert_eq!(t.nbytes(), bytes.len());
+        self.fills.push((t, bytes));
+        t
+    }
+
+    /// Numbers by a function of their place.
+    pub fn f32s(&mut self, ne: &[i64], value: impl Fn(usize) -> f32) -> TensorRef {
+        let n = ne.iter().product::<i64>() as usize;
+        self.input(GGML_TYPE_F32, ne, (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
+    }
+
+    /// The same as halves.
+    pub fn f16s(&mut self, ne: &[i64], value: impl Fn(usize) -> f32) -> TensorRef {
+        let n = ne.iter().product::<i64>() as usize;
+        self.input(GGML_TYPE_F16, ne, (0..n).flat_map(|i| f32_to_f16(value(i)).to_le_bytes()).collect())
+    }
+
+    /// Numbers of every sign, below 1.
+    pub fn noise(&mut self, ne: &[i64], seed: u32) -> TensorRef {
+        self.f32s(ne, |i| scattered(i, seed))
+    }
+
+    pub fn i32s(&mut self, ne: &[i64], values: &[i32]) -> TensorRef {
+        self.input(GGML_TYPE_I32, ne, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+
+    pub fn i64s(&mut self, ne: &[i64], values: &[i64]) -> TensorRef {
+        self.input(GGML_TYPE_I64, ne, values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
+
+    /// Bytes that nobody may write, before and behind what is made next.
+    pub fn guard(&mut self) -> TensorRef {
+        self.input(GGML_TYPE_I8, &[512], vec![0xab; 512])
+    }
+
+    pub fn graph(&mut self, ends: &[TensorRef]) -> GraphRef {
+        let g = build::new(&mut self.ctx, 200, false).unwrap();
+        ends.iter().for_each(|t| g.expand(*t, true));
+        g
+    }
+
+    /// Memory for all tensors that have none, and what the inputs hold.
+    pub fn place(&self, device: DeviceRef) -> BufferBox {
+        let mut list: Vec<*mut ggml_tensor> = self.ctx.tensors().map(|t| t.as_ptr()).collect();
+        let buffer = device.buffer_type().unwrap().alloc_buffer_n(&mut list).unwrap().unwrap();
+        self.fill();
+        buffer
+    }
+
+    pub fn fill(&self) {
+        self.fills.iter().for_each(|(t, bytes)| tensor_io::set_bytes(*t, bytes, 0));
+    }
+}
+
+/// A number below 1 for a place.
+pub(super) fn scattered(i: usize, seed: u32) -> f32 {
+    let x = (i as u32).wrapping_mul(0x9e37_79b9).wrapping_add(seed.wrapping_mul(0x85eb_ca6b));
+    let x = (x ^ (x >> 15)).wrapping_mul(0x2c1b_3c6d);
+    let x = (x ^ (x >> 12)).wrapping_mul(0x297a_2d39);
+    ((x ^ (x >> 15)) >> 8) as f32 / 8_388_608.0 - 1.0
+}
+
+pub(super) fn bytes(t: TensorRef) -> Vec<u8> {
+    let mut out = vec![0; t.nbytes()];
+    tensor_io::get_bytes(t, &mut out, 0);
+    out
+}
+
+pub(super) fn floats(t: TensorRef) -> Vec<f32> {
+    bytes(t).chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+pub(super) fn ints(t: TensorRef) -> Vec<i32> {
+    bytes(t).chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// What a graph gives on a device: the bytes of the tensors that `make` names. `None` when the device does not compute one of its nodes.
+pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> Option<Vec<Vec<u8>>> {
+    let mut lab = Lab::new();
+    let ends = make(&mut lab);
+    let graph = lab.graph(&ends);
+    let _buffer = lab.place(device);
+    if !(0..graph.n_nodes()).all(|i| device.supports_op(graph.node(i))) {
+        return None;
+    }
+    let stream = device.init(None).unwrap();
+    assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+    Some(ends.iter().map(|t| bytes(*t)).collect())
+}
+
+/// Fails unless a graph of floats gives on a device what it gives on the CPU, with a mean square error of at most `most` of the
+/// mean square. Whether the device computes it at all.
+pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> bool {
+    let Some(here) = results(device, make) else { return false };
+    let cpu = crate::cpu::reg().device(0).unwrap();
+    let there = results(cpu, make).unwrap();
+    for (i, (a, b)) in here.iter().zip(&there).enumerate() {
+        let [a, b] =
+            [a, b].map(|v| v.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>());
+        assert!(a.iter().all(|v| v.is_finite()), "{what}: result {i} is not finite");
+        let error: f64 = a.iter().zip(&b).map(|(x, y)| f64::from(x - y).powi(2)).sum();
+        let size: f64 = b.iter().map(|y| f64::from(*y).powi(2)).sum();
+        assert!(error <= most * size.max(1e-30), "{what}: result {i}: error {:e}", error / size.max(1e-30));
+    }
+    true
+}

@@ -1,0 +1,346 @@
+//! What once broke in operations on devices (rows V of the list of regressions; docs/TESTS.md).
+
+use super::device::{Card, author, publish_cards};
+use super::instance::instance;
+use super::lab::{Lab, agrees, bytes, floats, ints, results, scattered};
+use super::testing::{Quiet, devices};
+use crate::abi::ggml::ggml_sort_order::*;
+use crate::abi::ggml::ggml_status;
+use crate::abi::ggml::ggml_type::*;
+use crate::backend::DeviceRef;
+use crate::tensor::TensorRef;
+use crate::tensor::ops::arith::{add, mul};
+use crate::tensor::ops::norm::{Norm, norm};
+use crate::tensor::ops::rope::{Rope, rope};
+use crate::tensor::ops::{Place, arrange, attention, matmul, pointwise, reduce, rows, softmax, view};
+use std::sync::Arc;
+
+fn device() -> Option<DeviceRef> {
+    devices().map(|d| d[0])
+}
+
+/// Keys, values and queries of a size, and a mask with `masked(query, key)`.
+fn attend(
+    l: &mut Lab,
+    [columns, keys, queries, heads, kv_heads]: [i64; 5],
+    size: f32,
+    masked: impl Fn(usize, usize) -> bool,
+) -> TensorRef {
+    let q = l.f32s(&[columns, queries, heads], |i| size * scattered(i, 1));
+    let k = l.f16s(&[columns, keys, kv_heads], |i| size * scattered(i, 2));
+    let v = l.f16s(&[columns, keys, kv_heads], |i| scattered(i, 3));
+    let mask = l.f16s(&[keys, queries], |i| {
+        let (query, key) = (i / keys as usize, i % keys as usize);
+        if masked(query, key) { f32::NEG_INFINITY } else { 0.0 }
+    });
+    let scale = 1.0 / (columns as f32).sqrt();
+    attention::flash_attn(&mut l.ctx, [q, k, v], Some(mask), scale, 0.0, 0.0).unwrap()
+}
+
+// Row V7: sizes that fill no group, and nothing written beside the result; indices that are no rows.
+#[test]
+fn odd_sizes_write_nothing_beside() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    type Make = fn(&mut Lab) -> TensorRef;
+    let all: [(&str, Make); 12] = [
+        ("soft_max", |l| {
+            let a = l.noise(&[33, 3], 1);
+            softmax::soft_max(&mut l.ctx, a, None, 1.0, 0.0, Place::New).unwrap()
+        }),
+        ("argmax", |l| {
+            let a = l.noise(&[37, 5], 1);
+            reduce::argmax(&mut l.ctx, a).unwrap()
+        }),
+        ("argsort", |l| {
+            let a = l.noise(&[1025, 1], 1);
+            reduce::argsort(&mut l.ctx, a, GGML_SORT_ORDER_ASC).unwrap()
+        }),
+        ("top_k", |l| {
+            let a = l.noise(&[1537, 2], 1);
+            reduce::top_k(&mut l.ctx, a, 7).unwrap()
+        }),
+        ("flash_attn", |l| attend(l, [72, 113, 3, 4, 2], 1.0, |q, k| k > q + 50)),
+        ("mul_mat", |l| {
+            let (a, b) = (l.noise(&[35, 17], 1), l.noise(&[35, 3], 2));
+            matmul::mul_mat(&mut l.ctx, a, b).unwrap()
+        }),
+        ("mul_mat f16", |l| {
+            let (a, b) = (l.f16s(&[70, 67], |i| scattered(i, 1)), l.noise(&[70, 65], 2));
+            matmul::mul_mat(&mut l.ctx, a, b).unwrap()
+        }),
+        ("rms_norm", |l| {
+            let a = l.noise(&[31, 9], 1);
+            norm(&mut l.ctx, Norm::Rms, a, 1e-6, Place::New).unwrap()
+        }),
+        ("add", |l| {
+            let (a, b) = (l.noise(&[13, 7, 3], 1), l.noise(&[1, 7], 2));
+            add(&mut l.ctx, a, b).unwrap()
+        }),
+        ("to q8_0", |l| {
+            let a = l.noise(&[96, 3], 1);
+            view::cast(&mut l.ctx, a, GGML_TYPE_Q8_0).unwrap()
+        }),
+        ("sum_rows", |l| {
+            let a = l.noise(&[65, 3], 1);
+            reduce::sum_rows(&mut l.ctx, a).unwrap()
+        }),
+        ("concat", |l| {
+            let (a, b) = (l.noise(&[5, 3], 1), l.noise(&[5, 4], 2));
+            arrange::concat(&mut l.ctx, a, b, 1).unwrap()
+        }),
+    ];
+    for (what, make) in all {
+        let mut lab = Lab::new();
+        let before = lab.guard();
+        let end = make(&mut lab);
+        let behind = lab.guard();
+        let graph = lab.graph(&[end]);
+        let _buffer = lab.place(device);
+        assert!(device.supports_op(end), "{what}");
+        let stream = device.init(None).unwrap();
+        assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+        for guard in [before, behind] {
+            assert!(bytes(guard).iter().all(|b| *b == 0xab), "{what} writes beside its result");
+        }
+    }
+}
+
+#[test]
+fn indices_out_of_range_touch_nothing() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let mut l = Lab::new();
+    let table = l.f32s(&[6, 5], |i| i as f32);
+    let ids = l.i32s(&[5], &[4, -1, 5, i32::MAX, 0]);
+    let got = rows::get_rows(&mut l.ctx, table, ids).unwrap();
+    let (cache, new) = (l.f32s(&[6, 4], |_| 7.0), l.f32s(&[6, 4], |i| -(i as f32)));
+    let places = l.i64s(&[4], &[2, -3, 4, 1 << 40]);
+    let set = rows::set_rows(&mut l.ctx, cache, new, places).unwrap();
+    let (experts, x) = (l.noise(&[32, 8, 3], 1), l.noise(&[32, 1, 2], 2));
+    let chosen = l.i32s(&[2, 2], &[2, 3, -1, 0]);
+    let products = matmul::mul_mat_id(&mut l.ctx, experts, x, chosen).unwrap();
+    let graph = l.graph(&[got, set, products]);
+    let _buffer = l.place(device);
+    let stream = device.init(None).unwrap();
+    assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+    let got = floats(got);
+    assert_eq!(got[..6], [24.0, 25.0, 26.0, 27.0, 28.0, 29.0]);
+    assert!(got[6..24].iter().all(|v| *v == 0.0));
+    assert_eq!(got[24..], [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    let set = floats(cache);
+    assert!(set[..12].iter().chain(&set[18..]).all(|v| *v == 7.0));
+    assert_eq!(set[12..18], [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]);
+}
+
+// Row V8: without a barrier that is missing, results do not change from time to time.
+#[test]
+fn results_are_the_same_every_time() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let make = |l: &mut Lab| {
+        let (a, b) = (l.f16s(&[256, 70], |i| scattered(i, 1)), l.noise(&[256, 33], 2));
+        let product = matmul::mul_mat(&mut l.ctx, a, b).unwrap();
+        let soft = softmax::soft_max(&mut l.ctx, product, None, 1.0, 0.0, Place::New).unwrap();
+        let normed = norm(&mut l.ctx, Norm::Layer, soft, 1e-5, Place::New).unwrap();
+        let w = l.noise(&[70], 3);
+        let scaled = mul(&mut l.ctx, normed, w).unwrap();
+        let sorted = reduce::argsort(&mut l.ctx, scaled, GGML_SORT_ORDER_DESC).unwrap();
+        let long = l.noise(&[3000, 2], 4);
+        let long = reduce::argsort(&mut l.ctx, long, GGML_SORT_ORDER_ASC).unwrap();
+        let attention = attend(l, [64, 130, 9, 4, 2], 1.0, |q, k| k > q + 100);
+        vec![product, soft, scaled, sorted, long, attention]
+    };
+    let first = results(device, &make).unwrap();
+    for round in 0..20 {
+        assert!(results(device, &make).unwrap() == first, "round {round}");
+    }
+}
+
+// Row V9: scores beyond what halves hold, rows that are masked from the start, for long, or whole.
+#[test]
+fn attention_stays_finite() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let small = [64, 130, 5, 4, 2];
+    for size in [1.0, 30.0, 1000.0] {
+        let what = format!("attention of {size}");
+        assert!(agrees(device, &what, 1e-5, &|l: &mut Lab| vec![attend(l, small, size, |q, k| k > q + 60)]));
+        assert!(agrees(device, &what, 1e-5, &|l: &mut Lab| vec![attend(l, small, size, |_, k| k < 100)]));
+        assert!(agrees(device, &what, 1e-5, &|l: &mut Lab| vec![attend(l, small, size, |q, _| q == 2)]));
+    }
+    assert!(agrees(device, "all masked", 0.0, &|l: &mut Lab| vec![attend(l, small, 1.0, |_, _| true)]));
+}
+
+// Row V10: equal values.
+#[test]
+fn the_largest_of_equals_are_distinct() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    for n in [5i64, 64, 1000, 5000] {
+        for k in [1, 3, n.min(700)] {
+            let mut l = Lab::new();
+            let a = l.f32s(&[n, 2], |_| 1.5);
+            let top = reduce::top_k(&mut l.ctx, a, k as i32).unwrap();
+            let graph = l.graph(&[top]);
+            let _buffer = l.place(device);
+            let stream = device.init(None).unwrap();
+            assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+            for row in ints(top).chunks(k as usize) {
+                let mut row = row.to_vec();
+                row.sort_unstable();
+                row.dedup();
+                assert!(
+                    row.len() == k as usize && row[0] >= 0 && i64::from(row[row.len() - 1]) < n,
+                    "{n} {k}: {row:?}"
+                );
+            }
+        }
+    }
+}
+
+// Rows V5 and V11: work beyond the groups of one dimension goes over several, or is refused; pushed offsets fit all of it.
+#[test]
+fn devices_with_few_groups_compute_the_same() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let mut info = (**author(device).unwrap().info()).clone();
+    info.limits.groups = [24, 16, 8];
+    let reg = publish_cards(instance().unwrap(), vec![Card { info: Arc::new(info), direct: true }]);
+    let narrow = reg.device(0).unwrap();
+    type Make = fn(&mut Lab) -> TensorRef;
+    let all: [(&str, Make, bool); 8] = [
+        (
+            "add",
+            |l| {
+                let (a, b) = (l.noise(&[40, 3000], 1), l.noise(&[40, 1], 2));
+                add(&mut l.ctx, a, b).unwrap()
+            },
+            true,
+        ),
+        (
+            "soft_max",
+            |l| {
+                let a = l.noise(&[20, 500, 3], 1);
+                softmax::soft_max(&mut l.ctx, a, None, 1.0, 0.0, Place::New).unwrap()
+            },
+            false,
+        ),
+        (
+            "rms_norm",
+            |l| {
+                let a = l.noise(&[20, 300], 1);
+                norm(&mut l.ctx, Norm::Rms, a, 1e-6, Place::New).unwrap()
+            },
+            true,
+        ),
+        (
+            "mul_mat",
+            |l| {
+                let (a, b) = (l.noise(&[32, 150], 1), l.noise(&[32, 15, 4, 2], 2));
+                matmul::mul_mat(&mut l.ctx, a, b).unwrap()
+            },
+            true,
+        ),
+        (
+            "large mul_mat",
+            |l| {
+                let (a, b) = (l.noise(&[32, 15000], 1), l.noise(&[32, 400], 2));
+                matmul::mul_mat(&mut l.ctx, a, b).unwrap()
+            },
+            false,
+        ),
+        (
+            "sum_rows",
+            |l| {
+                let a = l.noise(&[20, 350], 1);
+                reduce::sum_rows(&mut l.ctx, a).unwrap()
+            },
+            true,
+        ),
+        (
+            "scale",
+            |l| {
+                let a = l.noise(&[1 << 17], 1);
+                pointwise::scale(&mut l.ctx, a, 2.0).unwrap()
+            },
+            true,
+        ),
+        (
+            "get_rows",
+            |l| {
+                let ids: Vec<i32> = (0..900).map(|i| i * 7 % 300).collect();
+                let (a, ids) = (l.noise(&[10, 300], 1), l.i32s(&[900], &ids));
+                rows::get_rows(&mut l.ctx, a, ids).unwrap()
+            },
+            true,
+        ),
+    ];
+    for (what, make, surely) in all {
+        let done = agrees(narrow, what, 1e-10, &|l: &mut Lab| vec![make(l)]);
+        assert!(done || !surely, "{what} is refused");
+    }
+}
+
+// Row V12: sources that are permuted or slices, masks of any number of rows.
+#[test]
+fn permuted_and_sliced_sources() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    for queries in [1i64, 7, 33] {
+        for spare in [0i64, 31] {
+            let attention = |l: &mut Lab| {
+                // As caches lie: heads within a position; of which a slice is used.
+                let q = l.noise(&[64, 4, queries], 1);
+                let q = view::permute(&mut l.ctx, q, [0, 2, 1, 3]).unwrap();
+                let [k, v] = [2, 3].map(|seed| {
+                    let cache = l.f16s(&[64 * 2, 200], |i| scattered(i, seed));
+                    let slice = view::view(&mut l.ctx, cache, &[64, 2, 90], &[128, 256], 256 * 10).unwrap();
+                    view::permute(&mut l.ctx, slice, [0, 2, 1, 3]).unwrap()
+                });
+                let mask =
+                    l.f16s(&[90, queries + spare], |i| if i % 90 > 40 + i / 90 { f32::NEG_INFINITY } else { 0.25 });
+                vec![attention::flash_attn(&mut l.ctx, [q, k, v], Some(mask), 0.125, 8.0, 0.0).unwrap()]
+            };
+            assert!(agrees(device, &format!("{queries} queries, {spare} more rows of mask"), 1e-5, &attention));
+        }
+    }
+    for mode in [0, crate::abi::ggml::GGML_ROPE_TYPE_NEOX as i32] {
+        let turn = |l: &mut Lab| {
+            let wide = l.noise(&[96, 6, 10], 1);
+            let slice = view::view(&mut l.ctx, wide, &[64, 3, 9], &[2 * 96 * 4, 96 * 6 * 4], 96 * 4 + 32).unwrap();
+            let at = l.i32s(&[9], &[3, 1, 4, 1, 5, 9, 2, 6, 5]);
+            vec![rope(&mut l.ctx, slice, at, None, &Rope::plain(64, mode), Place::New).unwrap()]
+        };
+        assert!(agrees(device, "rope of a slice", 1e-8, &turn));
+    }
+    let product = |l: &mut Lab| {
+        let (a, b) = (l.noise(&[48, 5, 30], 1), l.noise(&[48, 7, 20], 2));
+        let a = view::permute(&mut l.ctx, a, [0, 2, 1, 3]).unwrap();
+        let b = view::permute(&mut l.ctx, b, [0, 2, 1, 3]).unwrap();
+        let b = view::view(&mut l.ctx, b, &[48, 20, 5], &[b.nb()[1], b.nb()[2]], 0).unwrap();
+        vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+    };
+    assert!(agrees(device, "product of permuted sources", 1e-8, &product));
+}
+
+/// Memory that is not there for what lies between two dispatches: a status, and then everything goes on.
+#[test]
+fn no_memory_for_a_graph_is_a_status() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let mut l = Lab::new();
+    let a = l.noise(&[64, 32], 1);
+    let turned = view::transpose(&mut l.ctx, a).unwrap();
+    let sum = reduce::sum(&mut l.ctx, turned).unwrap();
+    let graph = l.graph(&[sum]);
+    let _buffer = l.place(device);
+    assert!(device.supports_op(sum));
+    let stream = device.init(None).unwrap();
+    super::memory::faults::fail_next(1);
+    assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_ALLOC_FAILED);
+    super::memory::faults::fail_next(0);
+    assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+    let want: f32 = (0..2048).map(|i| scattered(i, 1)).sum();
+    assert!((floats(sum)[0] - want).abs() < 1e-2);
+}
