@@ -56,6 +56,12 @@ def ops(t):
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
+    # The ways of products that other devices take.
+    products = [c for c in chosen if c.startswith("MUL_MAT")]
+    for way in ("vector", "tile"):
+        os.environ["GGML_VK_PRODUCT"] = way
+        compare(t, f"test-backend-ops, products by way of {way}", products)
+    del os.environ["GGML_VK_PRODUCT"]
 
 
 def ops_all(t):

@@ -190,7 +190,8 @@ fn memory_that_overlaps_is_not_fused_over() {
                         }
                         at = at.wrapping_add((at as usize).next_multiple_of(align) - at as usize);
                         assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                        at = at.wrapping_add(t.nbytes());
+                        // Room behind it, so that a shifted result touches one tensor alone.
+                        at = at.wrapping_add(t.nbytes() + 1024);
                     }
                     let over = made.sources[source].data().cast::<u8>().wrapping_offset(shift);
                     assert_eq!(memory::bind(own.handle(), result, over), ggml_status::GGML_STATUS_SUCCESS);
@@ -202,8 +203,8 @@ fn memory_that_overlaps_is_not_fused_over() {
                 let (whole, got) = run(device);
                 assert_eq!(whole, Some(shift == 0), "chain {k}, source {source}, {shift}");
                 let (_, want) = run(cpu);
-                // The CPU works node by node; a product over its other factor is no graph that an allocator makes.
-                let between = shift == 0 || make(&mut Lab::new()).name == "norm";
+                // Shifted over the other factor of the product, no order of elements is right.
+                let between = shift == 0 || !(source == 1 && k == 3);
                 if between {
                     let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
                     assert!(worst < 1e-4, "chain {k}, source {source}, {shift}: {worst}");

@@ -239,6 +239,13 @@ impl Grid {
         Ok(Self { size: [x, y, 1], groups: [groups_x, gy, gz] })
     }
 
+    /// Groups of `threads` invocations along rows, none over two rows (`group_yz` in common.glsl).
+    pub fn lines(columns: u32, n_rows: u32, threads: u32, info: &Info) -> Result<Self> {
+        let limit = info.limits.groups;
+        let [y, z] = over_two(n_rows.into(), limit[1].min(limit[2]))?;
+        Ok(Self { size: [threads, 1, 1], groups: [columns.div_ceil(threads).min(limit[0]), y, z] })
+    }
+
     /// A list of `n` groups (`group_xyz` in common.glsl) of `threads` invocations.
     pub fn list(n: u64, threads: u32, info: &Info) -> Result<Self> {
         let limit = info.limits.groups;

@@ -82,9 +82,8 @@ pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = u32::from(node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0);
     let threads = if tune::is_cpu(plan.info) { plan.info.limits.subgroup_size } else { 128 };
-    let rows = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let columns = a.ne[0];
-    let groups = [columns.div_ceil(threads).min(plan.info.limits.groups[0]), rows.groups[0], rows.groups[1]];
+    let groups = Grid::lines(columns, a.n_rows(), threads, plan.info)?.groups;
     let run = if columns <= 2 * RUN { columns.max(1) } else { RUN };
     let halves = if run < columns {
         let bytes = (a.n() * 4).next_multiple_of(256);
