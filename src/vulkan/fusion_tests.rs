@@ -45,9 +45,7 @@ fn add_norm_mul(l: &mut Lab) -> Made {
     let (a, b, w) = (l.noise(&[64, 5], 1), l.noise(&[64, 5], 2), l.noise(&[64], 3));
     let s = add(&mut l.ctx, a, b).unwrap();
     let n = norm(&mut l.ctx, Norm::Rms, s, 1e-5, Place::New).unwrap();
-    let m = mul(&mut l.ctx, w, n);
-    // A weight as the first factor must have the product's shape: then the norm is the first.
-    let m = m.or_else(|_| mul(&mut l.ctx, n, w)).unwrap();
+    let m = mul(&mut l.ctx, n, w).unwrap();
     Made { nodes: vec![s, n, m], sources: vec![a, b], name: "norm", kept: vec![0] }
 }
 

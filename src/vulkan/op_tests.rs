@@ -307,7 +307,7 @@ fn permuted_and_sliced_sources() {
             assert!(agrees(device, &format!("{queries} queries, {spare} more rows of mask"), 1e-4, &attention));
         }
     }
-    for mode in [0, crate::abi::ggml::GGML_ROPE_TYPE_NEOX as i32] {
+    for mode in [0, crate::abi::ggml::GGML_ROPE_TYPE_NEOX] {
         let turn = |l: &mut Lab| {
             let wide = l.noise(&[96, 6, 10], 1);
             let slice = view::view(&mut l.ctx, wide, &[64, 3, 9], &[2 * 96 * 4, 96 * 6 * 4], 96 * 4 + 32).unwrap();
