@@ -1,6 +1,6 @@
 #version 460
 // Floats into blocks of a format, by rows: a copy, or (IDS) into the rows of d that an index tensor names; an index out of range is
-// skipped. An invocation writes one block at a time. Rounding is that of the CPU: halves away from zero, or plus a half and cut.
+// skipped. An invocation writes one block at a time. Rounding is that of the CPU: to the nearest, or plus a half and cut.
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"
@@ -41,11 +41,10 @@ float divide(float a, float b) {
     return abs(q) < 1e30 && abs(b) < 1e30 ? all : q; // parts of more would be infinite
 }
 
-// x * s to the nearest integer. Nothing is fused: a value in the middle must fall as on the CPU.
-float away(float x, float s) {
+// x * s to the nearest integer, of two the even one. Nothing is fused: a value in the middle must fall as on the CPU.
+float nearest(float x, float s) {
     precise const float t = x * s;
-    precise const float u = abs(t) + 0.5;
-    return sign(t) * floor(u);
+    return roundEven(t);
 }
 
 uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
@@ -63,11 +62,12 @@ float extreme(float x[32]) {
 
 void encode(uint64_t block, float x[32]) {
 #if FMT == FMT_Q8_0
-    const float d = divide(abs(extreme(x)), 127.0);
-    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    const float most = abs(extreme(x));
+    const float d = divide(most, 127.0);
+    const float factor = most != 0.0 ? divide(127.0, most) : 0.0;
     put16(block, 0, half_bits(d));
     for (uint j = 0; j < 16; ++j) {
-        const int low = int(away(x[2 * j], inverse)), high = int(away(x[2 * j + 1], inverse));
+        const int low = int(nearest(x[2 * j], factor)), high = int(nearest(x[2 * j + 1], factor));
         put16(block, 1 + j, uint(low & 255) | uint(high & 255) << 8);
     }
 #elif FMT == FMT_IQ4_NL
