@@ -1,6 +1,6 @@
 //! What a device is and can do, and why it is refused.
 
-use super::env;
+use super::{coopmat2, env};
 use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
@@ -76,14 +76,18 @@ pub struct Features {
     pub int16: bool,
     /// Arithmetic on 64-bit integers.
     pub int64: bool,
-    /// Dot products of four 8-bit integers, in hardware.
+    /// Shaders may use dot products of four 8-bit integers.
     pub integer_dot: bool,
+    /// They are done in hardware.
+    pub fast_integer_dot: bool,
     /// Such dot products with operands of different signs, in hardware.
     pub mixed_sign_dot: bool,
     /// Work may be queued; else every call waits for its work.
     pub queues: bool,
     /// Sizes of cooperative matrices (KHR), subgroup scope; empty when there are none.
     pub coopmat: Vec<Coopmat>,
+    /// NV's second version of them, as `mul_mat_coop2` needs it: invocations of a workgroup.
+    pub coopmat2: Option<u32>,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
     /// A pipeline may ask for a subgroup size, and for full subgroups.
@@ -210,6 +214,8 @@ impl Info {
         let has_pci = offers(ash::ext::pci_bus_info::NAME);
         let wants_coopmat = !env::set("GGML_VK_DISABLE_COOPMAT") && !env::set("GGML_VK_DISABLE_F16");
         let has_coopmat = wants_coopmat && wish(ash::khr::cooperative_matrix::NAME, false);
+        let has_coopmat2 =
+            has_coopmat && core13 && !env::set("GGML_VK_DISABLE_COOPMAT2") && wish(coopmat2::NAME, false);
         if offers(ash::khr::portability_subset::NAME) {
             wish(ash::khr::portability_subset::NAME, false);
         }
@@ -219,6 +225,7 @@ impl Info {
         let mut dot = vk::PhysicalDeviceShaderIntegerDotProductFeatures::default();
         let mut size_control = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default();
+        let mut nv = coopmat2::Features::default();
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default();
         let mut f = vk::PhysicalDeviceFeatures2::default().push_next(&mut f11).push_next(&mut f12);
         if has_dot {
@@ -229,6 +236,9 @@ impl Info {
         }
         if has_coopmat {
             f = f.push_next(&mut coopmat);
+        }
+        if has_coopmat2 {
+            f = f.push_next(&mut nv);
         }
         if has_maintenance4 {
             f = f.push_next(&mut m4);
@@ -293,17 +303,21 @@ impl Info {
         } else {
             Vec::new()
         };
+        let sizes_by_id = has_maintenance4 && m4.maintenance4 == vk::TRUE; // as SPIR-V 1.6 has them
+        let coopmat2 = (!coopmat.is_empty() && sizes_by_id && nv.suffice())
+            .then(|| coopmat2::invocations(entry, vk, physical))
+            .flatten();
         let features = Features {
             float16,
             int8: f12.shader_int8 == vk::TRUE,
             int16: core.shader_int16 == vk::TRUE,
             int64: core.shader_int64 == vk::TRUE,
-            integer_dot: dot.shader_integer_dot_product == vk::TRUE
-                && p_dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE
-                && !env::set("GGML_VK_DISABLE_INTEGER_DOT_PRODUCT"),
+            integer_dot: dot.shader_integer_dot_product == vk::TRUE && !env::set("GGML_VK_DISABLE_INTEGER_DOT_PRODUCT"),
+            fast_integer_dot: p_dot.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
             mixed_sign_dot: p_dot.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
             queues: true,
             coopmat,
+            coopmat2,
             subgroup: if in_compute { p11.subgroup_supported_operations } else { vk::SubgroupFeatureFlags::empty() },
             subgroup_size_control: size_controlled,
             rounds_to_even_f16: p12.shader_rounding_mode_rte_float16 == vk::TRUE,
@@ -365,6 +379,10 @@ impl Info {
         }
         if info.features.coopmat.is_empty() {
             info.extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME);
+            info.features.coopmat2 = None;
+        }
+        if info.features.coopmat2.is_none() {
+            info.extensions.retain(|e| *e != coopmat2::NAME);
         }
         Ok(info)
     }
@@ -377,7 +395,11 @@ impl Info {
     /// One line for people.
     pub fn summary(&self) -> String {
         let (f, l) = (&self.features, &self.limits);
-        let matrices = if !f.coopmat.is_empty() { "KHR_coopmat" } else { "none" };
+        let matrices = match (f.coopmat2, f.coopmat.is_empty()) {
+            (Some(_), _) => "NV_coopmat2",
+            (None, false) => "KHR_coopmat",
+            (None, true) => "none",
+        };
         format!(
             "{} ({}) | uma: {} | fp16: {} | warp size: {} | shared memory: {} | int dot: {} | matrix cores: {matrices}",
             self.identity.name,
@@ -386,7 +408,7 @@ impl Info {
             u8::from(f.float16),
             l.subgroup_size,
             l.shared_memory,
-            u8::from(f.integer_dot),
+            u8::from(f.integer_dot && f.fast_integer_dot),
         )
     }
 }

@@ -9,7 +9,8 @@
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `pipeline`: pipelines and their cache on disk
-//! - `plan`: what an op asks of the device, as data; `ops`: the operations, one file a family; `tune`: how work is cut for a device
+//! - `plan`: what an op asks of the device, as data; `ops`: the operations, one file a family; `tune`: how work is cut for a device;
+//!   `ladder`: how a matrix product goes; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes
 //! - `device`: the family "Vulkan" and its devices as backend objects
 //!
@@ -26,6 +27,7 @@
 
 pub mod buffer;
 pub mod command;
+mod coopmat2;
 pub mod core;
 pub mod device;
 pub mod env;
@@ -39,6 +41,7 @@ pub mod info;
 pub mod instance;
 #[cfg(test)]
 mod lab;
+pub mod ladder;
 pub mod memory;
 #[cfg(test)]
 mod op_tests;

@@ -99,10 +99,53 @@ mod tests {
         for name in names() {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
-            // The magic number of SPIR-V, version 1.5.
-            assert_eq!(shader.words()[..2], [0x0723_0203, 0x0001_0500], "{name}");
+            // The magic number of SPIR-V, version 1.5; 1.6 where an extension is for Vulkan 1.3 only.
+            let version = if name.starts_with("mul_mat_coop2.") { 0x0001_0600 } else { 0x0001_0500 };
+            assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
         assert!(Shader::named("no_such_shader").is_err());
+    }
+
+    /// What a module asks of the device: its OpCapability instructions.
+    fn capabilities(words: &[u32]) -> Vec<u32> {
+        let (mut all, mut rest) = (Vec::new(), &words[5..]);
+        while let [head, ..] = rest {
+            let n = (head >> 16).max(1) as usize;
+            assert!(n <= rest.len(), "an instruction ends after the module");
+            if head & 0xffff == 17 {
+                all.push(rest[1]);
+            }
+            rest = &rest[n..];
+        }
+        all
+    }
+
+    #[test]
+    fn products_ask_for_what_their_rung_has() {
+        // Every device: shaders, 64-bit integers, 16-bit and 8-bit storage, physical addresses.
+        const ALL: &[u32] = &[1, 11, 4433, 4448, 5347];
+        const SUBGROUP: &[u32] = &[61, 63];
+        const DOT: &[u32] = &[6018, 6019];
+        // F16 arithmetic, the memory model, cooperative matrices; subgroups' numbers, functions for each element.
+        const MATRICES: &[u32] = &[9, 5345, 6022];
+        let rungs: &[(&str, &[&[u32]])] = &[
+            ("product_lists", &[ALL]),
+            ("product_blocks", &[ALL]),
+            ("mul_mat_rows", &[ALL]),
+            ("mul_mat_tile", &[ALL]),
+            ("mul_mat_tile_ints", &[ALL, DOT]),
+            ("mul_mat_vec", &[ALL, SUBGROUP]),
+            ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
+            ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
+            ("mul_mat_coop2", &[ALL, MATRICES, &[5432]]),
+        ];
+        for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
+            let source = name.split('.').next().unwrap_or(name);
+            let (_, has) = rungs.iter().find(|r| r.0 == source).unwrap_or_else(|| panic!("{name} is on no rung"));
+            for c in capabilities(Shader::named(name).unwrap().words()) {
+                assert!(has.iter().any(|h| h.contains(&c)), "{name} asks for capability {c}");
+            }
+        }
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and those with an expert for each row.
 //!
-//! The rungs, and which device takes which, stand in `tune.rs`.
+//! The rungs, and which device takes which, stand in `ladder.rs`.
 
 #![forbid(unsafe_code)]
 
 use super::{ensure, format_name, src};
+use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::plan::{Kernel, Plan, Push, View};
+use crate::vulkan::ladder::{self, Product, TILE, Wanted};
+use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
-use crate::vulkan::tune::{self, Product};
+use crate::vulkan::{Info, Range, tune};
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
@@ -43,83 +44,214 @@ pub fn check_id(node: TensorRef, info: &Info) -> Result<()> {
     let ids = src(node, 2)?;
     ensure!(ids.dtype() == GGML_TYPE_I32, "experts of {:?}", ids.dtype());
     View::shape(ids)?;
-    ensure!(ids.ne()[0] <= 65535 && ids.ne()[1] <= 65535, "{:?} experts", ids.ne());
+    let limit = info.limits.groups.map(i64::from);
+    ensure!(ids.ne()[0] <= limit[1] && ids.ne()[1] <= limit[2], "{:?} experts", ids.ne());
     Ok(())
 }
 
-/// A format's shader of a family that has variants by it.
-fn shader(family: &str, dtype: ggml_type, columns: Option<u32>) -> Result<Shader> {
-    let columns = columns.map(|n| format!(".{n}")).unwrap_or_default();
-    Shader::named(&format!("{family}.{}{columns}", format_name(dtype)))
+/// Which columns a workgroup takes: COLUMNS of `product.glsl`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    All = 0,
+    Pair = 1,
+    List = 2,
 }
 
-/// What is pushed, the same for all ways. `repeat`: how matrices of src1 share those of src0; for MUL_MAT_ID, experts and tokens.
-fn push(a: &View, b: &View, d: &View, ids: Option<&View>, n: u32, repeat: [u32; 3]) -> Push {
-    let push = Push::new().at(a.at).at(b.at).at(d.at).at(ids.map_or(0, |i| i.at)).words(&[a.ne[0], d.ne[0], n]);
-    let push = push.words(&repeat).words(&a.nb[1..]).words(&b.nb[1..]).words(&d.nb[1..]);
-    push.words(&ids.map_or([0, 0], |i| [i.nb[0], i.nb[1]]))
+/// Type of src1 that was brought to blocks of 8-bit integers, for `product.glsl`.
+const BLOCKS: u32 = 64;
+/// Bytes of such a block of 32.
+const BLOCK_BYTES: u64 = 40;
+/// Experts that `product_lists` can count.
+const MAX_EXPERTS: u32 = 1024;
+
+/// A kernel with its work: rows it takes by group, columns it takes by group.
+struct Form {
+    kernel: Kernel,
+    rows: u32,
+    width: u32,
 }
 
-/// The vector form: kernel, and columns for each group.
-fn vector(a: &View, b: &View, ids: bool, info: &Info) -> Result<(Kernel, u32)> {
-    let columns = if ids || b.ne[1] == 1 { 1 } else { 4 };
-    let threads = tune::vector_threads(info);
-    let variant = format!(".{}.{columns}", format_name(a.dtype));
-    let kernel = tune::reduction_of(&variant, "mul_mat_vec", threads, &[b.ty(), u32::from(ids)], info)?;
-    Ok((kernel, columns))
+/// The kernel of a way. `n`: columns, of which a form may make use; `b`: type of src1.
+fn form(way: Product, a: ggml_type, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
+    let shader = |family: &str, width: Option<u32>| {
+        let width = width.map(|n| format!(".{n}")).unwrap_or_default();
+        Shader::named(&format!("{family}.{}{width}", format_name(a)))
+    };
+    let common = [b, columns as u32];
+    let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
+    Ok(match way {
+        Product::Rows => {
+            let (width, threads) = (tune::row_columns(n), tune::row_threads(info));
+            let constants = [b, columns as u32, width];
+            let kernel = Kernel::new(shader("mul_mat_rows", Some(width))?, [threads, 1, 1], &constants);
+            Form { kernel, rows: threads, width }
+        }
+        Product::Vector | Product::VectorInts => {
+            let family = if way == Product::Vector { "mul_mat_vec" } else { "mul_mat_vec_ints" };
+            let (width, threads) = (if n == 1 { 1 } else { 4 }, tune::vector_threads(info));
+            let variant = format!(".{}.{width}", format_name(a));
+            Form { kernel: tune::reduction_of(&variant, family, threads, &common, info)?, rows: 1, width }
+        }
+        Product::Tile => tile(Kernel::new(shader("mul_mat_tile", None)?, [256, 1, 1], &common)),
+        Product::TileInts => tile(Kernel::new(shader("mul_mat_tile_ints", None)?, [256, 1, 1], &common)),
+        Product::Matrices(size) => {
+            let subgroup = info.limits.subgroup_size;
+            let constants = [b, columns as u32, size[0], size[1], size[2]];
+            let kernel = Kernel::new(shader("mul_mat_coop", None)?, [4 * subgroup, 1, 1], &constants);
+            tile(kernel.with_subgroup(subgroup))
+        }
+        Product::Matrices2(threads) => tile(Kernel::new(shader("mul_mat_coop2", None)?, [threads, 1, 1], &common)),
+    })
+}
+
+/// Same way without integers.
+fn without_ints(way: Product) -> Product {
+    match way {
+        Product::VectorInts => Product::Vector,
+        Product::TileInts => Product::Tile,
+        other => other,
+    }
+}
+
+/// Bytes of src1 as blocks of integers; `None` when they are too many to count with or to keep.
+fn block_bytes(b: &View) -> Option<u64> {
+    let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
+    (blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
+}
+
+/// Brings src1 to blocks of integers at `to`, and gives their view.
+fn to_blocks(b: &View, to: Range, plan: &mut Plan<'_>) -> Result<View> {
+    let (threads, per) = tune::elementwise(plan.info);
+    let n = b.ne[0] / 32;
+    let grid = Grid::rows(n, b.n_rows(), threads, per.div_ceil(32), plan.info)?;
+    let kernel = Kernel::new(Shader::named("product_blocks")?, grid.size, &[b.ty()]);
+    let push = Push::new().at(b.at).at(to.address).words(&[n, b.ne[1], b.ne[2], b.n_rows()]).words(&b.nb[1..]);
+    plan.dispatch(kernel, push, grid.groups, &[b.range], &[to]);
+    Ok(View { at: to.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: to, ..*b })
+}
+
+/// Operands and result of a product.
+struct Operands {
+    a: View,
+    b: View,
+    d: View,
+}
+
+impl Operands {
+    fn of(node: TensorRef) -> Result<Self> {
+        Ok(Self { a: View::of(src(node, 0)?)?, b: View::of(src(node, 1)?)?, d: View::of(node)? })
+    }
+
+    /// What is pushed, the same for all ways (`product.glsl`).
+    fn push(&self, ids: [u64; 2], n: u32, repeat: [u32; 3], ids_nb: [u32; 2]) -> Push {
+        let Self { a, b, d } = self;
+        let push = Push::new().at(a.at).at(b.at).at(d.at).at(ids[0]).at(ids[1]).words(&[a.ne[0], d.ne[0], n]);
+        push.words(&repeat).words(&a.nb[1..]).words(&b.nb[1..]).words(&d.nb[1..]).words(&ids_nb)
+    }
+
+    fn wanted(&self, node: TensorRef, columns: u32) -> Wanted {
+        let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
+        Wanted { columns, format: self.a.dtype, exact }
+    }
 }
 
 /// MUL_MAT.
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
-    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
-    let halves = a.dtype == GGML_TYPE_F16 || a.dtype.blck_size() > 1;
-    let (m, n, matrices) = (d.ne[0], b.ne[1], b.ne[2] * b.ne[3]);
-    let limit = plan.info.limits.groups;
-    let way = match tune::product(plan.info, n, halves) {
-        // A group for each row: more rows than groups go another way.
-        Product::Vector if m > limit[0] => Product::Rows,
-        way => way,
-    };
-    let (kernel, groups) = match way {
-        Product::Rows => {
-            let (columns, threads) = (tune::row_columns(n), tune::row_threads(plan.info));
-            let shader = shader("mul_mat_rows", a.dtype, Some(columns))?;
-            let kernel = Kernel::new(shader, [threads, 1, 1], &[b.ty(), 0, columns]);
-            (kernel, [m.div_ceil(threads), n.div_ceil(columns), matrices])
+    let mut o = Operands::of(node)?;
+    let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
+    let mut way = ladder::product(plan.info, &o.wanted(node, n));
+    // A group for each row: more rows than groups go another way.
+    if matches!(way, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
+        way = Product::Rows;
+    }
+    let repeat = [o.b.ne[2] / o.a.ne[2], o.b.ne[3] / o.a.ne[3], o.b.ne[2]];
+    let mut b_type = o.b.ty();
+    if matches!(way, Product::VectorInts | Product::TileInts) {
+        match block_bytes(&o.b) {
+            Some(bytes) => {
+                let room = plan.scratch(bytes)?;
+                o.b = to_blocks(&o.b, room, plan)?;
+                b_type = BLOCKS;
+            }
+            None => way = without_ints(way),
         }
-        Product::Vector => {
-            let (kernel, columns) = vector(&a, &b, false, plan.info)?;
-            (kernel, [m, n.div_ceil(columns), matrices])
-        }
-        Product::Tile => {
-            let kernel = Kernel::new(shader("mul_mat_tile", a.dtype, None)?, [256, 1, 1], &[b.ty()]);
-            (kernel, [m.div_ceil(tune::TILE), n.div_ceil(tune::TILE), matrices])
-        }
-        Product::Matrices(size) => {
-            let width = plan.info.limits.subgroup_size;
-            let constants = [b.ty(), size[0], size[1], size[2]];
-            let kernel = Kernel::new(shader("mul_mat_coop", a.dtype, None)?, [4 * width, 1, 1], &constants);
-            (kernel.with_subgroup(width), [m.div_ceil(tune::TILE), n.div_ceil(tune::TILE), matrices])
-        }
-    };
-    let push = push(&a, &b, &d, None, n, [b.ne[2] / a.ne[2], b.ne[3] / a.ne[3], b.ne[2]]);
-    plan.dispatch(kernel, push, groups, &[a.range, b.range], &[d.range]);
+    }
+    let form = form(way, o.a.dtype, b_type, Columns::All, n, plan.info)?;
+    let groups = [m.div_ceil(form.rows), n.div_ceil(form.width), matrices];
+    plan.dispatch(form.kernel, o.push([0; 2], n, repeat, [0; 2]), groups, &[o.a.range, o.b.range], &[o.d.range]);
     Ok(())
 }
 
-/// MUL_MAT_ID: src2 names for each token (dimension 1) and slot (dimension 0) the matrix of src0.
+/// MUL_MAT_ID: src2 names for each token (dimension 1) and slot (dimension 0) the matrix of src0. Few tokens take a group for each pair;
+/// many are first ordered by expert, so that a matrix is read once for a tile of them.
 pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
-    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let mut o = Operands::of(node)?;
     let ids = View::of(src(node, 2)?)?;
-    let (kernel, rows) = match tune::product(plan.info, 1, false) {
-        way if way == Product::Rows || d.ne[0] > plan.info.limits.groups[0] => {
-            let threads = tune::row_threads(plan.info);
-            let kernel = Kernel::new(shader("mul_mat_rows", a.dtype, Some(1))?, [threads, 1, 1], &[b.ty(), 1, 1]);
-            (kernel, d.ne[0].div_ceil(threads))
+    let info = plan.info;
+    let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
+    let pairs = slots * tokens;
+    let mut way = ladder::product(info, &o.wanted(node, tokens));
+    let share = (pairs / experts.max(1)).max(1); // pairs of an expert
+    // Tiles: the full ones, and one more for each expert.
+    let width = if way == Product::Rows { tune::row_columns(share) } else { TILE };
+    let n_tiles = pairs.div_ceil(width) + experts.min(pairs);
+    let lists = experts <= MAX_EXPERTS
+        && n_tiles <= info.limits.groups[1]
+        && match way {
+            Product::Vector | Product::VectorInts => false,
+            Product::Rows => share > 1,
+            _ => true,
+        };
+    if !lists {
+        way = match way {
+            Product::Rows | Product::Vector | Product::VectorInts => way,
+            Product::TileInts if tune::subgroup_arithmetic(info) => Product::VectorInts,
+            _ if tune::subgroup_arithmetic(info) => Product::Vector,
+            _ => Product::Rows,
+        };
+        if o.d.ne[0] > info.limits.groups[0] {
+            way = Product::Rows;
         }
-        _ => (vector(&a, &b, true, plan.info)?.0, d.ne[0]),
+    }
+    let blocks = match way {
+        Product::VectorInts | Product::TileInts => block_bytes(&o.b),
+        _ => Some(0),
     };
-    let push = push(&a, &b, &d, Some(&ids), 1, [a.ne[2], 1, b.ne[1]]);
-    plan.dispatch(kernel, push, [rows, ids.ne[0], ids.ne[1]], &[a.range, b.range, ids.range], &[d.range]);
+    if blocks.is_none() {
+        way = without_ints(way);
+    }
+    let blocks = blocks.unwrap_or(0);
+    let (b_type, columns) =
+        (if blocks > 0 { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
+    let form = form(way, o.a.dtype, b_type, columns, if lists { share } else { 1 }, info)?;
+
+    // One piece of scratch memory: what an op asks for a second time may lie over the first.
+    let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
+    let parts = [blocks, list_bytes[0], list_bytes[1]];
+    let total: u64 = parts.iter().sum();
+    let mut room = if total > 0 { plan.scratch(total)?.address } else { 0 };
+    let [block_room, tile_room, pair_room] = parts.map(|bytes| {
+        room += bytes;
+        Range::new(room - bytes, bytes)
+    });
+    if blocks > 0 {
+        o.b = to_blocks(&o.b, block_room, plan)?;
+    }
+    let repeat = [experts, 1, o.b.ne[1]];
+    if lists {
+        let threads =
+            if tune::is_cpu(info) { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
+        let kernel = Kernel::new(Shader::named("product_lists")?, [threads, 1, 1], &[]);
+        let push = Push::new().at(ids.at).at(pair_room.address).at(tile_room.address);
+        let push = push.words(&[slots, pairs, experts, form.width, n_tiles, ids.nb[0], ids.nb[1]]);
+        plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pair_room, tile_room]);
+        let push = o.push([pair_room.address, tile_room.address], slots, repeat, [0; 2]);
+        let groups = [o.d.ne[0].div_ceil(form.rows), n_tiles, 1];
+        plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range, pair_room, tile_room], &[o.d.range]);
+    } else {
+        let push = o.push([ids.at, 0], 1, repeat, [ids.nb[0], ids.nb[1]]);
+        let groups = [o.d.ne[0].div_ceil(form.rows), slots, tokens];
+        plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range, ids.range], &[o.d.range]);
+    }
     Ok(())
 }

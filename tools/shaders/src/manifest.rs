@@ -15,6 +15,8 @@ pub struct Section {
     axes: BTreeMap<String, Vec<String>>,
     /// Named sets of macros; one variant for each, combined with the axes.
     sets: BTreeMap<String, BTreeMap<String, String>>,
+    /// Whether the modules are for Vulkan 1.3; else for 1.2.
+    pub vulkan13: bool,
 }
 
 /// One module.
@@ -34,6 +36,7 @@ struct Raw {
     axes: BTreeMap<String, Vec<toml::Value>>,
     #[serde(default)]
     sets: BTreeMap<String, BTreeMap<String, toml::Value>>,
+    vulkan: Option<String>,
 }
 
 fn text(v: &toml::Value) -> String {
@@ -51,7 +54,13 @@ pub fn parse(manifest: &str) -> Result<Vec<Section>, String> {
         .map(|(name, section)| {
             let r = raw.get(&name).ok_or_else(|| format!("manifest.toml: section {name} is not a plain one"))?;
             let plain = |m: &BTreeMap<String, toml::Value>| m.iter().map(|(k, v)| (k.clone(), text(v))).collect();
+            let vulkan13 = match r.vulkan.as_deref() {
+                None | Some("1.2") => false,
+                Some("1.3") => true,
+                Some(other) => return Err(format!("manifest.toml: {name}: Vulkan {other}")),
+            };
             Ok(Section {
+                vulkan13,
                 text: section,
                 defines: plain(&r.defines),
                 axes: r.axes.iter().map(|(k, v)| (k.clone(), v.iter().map(text).collect())).collect(),

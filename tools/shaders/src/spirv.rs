@@ -45,9 +45,14 @@ pub fn compile(folder: &Path, section: &Section, variant: &Variant) -> Result<Ve
     let source = ShaderSource::from(text);
     let defines: Vec<(&str, Option<&str>)> =
         variant.defines.iter().map(|(k, v)| (k.as_str(), Some(v.as_str()))).collect();
+    let (version, spirv_version) = if section.vulkan13 {
+        (VulkanVersion::Vulkan1_3, SpirvVersion::SPIRV1_6)
+    } else {
+        (VulkanVersion::Vulkan1_2, SpirvVersion::SPIRV1_5)
+    };
     let options = CompilerOptions {
         source_language: SourceLanguage::GLSL,
-        target: Target::Vulkan { version: VulkanVersion::Vulkan1_2, spirv_version: SpirvVersion::SPIRV1_5 },
+        target: Target::Vulkan { version, spirv_version },
         ..Default::default()
     };
     let compiler = Compiler::acquire().ok_or("glslang does not start")?;

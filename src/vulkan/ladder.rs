@@ -1,0 +1,295 @@
+//! How a matrix product goes on a device: one table of rungs, the best first. The first rung that the device has, that can do what is wanted
+//! and that pays on this device is taken; the last one takes everything.
+//!
+//! | rung | what it needs | when it pays |
+//! |---|---|---|
+//! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, and GGML_VK_TRY_COOPMAT is set |
+//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
+//! | `ints` | dot products of 8-bit integers; a format of scaled integers | where they are done in hardware |
+//! | `vector` | subgroup arithmetic | few columns, real lanes |
+//! | `tile` | 17 KiB of shared memory, groups of 256 | many columns, real lanes |
+//! | `rows` | nothing | always |
+//!
+//! Cooperative matrices have not yet run on a card: until they have, they are taken by wish only. `GGML_VK_PRODUCT=NAME` takes a rung
+//! wherever it can, for tests.
+
+#![forbid(unsafe_code)]
+
+use super::Info;
+use super::tune::{is_cpu, subgroup_arithmetic};
+use crate::abi::ggml::ggml_type::{self, *};
+use ash::vk;
+use std::sync::OnceLock;
+
+/// The ways a matrix product can go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// A lane takes a row of src0 and some columns of src1; nothing is shared (`mul_mat_rows`).
+    Rows,
+    /// A group takes a row and some columns (`mul_mat_vec`).
+    Vector,
+    /// The same by integer dot products (`mul_mat_vec_ints`).
+    VectorInts,
+    /// A group takes a tile, through shared memory (`mul_mat_tile`).
+    Tile,
+    /// The same by integer dot products (`mul_mat_tile_ints`).
+    TileInts,
+    /// A tile by cooperative matrices of m, n and k (`mul_mat_coop`).
+    Matrices([u32; 3]),
+    /// A tile by one cooperative matrix of a group of so many invocations (`mul_mat_coop2`).
+    Matrices2(u32),
+}
+
+/// What is asked of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Columns of src1; for MUL_MAT_ID, tokens.
+    pub columns: u32,
+    /// Format of src0.
+    pub format: ggml_type,
+    /// Precision F32 was asked for: src1 is not rounded.
+    pub exact: bool,
+}
+
+/// Columns up to which a product is a vector product.
+pub const VECTOR_COLUMNS: u32 = 8;
+
+/// Rows and columns of a tile.
+pub const TILE: u32 = 64;
+
+/// Formats that `quant_ints.glsl` has.
+pub const INTS: &[ggml_type] = &[
+    GGML_TYPE_Q4_0,
+    GGML_TYPE_Q4_1,
+    GGML_TYPE_Q5_0,
+    GGML_TYPE_Q5_1,
+    GGML_TYPE_Q8_0,
+    GGML_TYPE_Q2_K,
+    GGML_TYPE_Q3_K,
+    GGML_TYPE_Q4_K,
+    GGML_TYPE_Q5_K,
+    GGML_TYPE_Q6_K,
+    GGML_TYPE_IQ4_NL,
+    GGML_TYPE_IQ4_XS,
+    GGML_TYPE_MXFP4,
+    GGML_TYPE_NVFP4,
+];
+
+struct Rung {
+    name: &'static str,
+    /// The way, where device and product allow it.
+    can: fn(&Info, &Wanted) -> Option<Product>,
+    /// Whether it is worth taking; the last argument is the wish for cooperative matrices.
+    pays: fn(&Info, &Wanted, bool) -> bool,
+}
+
+const LADDER: &[Rung] = &[
+    Rung {
+        name: "matrices2",
+        can: |i, w| {
+            i.features.coopmat2.filter(|&n| rounds(w) && n <= i.limits.group_invocations).map(Product::Matrices2)
+        },
+        pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
+    },
+    Rung {
+        name: "matrices",
+        can: |i, w| coop_size(i).filter(|_| rounds(w)).map(Product::Matrices),
+        pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
+    },
+    Rung { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !is_cpu(i) },
+    Rung {
+        name: "vector",
+        can: |i, _| subgroup_arithmetic(i).then_some(Product::Vector),
+        pays: |i, w, _| w.columns <= VECTOR_COLUMNS && !is_cpu(i),
+    },
+    Rung {
+        name: "tile",
+        can: |i, _| tile_fits(i).then_some(Product::Tile),
+        pays: |i, w, _| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !is_cpu(i),
+    },
+    Rung { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
+];
+
+/// Whether operands may be rounded to F16: src0's values fit into it, and nobody asked for more of src1's.
+fn rounds(w: &Wanted) -> bool {
+    !w.exact && (w.format == GGML_TYPE_F16 || w.format.blck_size() > 1)
+}
+
+fn tile_fits(info: &Info) -> bool {
+    info.limits.shared_memory >= 17 << 10 && info.limits.group_invocations >= 256
+}
+
+fn ints(info: &Info, w: &Wanted) -> Option<Product> {
+    if w.exact || !info.features.integer_dot || !INTS.contains(&w.format) {
+        return None;
+    }
+    let vector = w.columns <= VECTOR_COLUMNS && subgroup_arithmetic(info);
+    if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
+}
+
+/// A size of cooperative matrices that `mul_mat_coop` can use: F16 into F32, each a divisor of 32.
+fn coop_size(info: &Info) -> Option<[u32; 3]> {
+    let half = vk::ComponentTypeKHR::FLOAT16;
+    let enough =
+        info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= 4 * info.limits.subgroup_size;
+    let fits = |n: u32| n > 0 && 32 % n == 0;
+    let usable = |c: &&super::info::Coopmat| {
+        c.ab == half && c.c == vk::ComponentTypeKHR::FLOAT32 && fits(c.m) && fits(c.n) && fits(c.k)
+    };
+    info.features.coopmat.iter().filter(|_| enough).find(usable).map(|c| [c.m, c.n, c.k])
+}
+
+/// The way of a product on a device, by the table and the environment.
+pub fn product(info: &Info, wanted: &Wanted) -> Product {
+    // Read once in a process.
+    static WISH: OnceLock<(Option<String>, bool)> = OnceLock::new();
+    let read = || (std::env::var("GGML_VK_PRODUCT").ok(), super::env::set("GGML_VK_TRY_COOPMAT"));
+    let (forced, matrices) = WISH.get_or_init(read);
+    choose(info, wanted, forced.as_deref(), *matrices)
+}
+
+fn choose(info: &Info, wanted: &Wanted, forced: Option<&str>, wish: bool) -> Product {
+    let named = LADDER.iter().find(|r| Some(r.name) == forced).and_then(|r| (r.can)(info, wanted));
+    let first = || LADDER.iter().filter(|r| (r.pays)(info, wanted, wish)).find_map(|r| (r.can)(info, wanted));
+    named.or_else(first).unwrap_or(Product::Rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::info::{Coopmat, Features, Identity, Limits};
+    use super::*;
+
+    fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
+        Info {
+            physical: vk::PhysicalDevice::null(),
+            identity: Identity {
+                name: String::new(),
+                kind,
+                vendor: 0,
+                driver: vk::DriverId::MESA_RADV,
+                uuid: [0; 16],
+                luid: None,
+            },
+            description: std::ffi::CString::default(),
+            pci: None,
+            driver_version: 0,
+            driver_text: String::new(),
+            device_id: 0,
+            pipeline_uuid: [0; 16],
+            api_version: vk::API_VERSION_1_3,
+            features,
+            limits: Limits { shared_memory: 48 << 10, group_invocations: 1024, subgroup_size: 32, ..Limits::default() },
+            memory: vk::PhysicalDeviceMemoryProperties::default(),
+            queue_family: 0,
+            extensions: Vec::new(),
+        }
+    }
+
+    fn everything() -> Features {
+        let (f16, f32) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+        Features {
+            integer_dot: true,
+            fast_integer_dot: true,
+            coopmat: vec![
+                Coopmat { m: 64, n: 8, k: 16, ab: f16, c: f32 },
+                Coopmat { m: 16, n: 8, k: 16, ab: f16, c: f16 },
+                Coopmat { m: 16, n: 8, k: 8, ab: f16, c: f32 },
+            ],
+            coopmat2: Some(256),
+            subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
+            ..Features::default()
+        }
+    }
+
+    fn wanted(format: ggml_type, columns: u32) -> Wanted {
+        Wanted { columns, format, exact: false }
+    }
+
+    #[test]
+    fn the_best_rung_that_a_device_has_is_taken() {
+        let gpu = |f| device(vk::PhysicalDeviceType::DISCRETE_GPU, f);
+        let all = gpu(everything());
+        let no_nv = gpu(Features { coopmat2: None, ..everything() });
+        let no_matrices = gpu(Features { coopmat2: None, coopmat: Vec::new(), ..everything() });
+        let slow_dot = gpu(Features { fast_integer_dot: false, ..no_matrices.features.clone() });
+        let plain = gpu(Features { subgroup: vk::SubgroupFeatureFlags::BASIC, ..Features::default() });
+        let mut tiny = gpu(everything());
+        tiny.limits = Limits { shared_memory: 16 << 10, group_invocations: 128, ..tiny.limits };
+        let software = device(vk::PhysicalDeviceType::CPU, everything());
+        use Product::*;
+        // Device, format, columns, wish for matrices, way.
+        let rows: &[(&Info, ggml_type, u32, bool, Product)] = &[
+            (&all, GGML_TYPE_Q4_0, 512, true, Matrices2(256)),
+            (&all, GGML_TYPE_F16, 9, true, Matrices2(256)),
+            (&all, GGML_TYPE_F16, 8, true, Vector),
+            (&all, GGML_TYPE_F32, 512, true, Tile),
+            (&all, GGML_TYPE_BF16, 512, true, Tile),
+            (&all, GGML_TYPE_Q4_0, 512, false, TileInts),
+            (&all, GGML_TYPE_F16, 512, false, Tile),
+            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 8, 8])),
+            (&no_nv, GGML_TYPE_Q4_0, 1, true, VectorInts),
+            (&no_matrices, GGML_TYPE_Q6_K, 512, true, TileInts),
+            (&no_matrices, GGML_TYPE_Q6_K, 8, true, VectorInts),
+            (&no_matrices, GGML_TYPE_IQ2_XS, 512, true, Tile),
+            (&no_matrices, GGML_TYPE_IQ2_XS, 1, true, Vector),
+            (&slow_dot, GGML_TYPE_Q4_0, 512, true, Tile),
+            (&slow_dot, GGML_TYPE_Q4_0, 1, true, Vector),
+            (&plain, GGML_TYPE_Q4_0, 512, true, Tile),
+            (&plain, GGML_TYPE_Q4_0, 1, true, Tile),
+            (&tiny, GGML_TYPE_Q4_0, 512, true, Rows),
+            (&tiny, GGML_TYPE_Q4_0, 1, true, VectorInts),
+            (&software, GGML_TYPE_F16, 512, false, Rows),
+            (&software, GGML_TYPE_Q4_0, 1, false, Rows),
+        ];
+        for (i, &(info, format, columns, wish, way)) in rows.iter().enumerate() {
+            assert_eq!(choose(info, &wanted(format, columns), None, wish), way, "row {i}");
+        }
+    }
+
+    #[test]
+    fn formats_of_integers_have_their_shaders() {
+        use crate::vulkan::shaders::names;
+        let there = |source: &str| {
+            let mut all: Vec<_> = names().iter().filter_map(|n| n.strip_prefix(source)?.split('.').next()).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        let mut ints: Vec<_> = INTS.iter().map(|t| crate::vulkan::ops::format_name(*t)).collect();
+        ints.sort_unstable();
+        assert_eq!(there("mul_mat_tile_ints."), ints);
+        assert_eq!(there("mul_mat_vec_ints.subgroup."), ints);
+        // All other rungs have every format.
+        let every = there("mul_mat_rows.");
+        assert_eq!(every.len(), 28);
+        for source in ["mul_mat_vec.subgroup.", "mul_mat_tile.", "mul_mat_coop.", "mul_mat_coop2."] {
+            assert_eq!(there(source), every, "{source}");
+        }
+    }
+
+    #[test]
+    fn precision_rules_rounding_out() {
+        let all = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q4_0] {
+            for forced in [None, Some("ints"), Some("matrices"), Some("matrices2")] {
+                let exact = Wanted { exact: true, ..wanted(format, 512) };
+                assert_eq!(choose(&all, &exact, forced, true), Product::Tile, "{forced:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rung_can_be_named() {
+        let software = device(vk::PhysicalDeviceType::CPU, Features { coopmat: Vec::new(), ..everything() });
+        let with = |name, format, columns| choose(&software, &wanted(format, columns), Some(name), false);
+        assert_eq!(with("tile", GGML_TYPE_F32, 1), Product::Tile);
+        assert_eq!(with("vector", GGML_TYPE_F32, 100), Product::Vector);
+        assert_eq!(with("ints", GGML_TYPE_Q5_K, 9), Product::TileInts);
+        assert_eq!(with("ints", GGML_TYPE_Q5_K, 1), Product::VectorInts);
+        assert_eq!(with("matrices2", GGML_TYPE_Q5_K, 9), Product::Matrices2(256));
+        // What cannot be done goes as it would without a name.
+        assert_eq!(with("ints", GGML_TYPE_F32, 9), Product::Rows);
+        assert_eq!(with("matrices", GGML_TYPE_F16, 9), Product::Rows);
+        assert_eq!(with("no such rung", GGML_TYPE_F16, 9), Product::Rows);
+    }
+}

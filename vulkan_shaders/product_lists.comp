@@ -1,0 +1,65 @@
+#version 460
+// Before a MUL_MAT_ID in matrix form: the (token, slot) pairs ordered by the expert they name, and tiles of at most `width` pairs with the same
+// expert. One workgroup: it counts, adds up, and hands out places. Pairs with an expert that is not there are in no list. Within an
+// expert the order varies from run to run; results do not depend on it.
+#extension GL_KHR_memory_scope_semantics : require
+#include "common.glsl"
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t ids, pairs, tiles;
+    uint slots, n_pairs;
+    uint experts; // at most EXPERTS
+    uint width;
+    uint n_tiles; // there is room for so many
+    uvec2 ids_nb;
+} p;
+
+const uint EXPERTS = 1024;
+shared uint places[EXPERTS]; // pairs of an expert, then where the next one goes
+shared uint used;
+
+// One more at an expert's place; what was there before. Scope is the workgroup: the device's would be one more feature to ask for.
+uint next(uint e) { return atomicAdd(places[e], 1, gl_ScopeWorkgroup, 0, gl_SemanticsRelaxed); }
+
+// The expert of a pair, or `experts`.
+uint expert_of(uint pair) {
+    const int id = I32s(at(p.ids, uint64_t(pair / p.slots) * p.ids_nb.y + uint64_t(pair % p.slots) * p.ids_nb.x, 4)).v[0];
+    return id >= 0 && uint(id) < p.experts ? uint(id) : p.experts;
+}
+
+void main() {
+    const uint t = gl_LocalInvocationID.x;
+    const uint T = gl_WorkGroupSize.x;
+    for (uint e = t; e < p.experts; e += T) { places[e] = 0; }
+    barrier();
+    for (uint i = t; i < p.n_pairs; i += T) {
+        const uint e = expert_of(i);
+        if (e < p.experts) { next(e); }
+    }
+    barrier();
+    if (t == 0) {
+        uint start = 0, tile = 0;
+        for (uint e = 0; e < p.experts; ++e) {
+            const uint end = start + places[e];
+            places[e] = start;
+            for (; start < end && tile < p.n_tiles; start = min(start + p.width, end), ++tile) {
+                U32s to = U32s(at(p.tiles, uint64_t(tile) * 3, 4));
+                to.v[0] = e;
+                to.v[1] = start;
+                to.v[2] = min(start + p.width, end);
+            }
+        }
+        used = tile;
+    }
+    barrier();
+    for (uint i = used + t; i < p.n_tiles; i += T) {
+        U32s to = U32s(at(p.tiles, uint64_t(i) * 3, 4));
+        to.v[0] = 0;
+        to.v[1] = 0;
+        to.v[2] = 0;
+    }
+    for (uint i = t; i < p.n_pairs; i += T) {
+        const uint e = expert_of(i);
+        if (e < p.experts) { U32s(p.pairs).v[next(e)] = i; }
+    }
+}
