@@ -1,6 +1,7 @@
 //! Graphs that come again: what is recognised, what is not, and what backends with graph plans get to see.
 
 use super::Scheduler;
+use super::race::EXPECTED;
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::backend::ggml_backend_buffer_usage::*;
 use crate::abi::backend::ggml_backend_graph_plan_t;
@@ -274,6 +275,26 @@ fn stretches_that_come_again_are_computed_by_plans() {
     assert_eq!(CALLS.get(), [2, 2, 10, 0, 4 + 2 * n]);
     drop(h);
     assert_eq!(CALLS.get()[3], 2);
+}
+
+#[test]
+fn the_race_checker_hears_of_plans() {
+    let mut h = Host::new(false);
+    give_plans(&h);
+    let (g, x, y) = h.build(SHAPE);
+    h.sched.alloc_graph(g).unwrap();
+    for i in 0..3 {
+        set(x, i as f32);
+        assert_eq!(h.sched.compute_async(g).unwrap(), OK);
+        h.sched.synchronize();
+    }
+    assert!(CALLS.get()[2] > 0);
+    assert_eq!(h.sched.compute_async(g).unwrap(), OK);
+    EXPECTED.with_borrow_mut(|e| *e = Some(Vec::new()));
+    get(y); // before the device is waited for
+    let heard = EXPECTED.with_borrow_mut(Option::take).unwrap();
+    h.sched.synchronize();
+    assert_eq!(heard.len(), 1, "{heard:?}");
 }
 
 #[test]

@@ -113,9 +113,14 @@ fn the_same_allocation_uses_the_same_copy() {
         let mut s = scheduler(&[&gpu, &cpu], parallel);
         let mut c = ctx();
         let (g, x, y) = layers.graph(&mut c);
-        s.alloc_graph(g).unwrap();
+        // The first copy would also be in use after a mistaken start from the beginning.
+        for _ in 0..2 {
+            s.reset();
+            s.alloc_graph(g).unwrap();
+        }
         assert_eq!(s.n_splits(), 6);
         let copy = s.cur_copy;
+        assert_eq!(copy, usize::from(parallel));
         for i in 0..5 {
             set(x, &[i as f32; 64]);
             assert_eq!(s.compute_async(g).unwrap(), OK);
@@ -400,8 +405,9 @@ fn a_stretch_without_inputs_waits_for_the_one_before() {
     let mut s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let (x, y) = (input(&mut c, 64), input(&mut c, 64));
-    // x is read by the device where it lies; its memory is free for what the CPU computes next.
-    let a = pointwise::scale(&mut c, x, 2.0).unwrap();
+    // x is read by the device where it lies; its memory is free for what the CPU computes next. (An operation that may
+    // work in place would keep it.)
+    let a = view::cont(&mut c, x).unwrap();
     let b = view::cont(&mut c, y).unwrap();
     let b = pointwise::scale(&mut c, b, 5.0).unwrap();
     s.set_tensor_backend(a, 0);
@@ -414,7 +420,7 @@ fn a_stretch_without_inputs_waits_for_the_one_before() {
     set(y, &[10.0; 64]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
     s.synchronize();
-    assert_eq!((get(a)[0], get(b)[0]), (2.0, 50.0));
+    assert_eq!((get(a)[0], get(b)[0]), (1.0, 50.0));
 }
 
 /// S11: only the experts in use are copied, by the routing of each product.
@@ -620,7 +626,7 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
     let mut s = scheduler(&[&guest, &other, &cpu], false);
     let mut c = ctx();
     let (x, y, z) = (input(&mut c, 64), input(&mut c, 64), input(&mut c, 64));
-    let a = pointwise::scale(&mut c, x, 2.0).unwrap();
+    let a = view::cont(&mut c, x).unwrap();
     let b = pointwise::scale(&mut c, z, 3.0).unwrap();
     let d = view::cont(&mut c, y).unwrap();
     let e = pointwise::scale(&mut c, d, 5.0).unwrap();
@@ -635,5 +641,5 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
     }
     assert_eq!(s.compute_async(g).unwrap(), OK);
     s.synchronize();
-    assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (2.0, 300.0, 50.0));
+    assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (1.0, 300.0, 50.0));
 }

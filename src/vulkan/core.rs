@@ -5,11 +5,12 @@ use super::info::Info;
 use super::instance::Instance;
 use crate::error::Result;
 use crate::log_warn;
+use crate::sys::sync::lock;
 use ash::{ext, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A logical device. What is made from it (memory, semaphores, pipelines) holds it, so that it goes last.
 pub struct Core {
@@ -21,10 +22,6 @@ pub struct Core {
     allocator: Mutex<Option<Allocator>>,
     queue: Mutex<vk::Queue>,
     lost: AtomicBool,
-}
-
-pub(super) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {

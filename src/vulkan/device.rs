@@ -1,7 +1,6 @@
 //! The family "Vulkan" and its devices as backend objects.
 
 use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
-use super::core::lock;
 use super::env;
 use super::gpu::Gpu;
 use super::info::Info;
@@ -12,6 +11,7 @@ use crate::backend::author::{Device, HostMemory, Reg, device_author, leak_buffer
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::error::Result;
 use crate::log_warn;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use ash::vk;
 use std::ffi::{CStr, CString};

@@ -1,14 +1,15 @@
 //! Everything that one opened device has.
 
 use super::command::Recorder;
-use super::core::{Core, lock};
+use super::core::Core;
 use super::info::Info;
 use super::instance::Instance;
 use super::memory::Memory;
 use super::pipeline::Pipelines;
 use crate::error::Result;
+use crate::sys::sync::{lock, read, write};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 /// An opened device. Buffers and streams hold it; it goes with the last of them.
 pub struct Gpu {
@@ -51,18 +52,18 @@ impl Gpu {
     pub(super) fn pin(&self, memory: &Arc<Memory>) {
         if let Some(start) = memory.mapped() {
             let entry = Pinned { start: start.as_ptr() as usize, memory: memory.clone() };
-            self.pinned.write().unwrap_or_else(PoisonError::into_inner).push(entry);
+            write(&self.pinned).push(entry);
         }
     }
 
     /// Forgets it.
     pub(super) fn unpin(&self, memory: &Arc<Memory>) {
-        self.pinned.write().unwrap_or_else(PoisonError::into_inner).retain(|p| !Arc::ptr_eq(&p.memory, memory));
+        write(&self.pinned).retain(|p| !Arc::ptr_eq(&p.memory, memory));
     }
 
     /// The pinned memory that `len` bytes from `ptr` on lie in, and their offset.
     pub(super) fn pinned(&self, ptr: NonNull<u8>, len: usize) -> Option<(Arc<Memory>, u64)> {
-        let all = self.pinned.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.pinned);
         let at = ptr.as_ptr() as usize;
         all.iter().find_map(|p| {
             let offset = at.checked_sub(p.start)? as u64;

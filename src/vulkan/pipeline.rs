@@ -8,6 +8,7 @@ use super::command::Program;
 use super::core::Core;
 use super::plan::{Kernel, MAX_PUSH};
 use crate::error::Result;
+use crate::sys::sync::{lock, read, write};
 use crate::{log_debug, log_warn};
 use ash::vk;
 use rayon::prelude::*;
@@ -81,13 +82,13 @@ impl Pipelines {
 
     /// The pipeline of a kernel, if it was made.
     pub fn find(&self, kernel: &Kernel) -> Option<Program> {
-        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        let made = read(&self.made);
         made.get(kernel).map(|&pipeline| Program { pipeline, layout: self.layout })
     }
 
     /// Makes what is missing of a list, in parallel, and keeps the cache on disk.
     pub fn prepare(&self, kernels: &[Kernel]) -> Result<()> {
-        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.making);
         let mut missing: Vec<Kernel> = kernels.iter().filter(|k| self.find(k).is_none()).copied().collect();
         let mut seen = std::collections::HashSet::new();
         missing.retain(|k| seen.insert(*k));
@@ -99,7 +100,7 @@ impl Pipelines {
         let made: Vec<Result<vk::Pipeline>> = missing.par_iter().map(|k| self.make(k)).collect();
         let mut first_error = None;
         {
-            let mut all = self.made.write().unwrap_or_else(PoisonError::into_inner);
+            let mut all = write(&self.made);
             for (kernel, pipeline) in missing.iter().zip(made) {
                 match pipeline {
                     Ok(p) => drop(all.insert(*kernel, p)),

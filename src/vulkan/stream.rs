@@ -2,7 +2,6 @@
 
 use super::buffer::{self, Location};
 use super::command::{Place, Recorder};
-use super::core::lock;
 use super::gpu::Gpu;
 use super::info::Info;
 use super::timeline::Mark;
@@ -12,6 +11,7 @@ use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stre
 use crate::backend::tensor_io::Pieces;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
+use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::{log_debug, log_error};
 use std::ffi::{CStr, CString};
