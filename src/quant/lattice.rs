@@ -19,6 +19,9 @@ pub trait EncodeSearch: Block {
     fn encode_search(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>) -> Option<Self>;
 }
 
+/// More than the highest level of any grid.
+const LEVELS: usize = 8;
+
 /// A grid in a space of `width` small levels.
 #[derive(Debug)]
 pub struct Lattice {
@@ -165,18 +168,38 @@ impl Lattice {
         value: impl Fn(u8) -> f32,
         levels: &mut [u8],
     ) -> Option<u16> {
+        let index = match self.width {
+            4 => self.best::<4>(near, x, weights, scale, value),
+            _ => self.best::<8>(near, x, weights, scale, value),
+        }?;
+        levels.copy_from_slice(self.point(index));
+        Some(index)
+    }
+
+    /// The first of the points with the least error. A place knows few levels, so their errors are computed once.
+    fn best<const WIDTH: usize>(
+        &self,
+        near: &[u16],
+        x: &[f32],
+        weights: &[f32],
+        scale: f32,
+        value: impl Fn(u8) -> f32,
+    ) -> Option<u16> {
+        let mut errors = [[0.0f32; LEVELS]; WIDTH];
+        for ((errors, v), w) in errors.iter_mut().zip(x).zip(weights) {
+            for (error, level) in errors.iter_mut().zip(0..=self.top as u8) {
+                let diff = scale * value(level) - v;
+                *error = w * diff * diff;
+            }
+        }
         let mut best = (None, f32::MAX);
         for &index in near {
-            let mut error = 0.0;
-            for ((l, v), w) in self.point(index).iter().zip(x).zip(weights) {
-                let diff = scale * value(*l) - v;
-                error += w * diff * diff;
-            }
+            let point = &self.points[usize::from(index)];
+            let error = errors.iter().zip(point).fold(0.0, |sum, (errors, l)| sum + errors[usize::from(*l) % LEVELS]);
             if error < best.1 {
                 best = (Some(index), error);
             }
         }
-        levels.copy_from_slice(self.point(best.0?));
         best.0
     }
 }
