@@ -13,17 +13,18 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import test_placement  # noqa: E402 (its devices)
+
 BEGIN, END = "<!-- buffers: begin -->\n", "<!-- buffers: end -->\n"
 LINE = re.compile(r"print_info: arch +=\s*(\S+)|buffers: (.*?) end\n")
 
 
 def build(out, include, lib):
-    inc = [f"-I{ROOT}/include"]
-    c = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", *inc]
-    subprocess.run([*c, f"{ROOT}/c_tests/bench/buffers.c", "-o", f"{out}/buffers.so", "-ldl"], check=True)
-    subprocess.run([*c, f"{ROOT}/c_tests/async/module.c", "-o", f"{out}/module.so", "-lpthread"], check=True)
-    subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", *inc, f"-I{include}",
-                    f"{ROOT}/c_tests/async/preload.cpp", "-o", f"{out}/preload.so", f"-L{lib}", "-lggml", "-ldl"], check=True)
+    test_placement.build(out, include, lib)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", f"-I{ROOT}/include",
+                    f"{ROOT}/c_tests/bench/buffers.c", "-o", f"{out}/buffers.so", "-ldl"], check=True)
 
 
 def run(host, lib, out, name, accelerated):

@@ -11,7 +11,7 @@ use super::recall::Recall;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BufferBox, BufferRef, BufferTypeRef};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -399,7 +399,6 @@ impl Binder<'_> {
     fn bind_in_any_order(&mut self) -> Result<()> {
         let problem = self.problem;
         let mut early = Vec::new();
-        let places = self.plan.places();
         for (i, fact) in problem.facts().iter().enumerate() {
             let id = i as u32;
             if i + AHEAD < problem.len() {
@@ -408,19 +407,7 @@ impl Binder<'_> {
             if !fact.traits.has(Traits::USED) {
                 continue;
             }
-            // Mostly a tensor that needs memory, has a place, and fits into its buffer.
-            if !fact.traits.has(Traits::VIEW | Traits::EXTERNAL)
-                && let Some(place) = places.get(i)
-                && let Some(chunks) = self.chunks.get(place.buffer as usize)
-                && let Some(chunk) = chunks.get(place.at.chunk as usize)
-                && place.at.offset <= chunk.size
-                && fact.bytes <= chunk.size - place.at.offset
-            {
-                let t = problem.tensor(id);
-                self.bound.push((t, std::ptr::null_mut()));
-                t.set_buffer_raw(chunk.buffer.as_ptr());
-                t.set_data(chunk.base.wrapping_add(place.at.offset));
-            } else if !self.bind(id)? {
+            if !self.bind(id)? {
                 early.push(id);
             }
         }
@@ -434,22 +421,16 @@ impl Binder<'_> {
     #[inline]
     fn bind(&mut self, id: u32) -> Result<bool> {
         let fact = self.problem.fact(id);
-        if fact.traits.has(Traits::VIEW) {
-            return if fact.buffer.is_null() { self.bind_view(id) } else { Ok(true) };
-        }
-        if fact.traits.has(Traits::EXTERNAL) {
-            return match fact.traits.has(Traits::HOLLOW) {
-                true => Err(invalid!("'{}' has a buffer without memory", self.problem.tensor(id).name())),
-                false => Ok(true),
-            };
+        if fact.traits.has(Traits::VIEW | Traits::EXTERNAL) {
+            return self.bind_elsewhere(id);
         }
         let place = self.plan.placed(id);
-        let chunks = usize::try_from(place.buffer).ok().and_then(|b| self.chunks.get(b));
-        let chunk = chunks.and_then(|chunks| chunks.get(place.at.chunk as usize));
+        let chunks = self.chunks.get(place.buffer as usize);
+        let Some(chunk) = chunks.and_then(|chunks| chunks.get(place.at.chunk as usize)) else {
+            return no_place(self.problem.tensor(id));
+        };
         let t = self.problem.tensor(id);
-        let end = place.at.offset.checked_add(fact.bytes);
-        let (Some(chunk), Some(end)) = (chunk, end) else { return no_place(t) };
-        if end > chunk.size {
+        if place.at.offset > chunk.size || fact.bytes > chunk.size - place.at.offset {
             return no_place(t);
         }
         self.bound.push((t, std::ptr::null_mut()));
@@ -461,6 +442,18 @@ impl Binder<'_> {
         accepted(chunk.buffer.init_tensor(t), t)
     }
 
+    /// As [`Self::bind`], for a tensor that has no place in the plan of its own: it is a view or has memory.
+    fn bind_elsewhere(&mut self, id: u32) -> Result<bool> {
+        let fact = self.problem.fact(id);
+        if fact.traits.has(Traits::VIEW) {
+            return if fact.buffer.is_null() { self.bind_view(id) } else { Ok(true) };
+        }
+        match fact.traits.has(Traits::HOLLOW) {
+            true => Err(invalid!("'{}' has a buffer without memory", self.problem.tensor(id).name())),
+            false => Ok(true),
+        }
+    }
+
     /// Binds a view that has no buffer. `false`: its base has none.
     #[inline]
     fn bind_view(&mut self, id: u32) -> Result<bool> {
@@ -468,13 +461,12 @@ impl Binder<'_> {
         let base = t.view_src().unwrap_or(t);
         let Some(buffer) = base.buffer() else { return Ok(false) };
         self.bound.push((t, t.data()));
-        t.set_buffer_raw(buffer.as_ptr());
         if base.data().is_null() {
             // The base has no bytes.
+            t.set_buffer_raw(buffer.as_ptr());
             return Ok(true);
         }
-        t.set_data(base.data().wrapping_add(t.view_offs()));
-        accepted(buffer.init_tensor(t), t)
+        accepted(view::init(t), t)
     }
 }
 

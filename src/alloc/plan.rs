@@ -285,11 +285,6 @@ impl Plan {
         self.placed.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
-    /// Where tensors go, by number.
-    pub fn places(&self) -> &[Placed] {
-        &self.placed
-    }
-
     /// How good the plan is, by planner.
     pub fn quality(&self) -> &[Quality] {
         &self.quality

@@ -127,17 +127,6 @@ pub struct Problem {
     srcs: Vec<u32>,
 }
 
-/// Makes one list equal to another.
-fn copy<T: Copy>(to: &mut Vec<T>, from: &[T]) {
-    to.clear();
-    to.reserve(from.len());
-    // SAFETY: there is room for that many, and values that are copied bit by bit are values.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), from.len());
-        to.set_len(from.len());
-    }
-}
-
 impl Problem {
     /// Empties the problem and keeps the memory.
     pub fn clear(&mut self) {
@@ -206,7 +195,7 @@ impl Problem {
             fact.traits.0 |= Traits::USED;
             fact.weight = weight;
         }
-        copy(&mut self.tensors, ids.tensors());
+        self.tensors.extend_from_slice(ids.tensors());
         Ok(())
     }
 
@@ -242,9 +231,9 @@ impl Problem {
     /// Starts from the tensors of another problem, without places.
     pub fn start_from(&mut self, other: &Self) {
         self.clear();
-        copy(&mut self.tensors, &other.tensors);
-        copy(&mut self.facts, &other.facts);
-        copy(&mut self.base, &other.base);
+        self.tensors.extend_from_slice(&other.tensors);
+        self.facts.extend_from_slice(&other.facts);
+        self.base.extend_from_slice(&other.base);
     }
 
     /// Makes this a copy of another problem.

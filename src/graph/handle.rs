@@ -299,11 +299,10 @@ impl HashSetRef {
     /// Puts `t` into its slot and returns it, with whether it was there before; `None` when the set is full.
     #[inline]
     pub fn insert(&self, t: TensorRef) -> Option<(usize, bool)> {
-        let (slot, found) = self.find(t)?;
-        if !found {
-            self.fill(slot, t);
+        if self.0.size == 0 {
+            return None;
         }
-        Some((slot, found))
+        self.insert_from(t, (t.as_ptr() as usize >> 4) % self.0.size)
     }
 
     /// As [`Self::insert`], with the remainder by the number of slots taken by `modulus`, which is made for it.
@@ -312,7 +311,12 @@ impl HashSetRef {
         if self.0.size == 0 {
             return None;
         }
-        let (slot, found) = self.find_from(t, modulus.of(t.as_ptr() as usize >> 4))?;
+        self.insert_from(t, modulus.of(t.as_ptr() as usize >> 4))
+    }
+
+    #[inline]
+    fn insert_from(&self, t: TensorRef, start: usize) -> Option<(usize, bool)> {
+        let (slot, found) = self.find_from(t, start)?;
         if !found {
             self.fill(slot, t);
         }

@@ -14,6 +14,8 @@ const FIRST_BLOCK: usize = 64;
 pub struct Arena {
     blocks: Vec<AlignedBlock>,
     used: usize,
+    /// The stretch of memory that all blocks lie in, and maybe other things.
+    span: std::ops::Range<usize>,
 }
 
 /// The block of a slot, and its place in there.
@@ -33,7 +35,13 @@ impl Arena {
         let (block, place) = locate(self.used);
         if block == self.blocks.len() {
             let n = FIRST_BLOCK << block;
-            self.blocks.push(AlignedBlock::zeroed(n * size_of::<ggml_tensor>(), 16, "copies of a scheduler")?);
+            let new = AlignedBlock::zeroed(n * size_of::<ggml_tensor>(), 16, "copies of a scheduler")?;
+            let (start, end) = (new.as_ptr() as usize, new.as_ptr() as usize + new.size());
+            self.span = match self.blocks.is_empty() {
+                true => start..end,
+                false => self.span.start.min(start)..self.span.end.max(end),
+            };
+            self.blocks.push(new);
         }
         self.used += 1;
         // SAFETY: the block holds `FIRST_BLOCK << block` tensors and `place` is smaller; all-zero bytes are a valid tensor.
@@ -50,17 +58,12 @@ impl Arena {
         Ok(copy)
     }
 
-    /// The stretch of memory that all its tensors lie in, and maybe other things; empty without tensors.
-    pub fn range(&self) -> std::ops::Range<usize> {
-        let first = self.blocks.iter().map(|b| b.as_ptr() as usize).min().unwrap_or(0);
-        let end = self.blocks.iter().map(|b| b.as_ptr() as usize + b.size()).max().unwrap_or(0);
-        first..end
-    }
-
     /// Whether a tensor lies in the arena's memory: it is one of its tensors, or was before a reset.
+    #[inline]
     pub fn contains(&self, t: TensorRef) -> bool {
         let at = t.as_ptr() as usize;
-        self.blocks.iter().any(|b| (b.as_ptr() as usize..b.as_ptr() as usize + b.size()).contains(&at))
+        self.span.contains(&at)
+            && self.blocks.iter().any(|b| (b.as_ptr() as usize..b.as_ptr() as usize + b.size()).contains(&at))
     }
 }
 

@@ -332,14 +332,8 @@ impl Scheduler {
         self.recall.forget();
         self.rewired.clear();
         graph.set_uid(next_uid());
-        let (arena, replaced, range) = (&self.arena, &mut self.replaced, self.arena.range());
-        let restore = |node: TensorRef, slot, src: TensorRef| {
-            if !range.contains(&(src.as_ptr() as usize)) {
-                return Ok(src);
-            }
-            original(arena, replaced, node, slot, src)
-        };
-        self.flat.fill(graph, &mut self.ids, restore)?;
+        let (arena, replaced) = (&self.arena, &mut self.replaced);
+        self.flat.fill(graph, &mut self.ids, |node, slot, src| original(arena, replaced, node, slot, src))?;
         if was_reset && self.may_repeat {
             self.recall.consider(graph, &self.ids, &self.user, self.cur_copy);
         }
@@ -531,11 +525,16 @@ pub(super) fn bytes_of_nodes(graph: GraphRef) -> usize {
 }
 
 /// The source that a copy of ours stands for, or the source itself.
-#[inline(never)]
+#[inline]
 fn original(arena: &Arena, replaced: &Replaced, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
     if !arena.contains(src) {
         return Ok(src);
     }
+    restored(replaced, node, slot, src)
+}
+
+#[inline(never)]
+fn restored(replaced: &Replaced, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
     match replaced.get(&(node, slot as u8)) {
         Some(&(copy, tensor)) if copy == src => {
             node.set_src(slot, Some(tensor));

@@ -89,7 +89,11 @@ pub(super) fn bytes(t: TensorRef) -> Vec<u8> {
 }
 
 pub(super) fn floats(t: TensorRef) -> Vec<f32> {
-    bytes(t).chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    as_floats(&bytes(t))
+}
+
+fn as_floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
 pub(super) fn ints(t: TensorRef) -> Vec<i32> {
@@ -117,8 +121,7 @@ pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mu
     let cpu = crate::cpu::reg().device(0).unwrap();
     let there = results(cpu, make).unwrap();
     for (i, (a, b)) in here.iter().zip(&there).enumerate() {
-        let [a, b] =
-            [a, b].map(|v| v.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>());
+        let [a, b] = [a, b].map(|v| as_floats(v));
         assert!(a.iter().all(|v| v.is_finite()), "{what}: result {i} is not finite");
         let error: f64 = a.iter().zip(&b).map(|(x, y)| f64::from(x - y).powi(2)).sum();
         let size: f64 = b.iter().map(|y| f64::from(*y).powi(2)).sum();

@@ -157,32 +157,21 @@ fn choose(info: &Info, wanted: &Wanted, forced: Option<&str>, wish: bool) -> Pro
 #[cfg(test)]
 mod tests {
     use super::super::info::{Coopmat, Features, Identity, Limits};
+    use super::super::testing::made_up;
     use super::*;
 
     fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
-        Info {
-            physical: vk::PhysicalDevice::null(),
-            identity: Identity {
-                name: String::new(),
-                kind,
-                vendor: 0,
-                driver: vk::DriverId::MESA_RADV,
-                uuid: [0; 16],
-                luid: None,
-            },
-            description: std::ffi::CString::default(),
-            pci: None,
-            driver_version: 0,
-            driver_text: String::new(),
-            device_id: 0,
-            pipeline_uuid: [0; 16],
-            api_version: vk::API_VERSION_1_3,
-            features,
-            limits: Limits { shared_memory: 48 << 10, group_invocations: 1024, subgroup_size: 32, ..Limits::default() },
-            memory: vk::PhysicalDeviceMemoryProperties::default(),
-            queue_family: 0,
-            extensions: Vec::new(),
-        }
+        let identity = Identity {
+            name: String::new(),
+            kind,
+            vendor: 0,
+            driver: vk::DriverId::MESA_RADV,
+            uuid: [0; 16],
+            luid: None,
+        };
+        let limits =
+            Limits { shared_memory: 48 << 10, group_invocations: 1024, subgroup_size: 32, ..Limits::default() };
+        made_up(identity, features, limits)
     }
 
     fn everything() -> Features {

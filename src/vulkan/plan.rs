@@ -284,6 +284,17 @@ impl<'a> Plan<'a> {
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
         (self.scratch)(bytes)
     }
+
+    /// The same for several things at once, one behind the other: what an op asks for a second time may lie over the first. Sizes are
+    /// multiples of what the things are aligned to; nothing is asked for when all are zero.
+    pub fn scratch_parts<const N: usize>(&mut self, sizes: [u64; N]) -> Result<[Range; N]> {
+        let total = sizes.iter().sum();
+        let mut at = if total > 0 { self.scratch(total)?.address } else { 0 };
+        Ok(sizes.map(|bytes| {
+            at += bytes;
+            Range::new(at - bytes, bytes)
+        }))
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! memory that it does not, so that both ways of copying are tested on one machine.
 
 use super::device::{Card, publish_cards};
+use super::info::{Features, Identity, Info, Limits};
 use super::instance::{instance, validation_messages};
 use crate::backend::{BackendBox, BufferBox, DeviceRef};
 use crate::tensor::{Context, TensorRef};
@@ -28,6 +29,26 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
         crate::log::to_stderr(c"skipped: no Vulkan driver\n");
     }
     found
+}
+
+/// A device that does not exist, for what is decided by its description only.
+pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) -> Info {
+    Info {
+        physical: vk::PhysicalDevice::null(),
+        identity,
+        description: std::ffi::CString::default(),
+        pci: None,
+        driver_version: 0,
+        driver_text: String::new(),
+        device_id: 0,
+        pipeline_uuid: [0; 16],
+        api_version: vk::API_VERSION_1_3,
+        features,
+        limits,
+        memory: vk::PhysicalDeviceMemoryProperties::default(),
+        queue_family: 0,
+        extensions: Vec::new(),
+    }
 }
 
 /// Fails its test when the validation layers had something to say meanwhile.

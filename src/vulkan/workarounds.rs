@@ -58,39 +58,27 @@ pub(super) fn apply(info: &mut Info) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::super::info::{Coopmat, Features, Identity, Limits};
+    use super::super::testing::made_up;
     use super::*;
 
     fn card(vendor: u32, driver: vk::DriverId, name: &str, subgroup: u32, mixed: bool) -> Info {
         let f16 = vk::ComponentTypeKHR::FLOAT16;
-        Info {
-            physical: vk::PhysicalDevice::null(),
-            identity: Identity {
-                name: name.into(),
-                kind: vk::PhysicalDeviceType::DISCRETE_GPU,
-                vendor,
-                driver,
-                uuid: [0; 16],
-                luid: None,
-            },
-            description: std::ffi::CString::default(),
-            pci: None,
-            driver_version: 0,
-            driver_text: String::new(),
-            device_id: 0,
-            pipeline_uuid: [0; 16],
-            api_version: vk::API_VERSION_1_3,
-            features: Features {
-                coopmat: vec![Coopmat { m: 16, n: 16, k: 16, ab: f16, c: f16 }],
-                subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::SHUFFLE,
-                mixed_sign_dot: mixed,
-                queues: true,
-                ..Features::default()
-            },
-            limits: Limits { subgroup_range: [subgroup, 64], ..Limits::default() },
-            memory: vk::PhysicalDeviceMemoryProperties::default(),
-            queue_family: 0,
-            extensions: Vec::new(),
-        }
+        let identity = Identity {
+            name: name.into(),
+            kind: vk::PhysicalDeviceType::DISCRETE_GPU,
+            vendor,
+            driver,
+            uuid: [0; 16],
+            luid: None,
+        };
+        let features = Features {
+            coopmat: vec![Coopmat { m: 16, n: 16, k: 16, ab: f16, c: f16 }],
+            subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::SHUFFLE,
+            mixed_sign_dot: mixed,
+            queues: true,
+            ..Features::default()
+        };
+        made_up(identity, features, Limits { subgroup_range: [subgroup, 64], ..Limits::default() })
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::plan::{Plan, Push, View};
 use crate::vulkan::shaders::Shader;
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::{Info, tune};
 
 /// Columns of values that an invocation keeps at most, in eights.
 const MOST_EIGHTS: u32 = 10;
@@ -77,14 +77,9 @@ fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut Plan<'_>) -> Result<[V
     let mut views = [View::of(k)?, View::of(v)?];
     let direct = [k, v].map(|t| reads_directly(t, format));
     let bytes = [0, 1].map(|i| if direct[i] { 0 } else { copy::packed_bytes(&views[i], format) });
-    if bytes == [0, 0] {
-        return Ok(views);
-    }
-    // One piece for both: the next request may be given the same memory.
-    let room = plan.scratch(bytes[0] + bytes[1])?;
-    for (i, start) in [(0, room.address), (1, room.address + bytes[0])] {
+    for (i, room) in plan.scratch_parts(bytes)?.into_iter().enumerate() {
         if !direct[i] {
-            views[i] = copy::packed(views[i], format, Range::new(start, bytes[i]), plan)?;
+            views[i] = copy::packed(views[i], format, room, plan)?;
         }
     }
     Ok(views)

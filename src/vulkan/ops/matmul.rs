@@ -225,15 +225,8 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         (if blocks > 0 { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
     let form = form(way, o.a.dtype, b_type, columns, if lists { share } else { 1 }, info)?;
 
-    // One piece of scratch memory: what an op asks for a second time may lie over the first.
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
-    let parts = [blocks, list_bytes[0], list_bytes[1]];
-    let total: u64 = parts.iter().sum();
-    let mut room = if total > 0 { plan.scratch(total)?.address } else { 0 };
-    let [block_room, tile_room, pair_room] = parts.map(|bytes| {
-        room += bytes;
-        Range::new(room - bytes, bytes)
-    });
+    let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
     if blocks > 0 {
         o.b = to_blocks(&o.b, block_room, plan)?;
     }

@@ -87,8 +87,7 @@ pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let run = if columns <= 2 * RUN { columns.max(1) } else { RUN };
     let halves = if run < columns {
         let bytes = (a.n() * 4).next_multiple_of(256);
-        let both = plan.scratch(2 * bytes)?;
-        [Range::new(both.address, bytes), Range::new(both.address + bytes, bytes)]
+        plan.scratch_parts([bytes; 2])?
     } else {
         [Range::default(); 2]
     };
