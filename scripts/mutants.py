@@ -16,6 +16,16 @@ ON = 'crate::mutant::on("%s")'
 
 # row, file below src/, text that is there once, what takes its place (ON: the switch), tests that must fail
 mutants = [
+    ("A1 follow", "alloc/follow.rs", "if !expected.next().is_some_and(|&id| this.meets(id, src)) {", "if !expected.next().is_some_and(|&id| ON || this.meets(id, src)) {",
+     ["sched::follow_tests::edges_operations_flags_and_buffers_may_not_differ", "alloc::tests::the_same_structure_with_other_sizes_is_placed_as_anew"]),
+    ("A1 facts", "alloc/follow.rs", "        (new.op, new.buffer) == (old.op, old.buffer)\n", "        (ON || (new.op, new.buffer) == (old.op, old.buffer))\n",
+     ["sched::follow_tests::weights_that_have_moved_are_seen"]),
+    ("S12 follow", "sched/rules.rs", "                if backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {", "                if !ON && backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {",
+     ["sched::follow_tests::devices_are_asked_again"]),
+    ("S10 follow", "sched/scheduler.rs", "let is_placed = follows && wishes.eq(known) &&", "let is_placed = follows && (ON || wishes.eq(known)) &&",
+     ["sched::follow_tests::wishes_of_the_host_may_be_the_same_again", "sched::follow_tests::what_the_host_places_is_not_taken_over"]),
+    ("A1 shift", "alloc/ids.rs", "(shift.bytes == 0 || !shift.to.holds(is))", "(ON || shift.bytes == 0 || !shift.to.holds(is))",
+     ["alloc::ids::tests::numbers_follow_tensors_that_are_shifted_together"]),
     ("S1", "sched/compute.rs", "if split.inputs.is_empty()\n", "if !ON && split.inputs.is_empty()\n", ["sched::tests::a_stretch_without_inputs_waits_for_the_one_before"]),
     ("S1", "sched/compute.rs", "self.order.borrow().before(split.backend, split.guest_of);",
      "if ON { (0, 0) } else { self.order.borrow().before(split.backend, split.guest_of) };", []),

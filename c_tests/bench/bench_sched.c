@@ -55,12 +55,15 @@ static void free_model(model_t * m) {
     free(m->layers);
 }
 
+static bool is_other; // a graph of another structure: with one node more
+
 // Only the operations; the graph is filled by `expand`.
 static struct ggml_tensor * make_ops(struct ggml_context * c, model_t * m, int T, struct ggml_cgraph * g) {
     struct ggml_tensor * tokens = ggml_new_tensor_1d(c, GGML_TYPE_I32, T), * pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, T);
     struct ggml_tensor * mask = ggml_new_tensor_2d(c, GGML_TYPE_F32, KV, T), * at = ggml_new_tensor_1d(c, GGML_TYPE_I64, T);
     ggml_set_input(tokens); ggml_set_input(pos); ggml_set_input(mask); ggml_set_input(at);
     struct ggml_tensor * x = ggml_get_rows(c, m->tok, tokens);
+    if (is_other) x = ggml_scale(c, x, 2);
     for (int l = 0; l < m->n; l++) {
         layer_t * y = &m->layers[l];
         struct ggml_tensor * h = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), y->norm);
@@ -107,8 +110,8 @@ static int by_value(const void * a, const void * b) {
 static double budget = 60e6; // nanoseconds a measurement
 static const char * only;    // the one measurement to make
 
-enum { BUILD_OPS, BUILD_NEW, BUILD_EXPAND, BUILD, SPLIT, ALLOC, RESIZE, REPEAT, GALLOCR, RESERVE, N_MEASURES };
-static const char * measures[] = { "constructors", "new_graph", "expand", "build", "split", "alloc", "resize", "repeat", "gallocr", "reserve" };
+enum { BUILD_OPS, BUILD_NEW, BUILD_EXPAND, BUILD, SPLIT, SWITCH, ALLOC, RESIZE, REPEAT, GALLOCR, RESERVE, N_MEASURES };
+static const char * measures[] = { "constructors", "new_graph", "expand", "build", "split", "switch", "alloc", "resize", "repeat", "gallocr", "reserve" };
 
 static void measure(int n_dev, int n_layers) {
     n_fakes = n_dev;
@@ -141,9 +144,11 @@ static void measure(int n_dev, int n_layers) {
         int n = 0;
         double start = now();
         while (n < 4096 && (n < 5 || now() - start < budget)) {
-            // A graph that cannot be known: other sizes and other addresses each time. One that is built again with other sizes.
-            bool shifted = (w == SPLIT || w == ALLOC) && n % 2;
-            int T = (w == SPLIT || w == ALLOC || w == RESIZE) && n % 2 ? 7 : 8;
+            // A graph that cannot be known: another structure each time. One with other sizes and at other addresses. One that
+            // is built again with other sizes.
+            bool odd = n % 2, shifted = odd && (w == SPLIT || w == SWITCH || w == ALLOC);
+            int T = odd && w >= SPLIT && w <= RESIZE ? 7 : 8;
+            is_other = odd && (w == SPLIT || w == SWITCH);
             double t0, t1;
             struct ggml_tensor * x;
             switch (w) {
@@ -171,6 +176,7 @@ static void measure(int n_dev, int n_layers) {
             }
             took[n++] = t1 - t0;
         }
+        is_other = false;
         qsort(took, (size_t) n, sizeof(double), by_value);
         printf("%s %s %d %.2f %.2f\n", measures[w], n_dev == 1 ? "cpu" : "accel+cpu", n_nodes, took[n / 2] / n_nodes, took[0] / n_nodes);
         fflush(stdout);

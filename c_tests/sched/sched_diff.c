@@ -328,6 +328,7 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
         say("step %d\n", i);
         ggml_backend_sched_reset(s);
         ggml_reset(ctx);
+        for (int before = rng_odds(r, 40) ? rng_int(r, 5) : 0; before > 0; before--) ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
         struct ggml_cgraph * g = make(ctx, m, shape, n_ops, rng_odds(r, 50) ? T : 1 + rng_int(r, T));
         if (rng_odds(r, 25)) for (int k = 0; k < 3; k++) {
             ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, rng_int(r, GRAPH_N(g))), bs[rng_int(r, n_fakes)]);

@@ -3,6 +3,7 @@
 //! Buffers only grow. A plan made once serves every graph that it is safe for (see [`plan`](super::plan)), so a host
 //! reserves with its largest graph and then allocates smaller ones without a new buffer.
 
+use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
 use super::plan::{Misfit, Plan, Quality, Targets};
 use super::planner::Planner;
@@ -48,6 +49,10 @@ pub struct GraphAllocator {
     online_only: bool,
     scratch: Problem,
     ids: TensorIds,
+    /// The scratch describes the last graph, with its numbers.
+    may_follow: bool,
+    /// How much the graph that was described last is like the one before.
+    likeness: Likeness,
     generation: u64,
     /// For graphs that are allocated without a scheduler.
     recall: Recall,
@@ -81,6 +86,8 @@ impl GraphAllocator {
             online_only: std::env::var("GGML_RS_PLANNER").is_ok_and(|v| v == "online"),
             scratch: Problem::default(),
             ids: TensorIds::default(),
+            may_follow: false,
+            likeness: Likeness::None,
             generation: 0,
             recall: Recall::default(),
             bindings: Vec::new(),
@@ -112,6 +119,14 @@ impl GraphAllocator {
     pub fn describe(&mut self, graph: GraphRef) -> Problem {
         let mut problem = std::mem::take(&mut self.scratch);
         self.recall.forget();
+        let may_follow = std::mem::replace(&mut self.may_follow, false);
+        self.likeness = Likeness::None;
+        if may_follow && let Ok(likeness) = problem.follow(graph, &mut self.ids, |_, _, src| Ok(src)) {
+            self.likeness = likeness;
+        }
+        if self.likeness != Likeness::None {
+            return problem;
+        }
         self.ids.clear();
         match problem.describe(graph, &mut self.ids, |_, _, src| Ok(src)) {
             Ok(()) => problem,
@@ -235,9 +250,14 @@ impl GraphAllocator {
         }
         self.bound_with = None;
         let mut problem = self.describe(graph);
-        self.recall.consider(graph, &self.ids, &[], 0);
+        if self.likeness == Likeness::Sizes {
+            self.recall.consider(graph, &self.ids, &[], 0);
+        }
+        let generation = self.generation;
         let result = self.alloc_described(&mut problem);
         self.put_back(problem);
+        // A new plan has taken the description.
+        self.may_follow = self.generation == generation;
         if result.is_ok() && self.recall.is_valid() {
             self.bound_with = Some(self.generation);
         }
@@ -400,15 +420,14 @@ impl Binder<'_> {
         let problem = self.problem;
         let mut early = Vec::new();
         for (i, fact) in problem.facts().iter().enumerate() {
-            let id = i as u32;
-            if i + AHEAD < problem.len() {
-                problem.tensor(id + AHEAD as u32).prefetch_memory();
+            if let Some(later) = problem.tensors().get(i + AHEAD) {
+                later.prefetch_memory();
             }
-            if !fact.traits.has(Traits::USED) {
+            if !fact.traits.has(Traits::USED) || fact.is_bound() {
                 continue;
             }
-            if !self.bind(id)? {
-                early.push(id);
+            if !self.bind(i as u32)? {
+                early.push(i as u32);
             }
         }
         for id in early {
@@ -418,7 +437,7 @@ impl Binder<'_> {
     }
 
     /// Binds a tensor that has no memory. `false`: a view whose base has no buffer.
-    #[inline]
+    #[inline(always)]
     fn bind(&mut self, id: u32) -> Result<bool> {
         let fact = self.problem.fact(id);
         if fact.traits.has(Traits::VIEW | Traits::EXTERNAL) {

@@ -18,6 +18,9 @@ const REGION_BITS: u32 = 15;
 /// Windows of a region.
 const PAGE: usize = 1 << (REGION_BITS - WINDOW_BITS);
 
+/// Windows on either side of the nodes in which leafs belong to the home.
+const BESIDE: usize = 64;
+
 const _: () = assert!(crate::tensor::context::TENSOR_SIZE >= 1 << WINDOW_BITS);
 
 /// Numbers tensors 0, 1, 2 ... in the order in which they are first seen.
@@ -27,14 +30,44 @@ pub struct TensorIds {
     directory: Vec<(usize, u32)>,
     pages: Vec<[u32; PAGE]>,
     n_pages: usize,
-    /// By window, from `home_start` on.
+    /// By window, from the address `home_at` on.
     home: Vec<u32>,
-    home_start: usize,
+    home_at: usize,
     /// The region met last, and its page: the next tensor is most likely there too.
     last: (usize, u32),
     keys: Vec<TensorRef>,
     /// Tensors whose window was taken.
     crowded: HashMap<TensorRef, u32>,
+}
+
+/// How the tensors of one graph lie to those of another: what lay in the home lies that much further, all else where it did.
+#[derive(Clone, Copy)]
+pub struct Shift {
+    bytes: usize,
+    /// Where the home was, and is.
+    from: Stretch,
+    to: Stretch,
+}
+
+impl Shift {
+    /// Whether all tensors lie where they did.
+    pub fn is_none(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+/// Addresses from `start` on.
+#[derive(Clone, Copy)]
+struct Stretch {
+    start: usize,
+    len: usize,
+}
+
+impl Stretch {
+    #[inline]
+    fn holds(self, at: usize) -> bool {
+        at.wrapping_sub(self.start) < self.len
+    }
 }
 
 impl Default for TensorIds {
@@ -44,7 +77,7 @@ impl Default for TensorIds {
             pages: Vec::new(),
             n_pages: 0,
             home: Vec::new(),
-            home_start: 0,
+            home_at: 0,
             last: (usize::MAX, NONE),
             keys: Vec::new(),
             crowded: HashMap::new(),
@@ -102,19 +135,48 @@ impl TensorIds {
         }
     }
 
-    /// Says which tensors will be numbered: when they lie close together and nothing is numbered yet, their stretch of memory
-    /// becomes the home.
-    pub fn expect(&mut self, tensors: impl ExactSizeIterator<Item = TensorRef>) {
+    /// What brings the tensor with a number to the address of `t`.
+    pub fn shift(&self, id: u32, t: TensorRef) -> Shift {
+        let bytes = (t.as_ptr() as usize).wrapping_sub(self.tensor(id).as_ptr() as usize);
+        let from = Stretch { start: self.home_at, len: self.home.len() << WINDOW_BITS };
+        Shift { bytes, from, to: Stretch { start: from.start.wrapping_add(bytes), ..from } }
+    }
+
+    /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No two
+    /// numbers come to one tensor: what lay in the home lies in the new one, as far from its start, and all else outside of
+    /// it, where it has been. After `false` the numbers are of no use until they are cleared.
+    #[inline]
+    pub fn follow(&mut self, id: u32, t: TensorRef, shift: &Shift) -> bool {
+        let Some(key) = self.keys.get_mut(id as usize) else { return false };
+        let (was, is) = (key.as_ptr() as usize, t.as_ptr() as usize);
+        *key = t;
+        match shift.from.holds(was) {
+            true => is == was.wrapping_add(shift.bytes),
+            false => is == was && (shift.bytes == 0 || !shift.to.holds(is)),
+        }
+    }
+
+    /// The home has moved: [`Self::follow`] was true for all numbers.
+    pub fn has_shifted(&mut self, shift: &Shift) {
+        // Windows are counted from here on, so the table holds as it is.
+        self.home_at = shift.to.start;
+    }
+
+    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, their stretch of memory
+    /// becomes the home, with leafs that lie just beside it, as inputs do.
+    pub fn expect(&mut self, nodes: impl ExactSizeIterator<Item = TensorRef>, leafs: impl Iterator<Item = TensorRef>) {
         if !self.keys.is_empty() {
             return;
         }
-        let n = tensors.len();
-        let (first, last) = tensors.fold((usize::MAX, 0), |(first, last), t| {
-            let window = t.as_ptr() as usize >> WINDOW_BITS;
-            (first.min(window), last.max(window))
-        });
+        let n = nodes.len();
+        let window = |t: TensorRef| t.as_ptr() as usize >> WINDOW_BITS;
+        let wider = |(first, last): (usize, usize), window| (first.min(window), last.max(window));
+        let (first, last) = nodes.map(window).fold((usize::MAX, 0), wider);
         if n > 0 && last - first < 4 * n + PAGE {
-            self.home_start = first;
+            let beside = first.saturating_sub(BESIDE)..last.saturating_add(BESIDE);
+            let beside = leafs.map(window).filter(|window| beside.contains(window));
+            let (first, last) = beside.fold((first, last), wider);
+            self.home_at = first << WINDOW_BITS;
             self.home.clear();
             self.home.resize(last - first + 1, NONE);
         }
@@ -123,7 +185,7 @@ impl TensorIds {
     /// The place of a tensor in the home, if it lies there.
     #[inline]
     fn at_home(&self, t: TensorRef) -> usize {
-        (t.as_ptr() as usize >> WINDOW_BITS).wrapping_sub(self.home_start)
+        (t.as_ptr() as usize).wrapping_sub(self.home_at) >> WINDOW_BITS
     }
 
     /// Makes room for `n` tensors.
@@ -208,18 +270,17 @@ impl TensorIds {
     /// Numbers tensors in their order, and adds the numbers to a list.
     #[inline]
     pub fn insert_all(&mut self, tensors: impl Iterator<Item = TensorRef>, numbers: &mut Vec<u32>) {
-        for t in tensors {
+        numbers.extend(tensors.map(|t| {
             let (home, new) = (self.at_home(t), self.keys.len() as u32);
-            let id = match self.home.get_mut(home) {
+            match self.home.get_mut(home) {
                 Some(entry) if *entry == NONE => {
                     *entry = new;
                     self.keys.push(t);
                     new
                 }
                 _ => self.insert_slowly(t, home),
-            };
-            numbers.push(id);
-        }
+            }
+        }));
     }
 
     /// The page of a region, a new one when it has none.
@@ -279,12 +340,43 @@ mod tests {
         ctx.new_object(crate::tensor::context::ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, 16).unwrap();
         let others: Vec<_> = (0..300).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
         let mut ids = TensorIds::default();
-        ids.expect(tensors[..200].iter().copied());
+        ids.expect(tensors[..200].iter().copied(), std::iter::empty());
         for (i, &t) in tensors.iter().chain(&others).chain(&tensors).enumerate() {
             assert_eq!(ids.insert(t), i as u32 % 600);
         }
         assert!(others.iter().enumerate().all(|(i, &t)| ids.get(t) == Some(300 + i as u32)));
         ids.clear();
         assert!(others.iter().all(|&t| ids.get(t).is_none()));
+    }
+
+    #[test]
+    fn numbers_follow_tensors_that_are_shifted_together() {
+        let mut ctx = Context::with_size(1 << 20, true).unwrap();
+        let all: Vec<_> = (0..400).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
+        let (nodes, weights) = (&all[100..200], [all[0], all[399], all[310]]);
+        let numbered = || {
+            let mut ids = TensorIds::default();
+            ids.expect(nodes.iter().copied(), weights.into_iter());
+            nodes.iter().chain(&weights).for_each(|&t| _ = ids.insert(t));
+            ids
+        };
+        let follow = |ids: &mut TensorIds, by: usize, weights: [TensorRef; 3]| {
+            let shift = ids.shift(0, all[100 + by]);
+            let mut tensors = (0..).zip(all[100 + by..200 + by].iter().chain(&weights));
+            let follows = tensors.all(|(id, &t)| ids.follow(id, t, &shift));
+            if follows {
+                ids.has_shifted(&shift);
+            }
+            follows
+        };
+        let mut ids = numbered();
+        for by in [0, 1, 50, 3, 100] {
+            assert!(follow(&mut ids, by, weights), "by {by}");
+            assert_eq!(ids.get(all[100 + by]), Some(0));
+            assert_eq!((ids.get(all[199 + by]), ids.get(all[310])), (Some(99), Some(102)));
+            assert_eq!(ids.insert(all[0]), 100);
+        }
+        assert!(!follow(&mut numbered(), 1, [all[1], all[399], all[310]]), "a weight has moved");
+        assert!(!follow(&mut numbered(), 150, weights), "a weight lies among the nodes");
     }
 }

@@ -250,19 +250,21 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a tensor that needs memory, or has some, is at once seen to fit: one that took over no other's memory, is not
-/// larger than planned, and is as much an input or an output.
+/// Whether a tensor is at once seen to fit: one that needs memory, took over no other's, is not larger than planned, and is as
+/// much an input or an output; one that has memory; a view of the same tensor. `expands`: a type may ask for more bytes.
 #[inline]
-fn is_as_planned(fact: &Fact, planned: Option<(&Fact, &Placed)>, targets: &Targets<'_>) -> bool {
-    if fact.traits.has(Traits::VIEW | Traits::EXTERNAL) {
-        return !fact.traits.has(Traits::VIEW);
+fn is_as_planned(fact: &Fact, old: &Fact, place: &Placed, expands: bool) -> bool {
+    if fact.traits.has(Traits::VIEW) {
+        return old.base() == fact.base() && fact.traits.agrees(old.traits, Traits::VIEW | Traits::NO_OP);
     }
-    planned.is_some_and(|(old, place)| {
-        place.over == NONE
-            && usize::try_from(place.buffer).is_ok_and(|b| !targets.expands[b])
-            && fact.bytes <= place.size
-            && !fact.traits.without(old.traits).has(Traits::INPUT | Traits::OUTPUT)
-    })
+    if fact.traits.has(Traits::EXTERNAL) {
+        return true;
+    }
+    place.over == NONE
+        && place.buffer >= 0
+        && !expands
+        && fact.bytes <= place.size
+        && !fact.traits.without(old.traits).has(Traits::INPUT | Traits::OUTPUT)
 }
 
 fn same_layout(a: TensorRef, b: TensorRef) -> bool {
@@ -281,6 +283,7 @@ impl Plan {
     }
 
     /// Where the tensor with a number goes.
+    #[inline]
     pub fn placed(&self, id: u32) -> Placed {
         self.placed.get(id as usize).copied().unwrap_or(UNPLACED)
     }
@@ -371,12 +374,17 @@ impl Plan {
             let root = if new.base(id) == NONE { id } else { new.base(id) };
             !new.fact(root).traits.has(Traits::EXTERNAL) && !self.placed(root).lasting
         };
-        let planned = std::iter::zip(self.problem.facts(), &self.placed).map(Some).chain(std::iter::repeat(None));
-        for (id, (fact, planned)) in std::iter::zip(new.facts(), planned).enumerate() {
-            if !fact.traits.has(Traits::USED) || is_as_planned(fact, planned, targets) {
-                continue;
+        let expands = targets.expands.contains(&true);
+        let planned = std::iter::zip(old.facts(), &self.placed);
+        for (id, (fact, (old, place))) in std::iter::zip(new.facts(), planned).enumerate() {
+            if fact.traits.has(Traits::USED) && !is_as_planned(fact, old, place, expands) {
+                self.fits_tensor(new, id as u32, &bound, targets)?;
             }
-            self.fits_tensor(new, id as u32, &bound, targets)?;
+        }
+        for (id, fact) in new.facts().iter().enumerate().skip(old.len()) {
+            if fact.traits.has(Traits::USED) {
+                self.fits_tensor(new, id as u32, &bound, targets)?;
+            }
         }
         let same = |old: &[u32], new: &[u32]| {
             old == new || std::iter::zip(old, new).all(|(&old, &new)| old == new || new == NONE || !bound(new))
@@ -395,7 +403,6 @@ impl Plan {
             && std::iter::zip(&self.buffers, buffers).all(|(a, b)| a == b || group(a) == group(b))
     }
 
-    #[inline]
     fn fits_tensor(
         &self,
         new: &Problem,

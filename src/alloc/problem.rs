@@ -2,7 +2,7 @@
 
 use super::ids::{NONE, TensorIds};
 use crate::abi::backend_impl::ggml_backend_buffer;
-use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use crate::abi::ggml::{GGML_MAX_SRC, ggml_op, ggml_tensor_flag};
 use crate::backend::BufferRef;
 use crate::error::Result;
 use crate::graph::GraphRef;
@@ -39,6 +39,12 @@ impl Traits {
         Self(self.0 & !other.0)
     }
 
+    /// Whether each of the bits is set in both or in neither.
+    #[inline]
+    pub fn agrees(self, other: Self, bits: u8) -> bool {
+        (self.0 ^ other.0) & bits == 0
+    }
+
     /// Whether one of the bits is set.
     #[inline]
     pub fn has(self, bits: u8) -> bool {
@@ -53,8 +59,10 @@ pub struct Fact {
     pub buffer: *mut ggml_backend_buffer,
     /// Bytes of its data, for a tensor that needs memory; for a view the bytes from its base's data to its own; else 0.
     pub bytes: usize,
-    /// Its operation's number.
-    pub op: i32,
+    /// The number of what it is a view of, or `NONE`; `UNSEEN` before it is looked at.
+    pub(super) base: u32,
+    /// Its operation's number; `u16::MAX` when that is none.
+    pub op: u16,
     /// What it is.
     pub traits: Traits,
     /// For a node of the graph: its first source that is a weight, counted over those that are set, or [`NO_WEIGHT`].
@@ -64,40 +72,72 @@ pub struct Fact {
 /// No source is a weight.
 pub const NO_WEIGHT: u8 = u8::MAX;
 
-const UNKNOWN: Fact = Fact { buffer: std::ptr::null_mut(), bytes: 0, op: 0, traits: Traits(0), weight: NO_WEIGHT };
+const UNKNOWN: Fact =
+    Fact { buffer: std::ptr::null_mut(), bytes: 0, base: UNSEEN, op: 0, traits: Traits(0), weight: NO_WEIGHT };
+
+const _: () = assert!(size_of::<Fact>() <= 24);
 
 /// Nodes between the one that is looked at and the one that begins to be loaded.
-const AHEAD: usize = 6;
+pub(super) const AHEAD: usize = 6;
 
 impl Fact {
-    /// Looks at a tensor.
+    /// Looks at a tensor, as at one that is no view.
     #[inline]
-    pub fn of(t: TensorRef) -> Self {
-        let (buffer, flags, op) = (t.buffer_raw(), t.flags(), t.op_raw());
-        let mut bits = 0;
-        let mut set = |on: bool, bit: u8| bits |= if on { bit } else { 0 };
-        set(flags & ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32 != 0, Traits::INPUT);
-        set(flags & ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT as i32 != 0, Traits::OUTPUT);
-        set(op == ggml_op::GGML_OP_NONE as i32, Traits::NO_OP);
-        let (is_view, is_external) = (t.view_src().is_some(), !buffer.is_null() || !t.data().is_null());
-        set(is_view, Traits::VIEW);
-        set(is_external, Traits::EXTERNAL);
-        // SAFETY: the buffer of a valid tensor is NULL or valid.
-        if let Some(buffer) = unsafe { BufferRef::from_ptr(buffer) } {
-            set(buffer.is_weights(), Traits::WEIGHTS);
-            set(!is_view && t.data().is_null() && !t.is_empty(), Traits::HOLLOW);
-        }
-        let bytes = match (is_view, is_external) {
-            (true, _) => t.view_offs(),
-            (false, true) => 0,
-            (false, false) => t.nbytes(),
-        };
-        Self { buffer, bytes, op, traits: Traits(bits), weight: NO_WEIGHT }
+    pub(super) fn of(t: TensorRef) -> Self {
+        let this = Self::outline(t);
+        Self::plain(t).unwrap_or_else(|| this.with_memory(t))
     }
 
-    fn used(mut self) -> Self {
-        self.traits.0 |= Traits::USED;
+    /// Looks at a tensor, if it has no memory yet and is no view, as most nodes.
+    #[inline]
+    fn plain(t: TensorRef) -> Option<Self> {
+        let is_plain = t.buffer_raw().is_null() && t.data().is_null() && t.view_src().is_none();
+        is_plain.then(|| Self { bytes: t.nbytes(), ..Self::outline(t) })
+    }
+
+    /// What can be told without looking at memory.
+    #[inline]
+    fn outline(t: TensorRef) -> Self {
+        const FLAGS: u8 = Traits::INPUT | Traits::OUTPUT;
+        const _: () = {
+            assert!(Traits::INPUT as i32 == ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32);
+            assert!(Traits::OUTPUT as i32 == ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT as i32);
+        };
+        let op = u16::try_from(t.op_raw()).unwrap_or(u16::MAX);
+        let no_op = if op == ggml_op::GGML_OP_NONE as u16 { Traits::NO_OP } else { 0 };
+        let traits = Traits(t.flags() as u8 & FLAGS | no_op);
+        Self { buffer: t.buffer_raw(), bytes: 0, base: NONE, op, traits, weight: NO_WEIGHT }
+    }
+
+    /// The rest, of a view or a tensor that has memory.
+    #[inline]
+    fn with_memory(mut self, t: TensorRef) -> Self {
+        let (is_view, is_null) = (t.view_src().is_some(), t.data().is_null());
+        if is_view {
+            self.traits.0 |= Traits::VIEW;
+            self.bytes = t.view_offs();
+        }
+        if let Some(buffer) = self.buffer() {
+            self.traits.0 |= Traits::EXTERNAL | if buffer.is_weights() { Traits::WEIGHTS } else { 0 };
+            if !is_view && is_null && !t.is_empty() {
+                self.traits.0 |= Traits::HOLLOW;
+            }
+        } else if !is_null {
+            self.traits.0 |= Traits::EXTERNAL;
+        }
         self
+    }
+
+    /// What it is a view of, or `NONE`.
+    #[inline]
+    pub fn base(&self) -> u32 {
+        if self.base == UNSEEN { NONE } else { self.base }
+    }
+
+    /// Whether it has memory already.
+    #[inline]
+    pub fn is_bound(&self) -> bool {
+        self.traits.has(Traits::EXTERNAL) && !self.buffer.is_null() && !self.traits.has(Traits::HOLLOW)
     }
 
     /// Its own buffer.
@@ -115,16 +155,17 @@ impl Fact {
 #[derive(Default)]
 pub struct Problem {
     /// By number.
-    tensors: Vec<TensorRef>,
-    facts: Vec<Fact>,
-    base: Vec<u32>,
+    pub(super) tensors: Vec<TensorRef>,
+    pub(super) facts: Vec<Fact>,
     /// The tensor's number at the place of each leaf.
-    leafs: Vec<u32>,
+    pub(super) leafs: Vec<u32>,
     /// The tensor's number at the place of each node; `NONE` for a node that only keeps its sources alive.
-    nodes: Vec<u32>,
+    pub(super) nodes: Vec<u32>,
     /// `srcs[src_end[i - 1]..src_end[i]]` are the sources of node `i`.
-    src_end: Vec<u32>,
-    srcs: Vec<u32>,
+    pub(super) src_end: Vec<u32>,
+    pub(super) srcs: Vec<u32>,
+    /// Sources that were replaced since the graph was described: where in `srcs`, and what stood there.
+    replaced: Vec<(u32, u32)>,
 }
 
 impl Problem {
@@ -132,11 +173,11 @@ impl Problem {
     pub fn clear(&mut self) {
         self.tensors.clear();
         self.facts.clear();
-        self.base.clear();
         self.leafs.clear();
         self.nodes.clear();
         self.src_end.clear();
         self.srcs.clear();
+        self.replaced.clear();
     }
 
     /// Describes a graph with the numbers of `ids`, which may hold some already. `restore` may give back another source
@@ -151,80 +192,77 @@ impl Problem {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         ids.reserve(ids.len() + n_leafs + n_nodes);
         // Numbered by their places before anything is looked at.
-        ids.expect(graph.nodes());
+        ids.expect(graph.nodes(), graph.leafs());
         self.leafs.reserve(n_leafs);
         self.nodes.reserve(n_nodes);
         ids.insert_all(graph.leafs(), &mut self.leafs);
         ids.insert_all(graph.nodes(), &mut self.nodes);
-        self.base.resize(ids.len(), UNSEEN);
         self.facts.resize(ids.len(), UNKNOWN);
-        self.src_end.reserve(n_nodes);
-        self.srcs.reserve(2 * n_nodes);
+        self.src_end.resize(n_nodes, 0);
+        // Room for all there can be. What is not needed is cut off again.
+        self.srcs.resize(n_nodes * GGML_MAX_SRC, 0);
+        let mut end = 0;
         for i in 0..n_leafs {
             let id = self.leafs[i];
-            self.see(ids.tensor(id), id, ids);
-            self.facts[id as usize].traits.0 |= Traits::USED;
+            self.seen(ids.tensor(id), id, ids).traits.0 |= Traits::USED;
         }
-        for i in 0..n_nodes {
+        for (i, node) in graph.nodes().enumerate() {
             if let Some(&later) = self.nodes.get(i + AHEAD) {
                 ids.tensor(later).prefetch();
             }
-            let id = self.nodes[i];
-            let node = ids.tensor(id);
-            let (mut n_srcs, mut weight) = (0, NO_WEIGHT);
+            let (first, mut weight) = (end, NO_WEIGHT);
             for slot in 0..node.srcs_end() {
                 let Some(src) = node.src(slot) else { continue };
-                let src = self.number(restore(node, slot, src)?, ids);
-                let traits = &mut self.facts[src as usize].traits;
+                let src = restore(node, slot, src)?;
+                let number = ids.insert(src);
+                let traits = &mut self.seen(src, number, ids).traits;
                 traits.0 |= Traits::USED;
                 if traits.has(Traits::WEIGHTS) && weight == NO_WEIGHT {
-                    weight = n_srcs;
+                    weight = (end - first) as u8;
                 }
-                n_srcs += 1;
-                self.srcs.push(src);
+                self.srcs[end] = number;
+                end += 1;
             }
-            self.src_end.push(self.srcs.len() as u32);
-            // Most nodes are seen here for the first time, and are no views.
-            if self.base[id as usize] == UNSEEN && node.view_src().is_none() {
-                self.base[id as usize] = NONE;
-                self.facts[id as usize] = Fact { weight, ..Fact::of(node).used() };
+            self.src_end[i] = end as u32;
+            let id = self.nodes[i];
+            let fact = &mut self.facts[id as usize];
+            // Most nodes are seen here for the first time.
+            if fact.base == UNSEEN
+                && let Some(plain) = Fact::plain(node)
+            {
+                *fact = Fact { traits: Traits(plain.traits.0 | Traits::USED), weight, ..plain };
                 continue;
             }
-            self.see(node, id, ids);
-            let fact = &mut self.facts[id as usize];
+            let fact = self.seen(node, id, ids);
             fact.traits.0 |= Traits::USED;
             fact.weight = weight;
         }
+        self.srcs.truncate(end);
         self.tensors.extend_from_slice(ids.tensors());
         Ok(())
     }
 
+    /// What is known of a tensor, which is looked at when it is met for the first time.
     #[inline]
-    fn number(&mut self, t: TensorRef, ids: &mut TensorIds) -> u32 {
-        let id = ids.insert(t);
-        if self.base.len() <= id as usize {
-            self.base.push(UNSEEN);
-            self.facts.push(UNKNOWN);
-        }
-        self.see(t, id, ids);
-        id
-    }
-
-    #[inline]
-    fn see(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) {
-        if self.base[id as usize] == UNSEEN {
+    fn seen(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) -> &mut Fact {
+        if self.facts.get(id as usize).is_none_or(|fact| fact.base == UNSEEN) {
             self.look(t, id, ids);
         }
+        &mut self.facts[id as usize]
     }
 
-    /// Looks at a tensor for the first time.
+    /// Looks at a tensor for the first time. It is known already, or its number is the next one.
+    #[inline(never)]
     fn look(&mut self, t: TensorRef, id: u32, ids: &mut TensorIds) {
-        self.base[id as usize] = NONE;
-        let used = self.facts[id as usize].traits.0 & Traits::USED;
-        self.facts[id as usize] = Fact::of(t);
-        self.facts[id as usize].traits.0 |= used;
+        let mut fact = Fact::of(t);
+        match self.facts.get_mut(id as usize) {
+            Some(place) => *place = fact,
+            None => self.facts.push(fact),
+        }
         if let Some(base) = t.view_src() {
-            self.base[id as usize] = self.number(base, ids);
+            fact.base = ids.insert(base);
+            self.facts[id as usize] = fact;
+            self.seen(base, fact.base, ids);
         }
     }
 
@@ -233,7 +271,6 @@ impl Problem {
         self.clear();
         self.tensors.extend_from_slice(&other.tensors);
         self.facts.extend_from_slice(&other.facts);
-        self.base.extend_from_slice(&other.base);
     }
 
     /// Makes this a copy of another problem.
@@ -249,21 +286,19 @@ impl Problem {
     pub fn add_tensor(&mut self, t: TensorRef) {
         self.tensors.push(t);
         self.facts.push(Fact::of(t));
-        self.base.push(NONE);
     }
 
     /// Adds a tensor that is not of the graph, and may not exist any more: it only has a number.
     pub fn add_stranger(&mut self, t: TensorRef) {
         self.tensors.push(t);
         self.facts.push(UNKNOWN);
-        self.base.push(NONE);
     }
 
     /// Looks again at a tensor whose flags have changed.
     pub fn refresh(&mut self, id: u32) {
         let old = self.facts[id as usize];
         let new = &mut self.facts[id as usize];
-        *new = Fact { weight: old.weight, ..Fact::of(self.tensors[id as usize]) };
+        *new = Fact { base: old.base, weight: old.weight, ..Fact::of(self.tensors[id as usize]) };
         new.traits.0 |= old.traits.0 & Traits::USED;
     }
 
@@ -307,14 +342,13 @@ impl Problem {
 
     /// Gives tensors other numbers: `map` has the new number of each.
     pub fn renumber(&mut self, map: &[u32]) {
-        let (tensors, facts, base) = (self.tensors.clone(), self.facts.clone(), self.base.clone());
+        let (tensors, facts) = (self.tensors.clone(), self.facts.clone());
         for (old, &new) in map.iter().enumerate() {
             self.tensors[new as usize] = tensors[old];
             self.facts[new as usize] = facts[old];
-            self.base[new as usize] = base[old];
         }
-        let lists = [&mut self.leafs, &mut self.nodes, &mut self.srcs, &mut self.base];
-        for id in lists.into_iter().flatten() {
+        let lists = [&mut self.leafs, &mut self.nodes, &mut self.srcs];
+        for id in lists.into_iter().flatten().chain(self.facts.iter_mut().map(|fact| &mut fact.base)) {
             if let Some(&new) = map.get(*id as usize) {
                 *id = new;
             }
@@ -335,6 +369,11 @@ impl Problem {
     #[inline]
     pub fn tensor(&self, id: u32) -> TensorRef {
         self.tensors[id as usize]
+    }
+
+    /// All tensors by number.
+    pub fn tensors(&self) -> &[TensorRef] {
+        &self.tensors
     }
 
     /// What is known of the tensor with a number.
@@ -393,17 +432,22 @@ impl Problem {
 
     /// Replaces source `i` of a node, counted over the sources that are set.
     pub fn set_src(&mut self, node: usize, i: usize, id: u32) {
-        let range = self.src_range(node);
-        self.srcs[range][i] = id;
+        let at = self.src_range(node).start + i;
+        self.replaced.push((at as u32, self.srcs[at]));
+        self.srcs[at] = id;
+    }
+
+    /// Puts the sources back that were replaced since the graph was described.
+    pub(super) fn put_sources_back(&mut self) {
+        while let Some((at, id)) = self.replaced.pop() {
+            self.srcs[at as usize] = id;
+        }
     }
 
     /// The number of what a tensor is a view of, or `NONE`.
     #[inline]
     pub fn base(&self, id: u32) -> u32 {
-        match self.base[id as usize] {
-            UNSEEN => NONE,
-            base => base,
-        }
+        self.facts[id as usize].base()
     }
 
     /// Where each node's sources end in the list of all sources.

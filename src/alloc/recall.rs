@@ -6,8 +6,8 @@
 //! sources, views, buffers, even names, because a device may look at any of them when it is asked what it computes. Besides:
 //! the buffers that hold weights (a freed one may come back at the same address), and what the host has placed.
 //!
-//! An image of all tensors costs memory and a copy of it time, so one is taken only of a graph that has the same addresses as
-//! the one before it, and more rarely the more often that was in vain.
+//! An image of all tensors costs memory and a copy of it time, so one is taken only of a graph that has the structure, the sizes
+//! and the addresses of the one before it, and more rarely the more often that was in vain.
 
 use super::ids::TensorIds;
 use crate::abi::backend_impl::ggml_backend_buffer;
@@ -43,8 +43,6 @@ pub struct Recall {
     n_nodes: usize,
     /// The images are those of the graph that the scheduler's state describes.
     is_valid: bool,
-    /// First and last node of the last graph.
-    ends: Option<(TensorRef, TensorRef)>,
     /// Images that were of no use in a row.
     failures: u32,
     /// Splits to go before the next image.
@@ -59,11 +57,6 @@ pub struct Recall {
 unsafe fn same_bytes<T>(a: *const T, b: *const T, n: usize) -> bool {
     // SAFETY: forwarded to the caller.
     unsafe { libc::memcmp(a.cast(), b.cast(), n) == 0 }
-}
-
-fn ends(graph: GraphRef) -> Option<(TensorRef, TensorRef)> {
-    let n = graph.n_nodes();
-    (n > 0).then(|| (graph.node(0), graph.node(n - 1)))
 }
 
 impl Recall {
@@ -115,19 +108,18 @@ impl Recall {
         self.holders.iter().all(|(p, bytes)| unsafe { same_bytes(*p, bytes.as_ptr(), HOLDER_SIZE) })
     }
 
-    /// Takes images of a graph that is about to be split, if that promises to be of use. `ids` number its leafs, its nodes and
-    /// then all others.
+    /// Takes images of a graph that is about to be split, after one with the same sizes at the same addresses, unless that was
+    /// in vain lately. `ids` number its leafs, its nodes and then all others.
     pub fn consider(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) {
-        let (n_leafs, n_nodes, ends) = (graph.n_leafs(), graph.n_nodes(), ends(graph));
-        let again = ends.is_some() && self.ends == ends && (self.n_leafs, self.n_nodes) == (n_leafs, n_nodes);
-        (self.ends, self.n_leafs, self.n_nodes) = (ends, n_leafs, n_nodes);
+        let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
+        (self.n_leafs, self.n_nodes) = (n_leafs, n_nodes);
         self.is_valid = false;
         if self.pause > 0 {
             self.pause -= 1;
             return;
         }
         // A tensor that stands at two places would shift all numbers behind it.
-        if !again || !graph.nodes().eq(ids.tensors().get(n_leafs..n_leafs + n_nodes).unwrap_or(&[]).iter().copied()) {
+        if !graph.nodes().eq(ids.tensors().get(n_leafs..n_leafs + n_nodes).unwrap_or(&[]).iter().copied()) {
             return;
         }
         self.images.clear();

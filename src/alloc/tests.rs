@@ -386,3 +386,48 @@ fn reserved_plans_are_small_and_safe() {
     }
     assert!(smaller > 10, "{smaller} of 60 plans are smaller than the order of the graph gives");
 }
+
+/// Graphs that are built alike, with other sizes and elsewhere, are described without a table: their plan is the one that a new
+/// allocator uses, and one with another edge is seen.
+#[test]
+fn the_same_structure_with_other_sizes_is_placed_as_anew() {
+    let make = |n: i64, before: usize, late: bool| {
+        let mut c = ctx();
+        (0..before).for_each(|_| _ = input(&mut c, 1));
+        let x = input(&mut c, n);
+        let mut all = vec![x];
+        for i in 0..10 {
+            let (a, b) = (all[i], all[if late && i == 8 { 1 } else { i }]);
+            all.push(arith::add(&mut c, a, b).unwrap());
+        }
+        let g = graph(&mut c, &[all[10]]);
+        (c, g)
+    };
+    let reserved = || {
+        let (mut alloc, state) = allocator(32, usize::MAX, 0);
+        let (_c, g) = make(64, 0, false);
+        let mut p = alloc.describe(g);
+        alloc.reserve(&mut p, &[]).unwrap();
+        alloc.put_back(p);
+        (alloc, state)
+    };
+    let offsets = |g: GraphRef| {
+        let data = |t: TensorRef| t.data() as usize - t.buffer().unwrap().base() as usize;
+        g.nodes().map(data).collect::<Vec<_>>()
+    };
+    let (mut one, _) = reserved();
+    let mut is_reserved = true;
+    for (n, before, late) in
+        [(64, 0, false), (32, 0, false), (48, 3, false), (16, 1, true), (64, 0, true), (8, 2, false)]
+    {
+        let (_c, g) = make(n, before, late);
+        one.alloc_graph(g).unwrap();
+        assert!(is_safe(g));
+        let here = offsets(g);
+        let (_d, h) = make(n, before, late);
+        let (mut other, _) = reserved();
+        other.alloc_graph(h).unwrap();
+        is_reserved &= !late;
+        assert!(!is_reserved || here == offsets(h), "{n} elements behind {before}");
+    }
+}

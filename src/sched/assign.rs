@@ -82,7 +82,7 @@ impl Assigner<'_, '_> {
                     self.placed[id as usize] = self.by_weight(id, n, fact.weight as usize);
                 }
             }
-            n_open -= usize::from(self.is_set(id) && !is_view_op(flat.problem.fact(id).op));
+            n_open -= usize::from(self.is_set(id) && !is_view_op(flat.problem.fact(id).op.into()));
         }
         self.n_open = n_open;
         Ok(())
@@ -90,8 +90,8 @@ impl Assigner<'_, '_> {
 
     /// The first backend that can use a buffer and compute `op`.
     #[inline]
-    fn by_buffer(&mut self, buffer: Option<BufferRef>, op: u32) -> Option<usize> {
-        let mut readers = self.rules.readers(buffer?);
+    fn by_buffer(&mut self, buffer: BufferRef, op: u32) -> Option<usize> {
+        let mut readers = self.rules.readers(buffer);
         while readers != 0 {
             let b = readers.trailing_zeros() as usize;
             if self.rules.computes(b, op) {
@@ -105,24 +105,38 @@ impl Assigner<'_, '_> {
     #[inline]
     fn by_memory(&mut self, id: u32) -> Result<Placement> {
         let problem = &self.flat.problem;
-        if problem.base(id) == NONE
-            && let Some(b) = self.by_buffer(problem.fact(id).buffer(), id)
-        {
-            return Ok(Placement::new(b as i8, Cause::BUFFER));
+        let fact = problem.fact(id);
+        if fact.base() == NONE {
+            if let Some(buffer) = fact.buffer()
+                && let Some(b) = self.by_buffer(buffer, id)
+            {
+                return Ok(Placement::new(b as i8, Cause::BUFFER));
+            }
+        } else {
+            // Mostly a view of what the plan will place.
+            let base = problem.fact(fact.base());
+            let nowhere = fact.buffer.is_null() && base.buffer.is_null() && base.base() == NONE;
+            if nowhere && !fact.traits.has(Traits::INPUT) {
+                return Ok(Placement::default());
+            }
         }
         self.by_any_memory(id)
     }
 
+    #[inline(never)]
     fn by_any_memory(&mut self, id: u32) -> Result<Placement> {
         let problem = &self.flat.problem;
         let (fact, base) = (problem.fact(id), problem.base(id));
         // A base may itself be a view, of which a view is made by hand.
         let of_base = if base == NONE { None } else { problem.data_buffer(base) };
         let buffer = problem.data_buffer(id);
-        if let Some(b) = self.by_buffer(buffer, id) {
+        if let Some(buffer) = buffer
+            && let Some(b) = self.by_buffer(buffer, id)
+        {
             return Ok(Placement::new(b as i8, Cause::BUFFER));
         }
         if of_base != buffer
+            && let Some(of_base) = of_base
             && let Some(b) = self.by_buffer(of_base, id)
         {
             return Ok(Placement::new(b as i8, Cause::BASE_BUFFER));
@@ -147,16 +161,17 @@ impl Assigner<'_, '_> {
         let problem = &self.flat.problem;
         // Their weights are too small to decide: rope frequencies, attention sinks.
         let op = problem.fact(id).op;
-        if op == ggml_op::GGML_OP_ROPE as i32 || op == ggml_op::GGML_OP_FLASH_ATTN_EXT as i32 {
+        if op == ggml_op::GGML_OP_ROPE as u16 || op == ggml_op::GGML_OP_FLASH_ATTN_EXT as u16 {
             return Placement::default();
         }
         let weight = problem.srcs(n)[i];
-        let Some(home) = self.by_buffer(problem.data_buffer(weight), id) else { return Placement::default() };
+        let home = problem.data_buffer(weight).and_then(|buffer| self.by_buffer(buffer, id));
+        let Some(home) = home else { return Placement::default() };
         let t = self.ids.tensor(id);
         if self.op_offload && home == self.last() && home > 0 {
             let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
-            let taker = (0..self.last())
-                .find(|&b| in_host_memory && self.rules.computes(b, id) && self.rules.backends[b].offload_op(t));
+            let taker =
+                (0..self.last()).find(|&b| in_host_memory && self.rules.computes(b, id) && self.rules.offers(b, id));
             if let Some(b) = taker {
                 return Placement::new(b as i8, Cause::OFFLOAD);
             }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_op;
-use crate::alloc::{Problem, TensorIds};
+use crate::alloc::{Likeness, Problem, TensorIds};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -20,12 +20,16 @@ pub struct Flat {
 /// Whether a node only looks at memory in another way.
 #[inline]
 pub fn is_view_op(op: i32) -> bool {
-    use ggml_op::*;
-    op == GGML_OP_VIEW as i32
-        || op == GGML_OP_RESHAPE as i32
-        || op == GGML_OP_PERMUTE as i32
-        || op == GGML_OP_TRANSPOSE as i32
+    // These four stand side by side.
+    (ggml_op::GGML_OP_RESHAPE as i32..=ggml_op::GGML_OP_TRANSPOSE as i32).contains(&op)
 }
+
+const _: () = {
+    use ggml_op::*;
+    assert!(GGML_OP_TRANSPOSE as i32 - GGML_OP_RESHAPE as i32 == 3);
+    assert!(GGML_OP_VIEW as i32 > GGML_OP_RESHAPE as i32 && (GGML_OP_VIEW as i32) < GGML_OP_TRANSPOSE as i32);
+    assert!(GGML_OP_PERMUTE as i32 > GGML_OP_RESHAPE as i32 && (GGML_OP_PERMUTE as i32) < GGML_OP_TRANSPOSE as i32);
+};
 
 /// Whether a backend computes the tensor, neither a leaf nor a view.
 pub fn is_computed(t: TensorRef) -> bool {
@@ -42,11 +46,26 @@ impl Flat {
     ) -> Result<()> {
         self.problem.describe(graph, ids, restore)?;
         let problem = &self.problem;
-        self.computed.clear();
-        self.computed.reserve(problem.n_nodes());
-        let places = (0..).zip(problem.nodes());
-        self.computed.extend(places.filter(|&(_, &id)| !is_view_op(problem.fact(id).op)).map(|(place, _)| place));
+        // Without a branch: each place is written, and kept if the next one does not go over it.
+        self.computed.resize(problem.n_nodes(), 0);
+        let mut n = 0;
+        for (place, &id) in (0..).zip(problem.nodes()) {
+            self.computed[n] = place;
+            n += usize::from(!is_view_op(problem.fact(id).op.into()));
+        }
+        self.computed.truncate(n);
         Ok(())
+    }
+
+    /// As [`Self::fill`], for a graph of the same structure as the last one. If it has another, all is to be made anew.
+    pub fn follow(
+        &mut self,
+        graph: GraphRef,
+        ids: &mut TensorIds,
+        restore: impl FnMut(TensorRef, usize, TensorRef) -> Result<TensorRef>,
+    ) -> Result<Likeness> {
+        // Operations are the same, and so is what is computed.
+        self.problem.follow(graph, ids, restore)
     }
 
     /// Places of the nodes that are computed, views left out, in their order.

@@ -76,6 +76,8 @@ pub mod scheduler;
 pub mod split;
 mod traced;
 #[cfg(test)]
+mod follow_tests;
+#[cfg(test)]
 mod repeat_tests;
 #[cfg(test)]
 mod tests;

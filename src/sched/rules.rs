@@ -15,17 +15,61 @@ pub struct Answers {
     yes: u16,
 }
 
-impl Answers {
-    #[inline]
-    fn get(&mut self, backend: usize, ask: impl FnOnce() -> bool) -> bool {
-        let bit = 1u16 << backend;
-        if self.asked & bit == 0 {
-            self.asked |= bit;
-            self.yes |= if ask() { bit } else { 0 };
+/// The backends that can use memory of a type, a bit each.
+fn users(backends: &[BackendRef], buft: BufferTypeRef) -> Mask {
+    let ask = |mask, (b, backend): (usize, &BackendRef)| mask | Mask::from(backend.supports_buft(buft)) << b;
+    backends.iter().enumerate().fold(0, ask)
+}
+
+/// What was asked, and what was answered. The same answers to the same questions lead to the same placement.
+#[derive(Default)]
+pub struct Known {
+    /// By tensor: who computes it.
+    ops: Vec<Answers>,
+    /// Types of buffers met, with the backends that can use their memory.
+    types: Vec<(BufferTypeRef, Mask)>,
+    /// Buffers met, with their types.
+    buffers: Vec<(BufferRef, BufferTypeRef)>,
+    /// Who was asked whether a node is worth offloading: node, backend and answer.
+    offers: Vec<(u32, u8, bool)>,
+}
+
+impl Known {
+    /// Forgets everything, for a graph of `n_ids` tensors.
+    pub fn clear(&mut self, n_ids: usize) {
+        self.ops.clear();
+        self.ops.resize(n_ids, Answers::default());
+        self.types.clear();
+        self.buffers.clear();
+        self.offers.clear();
+    }
+
+    /// Asks everything again, for a graph whose tensors have the same numbers and the same buffers: whether all answers are
+    /// as they were.
+    pub fn holds(&self, backends: &[BackendRef], ids: &TensorIds) -> bool {
+        if self.buffers.len() > MOST_BUFFERS || self.ops.len() != ids.len() {
+            return false;
         }
-        self.yes & bit != 0
+        let same = |answers: &Answers, t: TensorRef| {
+            let mut left = answers.asked;
+            while left != 0 {
+                let b = left.trailing_zeros() as usize;
+                if backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {
+                    return false;
+                }
+                left &= left - 1;
+            }
+            true
+        };
+        self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
+            && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)
+            && self.offers.iter().all(|&(id, b, answer)| backends[b as usize].offload_op(ids.tensor(id)) == answer)
+            && std::iter::zip(&self.ops, ids.tensors()).all(|(answers, &t)| same(answers, t))
     }
 }
+
+/// Buffers met that are remembered. With more, a graph of the same structure is placed anew.
+const MOST_BUFFERS: usize = 64;
 
 /// The backends, and what they answered.
 pub struct Rules<'a> {
@@ -34,26 +78,29 @@ pub struct Rules<'a> {
     /// The buffer type that each computes in.
     pub bufts: &'a [BufferTypeRef],
     ids: &'a TensorIds,
-    ops: &'a mut Vec<Answers>,
-    /// Types of buffers met, with the backends that can use their memory.
-    types: Vec<(BufferTypeRef, Mask)>,
-    /// The buffer met last, and the same.
+    known: &'a mut Known,
+    /// The buffer met last, with the backends that can use its memory.
     last: Option<(BufferRef, Mask)>,
     /// By backend: who can use the memory it computes in.
     guests: [Option<Mask>; MAX_BACKENDS],
 }
 
 impl<'a> Rules<'a> {
-    /// Nothing asked yet. `ops` is scratch.
+    /// `known`: what was asked already of this graph.
     pub fn new(
         backends: &'a [BackendRef],
         bufts: &'a [BufferTypeRef],
         ids: &'a TensorIds,
-        ops: &'a mut Vec<Answers>,
+        known: &'a mut Known,
     ) -> Self {
-        ops.clear();
-        ops.resize(ids.len(), Answers::default());
-        Self { backends, bufts, ids, ops, types: Vec::new(), last: None, guests: [None; MAX_BACKENDS] }
+        Self { backends, bufts, ids, known, last: None, guests: [None; MAX_BACKENDS] }
+    }
+
+    /// Whether a backend wants to compute a node although its weights lie elsewhere.
+    pub fn offers(&mut self, b: usize, id: u32) -> bool {
+        let answer = self.backends[b].offload_op(self.ids.tensor(id));
+        self.known.offers.push((id, b as u8, answer));
+        answer
     }
 
     /// The tensor with a number.
@@ -64,18 +111,26 @@ impl<'a> Rules<'a> {
     /// Whether backend `b` can compute the tensor.
     #[inline]
     pub fn computes(&mut self, b: usize, id: u32) -> bool {
-        let (backends, ids) = (self.backends, self.ids);
-        self.ops[id as usize].get(b, || backends[b].supports_op(ids.tensor(id)))
+        let (answers, bit) = (self.known.ops[id as usize], 1 << b);
+        if answers.asked & bit != 0 { answers.yes & bit != 0 } else { self.ask(b, id) }
+    }
+
+    #[inline]
+    fn ask(&mut self, b: usize, id: u32) -> bool {
+        let yes = self.backends[b].supports_op(self.ids.tensor(id));
+        let answers = &mut self.known.ops[id as usize];
+        answers.asked |= 1 << b;
+        answers.yes |= u16::from(yes) << b;
+        yes
     }
 
     /// The backends that can use memory of a type, a bit each.
     fn readers_of_type(&mut self, buft: BufferTypeRef) -> Mask {
-        if let Some(&(_, mask)) = self.types.iter().find(|(t, _)| *t == buft) {
+        if let Some(&(_, mask)) = self.known.types.iter().find(|(t, _)| *t == buft) {
             return mask;
         }
-        let ask = |mask, (b, backend): (usize, &BackendRef)| mask | Mask::from(backend.supports_buft(buft)) << b;
-        let mask = self.backends.iter().enumerate().fold(0, ask);
-        self.types.push((buft, mask));
+        let mask = users(self.backends, buft);
+        self.known.types.push((buft, mask));
         mask
     }
 
@@ -85,7 +140,12 @@ impl<'a> Rules<'a> {
         match self.last {
             Some((last, mask)) if last == buffer => mask,
             _ => {
-                let mask = self.readers_of_type(buffer.buft());
+                let buft = buffer.buft();
+                let met = &mut self.known.buffers;
+                if met.len() <= MOST_BUFFERS && !met.contains(&(buffer, buft)) {
+                    met.push((buffer, buft));
+                }
+                let mask = self.readers_of_type(buft);
                 self.last = Some((buffer, mask));
                 mask
             }

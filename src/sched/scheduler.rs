@@ -8,13 +8,13 @@ use super::flat::Flat;
 use super::order::{Mask, Order};
 use super::plans::Plans;
 use super::report::fallback;
-use super::rules::{Answers, Rules};
+use super::rules::{Known, Rules};
 use super::split::{Copies, Replaced, Split, Splitter};
 use super::traced;
 use super::{MAX_BACKENDS, MAX_COPIES, race};
 use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
 use crate::abi::ggml::ggml_status;
-use crate::alloc::{Binding, GraphAllocator, Misfit, Problem, Quality, Recall, TensorIds};
+use crate::alloc::{Binding, GraphAllocator, Likeness, Misfit, Problem, Quality, Recall, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef, EventBox};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
@@ -88,6 +88,8 @@ pub struct Scheduler {
     pub(super) prev_graph_size: usize,
     /// A bit for each operation of which has been said that only the CPU computes it.
     said_fallbacks: u128,
+    /// Nodes of the graph that was last looked through for that.
+    asked_fallbacks: usize,
     /// Where the environment wants a placement report, and the nodes of the largest graph that one was written for.
     pub(super) report_path: Option<PathBuf>,
     pub(super) reported_nodes: usize,
@@ -102,10 +104,17 @@ pub struct Scheduler {
     /// The graph at hand is allocated, not only split: it may be the first of many.
     may_repeat: bool,
     rewired: Vec<(TensorRef, u8, TensorRef)>,
-    answers: Vec<Answers>,
+    known: Known,
+    /// Nodes that the splitter has to look at.
+    visits: Vec<u32>,
+    /// What the host had placed in the graph that was split last, by number.
+    wishes: Vec<(u32, i8)>,
+    /// All that is placed was placed for one graph: after a reset, without an error, and before the split.
+    may_follow: bool,
     pub(super) plans: Plans,
     /// Allocations that only put the last graph's splits and addresses in place again.
     n_repeats: u64,
+    n_follows: u64,
     /// Where the last graph was bound, and with which plan.
     bindings: Vec<Binding>,
     bound_with: Option<u64>,
@@ -188,6 +197,7 @@ impl Scheduler {
             graph_size: 0,
             prev_graph_size: 0,
             said_fallbacks: 0,
+            asked_fallbacks: 0,
             report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
             reported_nodes: 0,
             planned_bytes: 0,
@@ -197,9 +207,13 @@ impl Scheduler {
             recall: Recall::default(),
             may_repeat: false,
             rewired: Vec::new(),
-            answers: Vec::new(),
+            known: Known::default(),
+            visits: Vec::new(),
+            wishes: Vec::new(),
+            may_follow: false,
             plans: Plans::default(),
             n_repeats: 0,
+            n_follows: 0,
             bindings: Vec::new(),
             bound_with: None,
         }
@@ -245,6 +259,11 @@ impl Scheduler {
         self.n_repeats
     }
 
+    /// Graphs that had the structure of the one before, so that nothing was placed for them.
+    pub fn n_follows(&self) -> u64 {
+        self.n_follows
+    }
+
     /// How good the plan for a backend's buffers is.
     pub fn plan_quality(&self, index: usize) -> Quality {
         self.galloc.quality(index)
@@ -265,16 +284,19 @@ impl Scheduler {
             }
         } else {
             self.recall.forget();
+            self.may_follow = false;
             self.place_for_user(t, index as i8);
         }
     }
 
-    fn place_for_user(&mut self, t: TensorRef, backend: i8) {
-        let id = self.ids.insert(t) as usize;
-        if self.placed.len() <= id {
-            self.placed.resize(id + 1, Placement::default());
+    /// Returns the tensor's number.
+    fn place_for_user(&mut self, t: TensorRef, backend: i8) -> u32 {
+        let id = self.ids.insert(t);
+        if self.placed.len() <= id as usize {
+            self.placed.resize(id as usize + 1, Placement::default());
         }
-        self.placed[id] = Placement::new(backend, Cause::USER);
+        self.placed[id as usize] = Placement::new(backend, Cause::USER);
+        id
     }
 
     /// Where a tensor is, and why.
@@ -319,31 +341,40 @@ impl Scheduler {
             self.splits.clear();
             self.graph_inputs.clear();
             self.recall.forget();
+            self.may_follow = false;
         }
         result
     }
 
     fn try_split(&mut self, graph: GraphRef) -> Result<()> {
         let was_reset = std::mem::replace(&mut self.is_reset, false);
-        if was_reset {
-            self.ids.clear();
-            self.placed.clear();
-        }
         self.recall.forget();
         self.rewired.clear();
         graph.set_uid(next_uid());
         let (arena, replaced) = (&self.arena, &mut self.replaced);
-        self.flat.fill(graph, &mut self.ids, |node, slot, src| original(arena, replaced, node, slot, src))?;
-        if was_reset && self.may_repeat {
+        let mut restore = |node, slot, src| original(arena, replaced, node, slot, src);
+        let may_follow = std::mem::replace(&mut self.may_follow, was_reset) && was_reset;
+        let likeness = match may_follow {
+            true => self.flat.follow(graph, &mut self.ids, &mut restore)?,
+            false => Likeness::None,
+        };
+        let follows = likeness != Likeness::None;
+        if !follows {
+            if was_reset {
+                self.ids.clear();
+                self.placed.clear();
+            }
+            self.flat.fill(graph, &mut self.ids, restore)?;
+        }
+        if likeness == Likeness::Sizes && self.may_repeat {
             self.recall.consider(graph, &self.ids, &self.user, self.cur_copy);
         }
-        for i in 0..self.user.len() {
-            let (t, backend) = self.user[i];
-            self.place_for_user(t, backend);
-            if self.flat.problem.len() < self.ids.len() {
-                // It is not of this graph. Numbers of copies come behind those of all tensors.
-                self.flat.problem.add_stranger(t);
-            }
+        // With the same wishes and the same answers the placement is the same.
+        let wishes = self.user.iter().map(|&(t, backend)| (Some(t), backend));
+        let known = self.wishes.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
+        let is_placed = follows && wishes.eq(known) && self.known.holds(&self.backends, &self.ids);
+        if !is_placed {
+            self.place_anew(follows);
         }
         self.user.clear();
         self.user_ids.clear();
@@ -351,19 +382,26 @@ impl Scheduler {
         if self.replaced.len() > MAX_REPLACED {
             self.replaced.clear();
         }
-        self.placed.resize(self.ids.len(), Placement::default());
-        self.copies.reset(self.ids.len());
-        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids, &mut self.answers);
-        Assigner {
-            rules: &mut rules,
-            flat: &self.flat,
-            ids: &self.ids,
-            placed: &mut self.placed,
-            op_offload: self.op_offload,
-            n_open: 0,
+        let n_ids = self.ids.len();
+        self.copies.reset(n_ids);
+        self.n_follows += u64::from(is_placed);
+        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids, &mut self.known);
+        if !is_placed {
+            Assigner {
+                rules: &mut rules,
+                flat: &self.flat,
+                ids: &self.ids,
+                placed: &mut self.placed,
+                op_offload: self.op_offload,
+                n_open: 0,
+            }
+            .run()?;
         }
-        .run()?;
-        fallback::warn(&mut rules, &self.flat, &self.placed, &mut self.said_fallbacks);
+        // Graphs of as many nodes are mostly the same graph.
+        if self.asked_fallbacks != graph.n_nodes() {
+            self.asked_fallbacks = graph.n_nodes();
+            fallback::warn(&mut rules, &self.flat, &self.placed, &mut self.said_fallbacks);
+        }
         let mut splitter = Splitter {
             rules: &mut rules,
             flat: &mut self.flat,
@@ -375,7 +413,10 @@ impl Scheduler {
             replaced: &mut self.replaced,
             rewired: &mut self.rewired,
         };
-        self.splits = splitter.run()?;
+        if !is_placed {
+            splitter.find_visits(&mut self.visits);
+        }
+        self.splits = splitter.run(&self.visits)?;
         if self.n_copies > 1 {
             self.graph_inputs = splitter.graph_inputs()?;
         }
@@ -388,6 +429,25 @@ impl Scheduler {
         }
         self.plans.begin(self.splits.iter().map(|s| self.backends[s.backend]));
         Ok(())
+    }
+
+    /// Begins the placement with what the host has placed. `of_graph`: what is placed already was placed for another graph.
+    fn place_anew(&mut self, of_graph: bool) {
+        if of_graph {
+            self.placed.clear();
+        }
+        self.wishes.clear();
+        for i in 0..self.user.len() {
+            let (t, backend) = self.user[i];
+            let id = self.place_for_user(t, backend);
+            self.wishes.push((id, backend));
+            if self.flat.problem.len() < self.ids.len() {
+                // It is not of this graph. Numbers of copies come behind those of all tensors.
+                self.flat.problem.add_stranger(t);
+            }
+        }
+        self.known.clear(self.ids.len());
+        self.placed.resize(self.ids.len(), Placement::default());
     }
 
     /// Makes `problem` one that the allocator can keep.

@@ -177,21 +177,32 @@ pub struct Splitter<'a, 'b> {
 }
 
 impl Splitter<'_, '_> {
-    /// Splits the graph and puts copies in the place of sources.
-    pub fn run(&mut self) -> Result<Vec<Split>> {
+    /// Writes down the places of the nodes that [`Self::run`] has to look at: those that begin a stretch or have a source
+    /// elsewhere. They are the same for each graph of the same placement.
+    pub fn find_visits(&self, visits: &mut Vec<u32>) {
+        visits.clear();
+        // With one backend there is nothing to be found.
+        if self.rules.backends.len() == 1 {
+            return;
+        }
+        // With the backend of the node before it, and all sources at hand, a node goes on with the stretch and needs no copy.
+        let mut here = -1;
+        for &place in self.flat.computed() {
+            let node = place as usize;
+            if here < 0 || !self.is_at_home(node, here) {
+                visits.push(place);
+            }
+            here = self.placed[self.flat.nodes()[node] as usize].backend;
+        }
+    }
+
+    /// Splits the graph and puts copies in the place of sources. `visits`: see [`Self::find_visits`].
+    pub fn run(&mut self, visits: &[u32]) -> Result<Vec<Split>> {
         let n = self.flat.nodes().len();
         let mut splits = Vec::new();
         let mut current: Option<Split> = None;
-        // With one backend there is nothing to be found.
-        let n_looked_at = if self.rules.backends.len() == 1 { 0 } else { self.flat.computed().len() };
-        for c in 0..n_looked_at {
-            let i = self.flat.computed()[c] as usize;
-            if let Some(s) = &current
-                && s.inputs.is_empty()
-                && self.is_at_home(i, s.backend as i8)
-            {
-                continue;
-            }
+        for &place in visits {
+            let i = place as usize;
             let backend = self.backend_of(self.flat.nodes()[i])?;
             let goes_on = |s: &Split, this: &mut Self| {
                 s.backend == backend && (s.inputs.is_empty() || !this.has_foreign_weight(i, backend))

@@ -94,8 +94,12 @@ pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut
     let mut found: Vec<(i32, &'static str, usize, String)> = Vec::new();
     for &n in flat.computed() {
         let id = flat.nodes()[n as usize];
-        let (p, op) = (placed[id as usize], flat.problem.fact(id).op);
-        if p.backend != last as i8 || is_wanted(p.cause) || *said & bit_of(op) != 0 {
+        let p = placed[id as usize];
+        if p.backend != last as i8 || is_wanted(p.cause) {
+            continue;
+        }
+        let op = flat.problem.fact(id).op.into();
+        if *said & bit_of(op) != 0 {
             continue;
         }
         let t = rules.tensor(id);
