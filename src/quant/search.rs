@@ -54,6 +54,11 @@ fn range(x: &[f32]) -> (f32, f32) {
     x.iter().skip(1).fold((x[0], x[0]), |(lo, hi), &v| (if v < lo { v } else { lo }, if v > hi { v } else { hi }))
 }
 
+/// Scales that [`symmetric`] tries.
+const TRIES: usize = 19;
+/// The same, rounded up to whole vectors. What the last lane finds is not looked at.
+const LANES: usize = 20;
+
 /// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one that
 /// maps the extreme value to -n. At most 32 values; weights are `weights`, or the squares of the values.
 pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) -> f32 {
@@ -68,23 +73,25 @@ pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) 
         &squares
     });
     let level = |inverse: f32, v: f32| nearest(inverse * v).clamp(-n, n - 1);
-    let moments = |inverse: f32| {
-        let (mut xl, mut l2) = (0.0, 0.0);
-        for (&v, &w) in x.iter().zip(weights) {
+    // All tries at once, each in a lane of its own, so that its sums have their order.
+    let mut inverses = [-n as f32 / top; LANES];
+    for (inverse, step) in inverses[1..].iter_mut().zip((-9..=9).filter(|s| *s != 0)) {
+        *inverse = -(n as f32 + 0.1 * step as f32) / top;
+    }
+    let (mut xls, mut l2s) = ([0.0; LANES], [0.0; LANES]);
+    for (&v, &w) in x.iter().zip(weights) {
+        let wv = w * v;
+        for ((xl, l2), &inverse) in xls.iter_mut().zip(&mut l2s).zip(&inverses) {
             let l = level(inverse, v) as f32;
-            xl += w * v * l;
-            l2 += w * l * l;
+            *xl += wv * l;
+            *l2 += w * l * l;
         }
-        (xl, l2)
-    };
+    }
 
-    let mut chosen = -n as f32 / top;
-    let (xl, l2) = moments(chosen);
-    let mut scale = if l2 != 0.0 { xl / l2 } else { 0.0 };
-    let mut best = scale * xl;
-    for step in (-9..=9).filter(|s| *s != 0) {
-        let inverse = -(n as f32 + 0.1 * step as f32) / top;
-        let (xl, l2) = moments(inverse);
+    let mut chosen = inverses[0];
+    let mut scale = if l2s[0] != 0.0 { xls[0] / l2s[0] } else { 0.0 };
+    let mut best = scale * xls[0];
+    for ((&inverse, &xl), &l2) in inverses.iter().zip(&xls).zip(&l2s).take(TRIES).skip(1) {
         if l2 > 0.0 && xl * xl > best * l2 {
             chosen = inverse;
             scale = xl / l2;
@@ -161,9 +168,19 @@ pub fn unsigned(n: i32, x: &[f32], levels: &mut [u8], weights: &[f32]) -> f32 {
     let mut inverse = n as f32 / top;
     // The first try stores its level in a byte before it is compared.
     let mut best = squared_error(x, weights, 1.0 / inverse, |v| i32::from(nearest(inverse * v) as u8));
-    for step in (-4..=4).filter(|s| *s != 0) {
-        let this = (0.1 * step as f32 + n as f32) / top;
-        let e = squared_error(x, weights, 1.0 / this, |v| nearest(this * v).min(n));
+    // All other tries at once, each in a lane of its own.
+    let (mut tries, mut errors) = ([0.0; 8], [0.0; 8]);
+    for (this, step) in tries.iter_mut().zip((-4..=4).filter(|s| *s != 0)) {
+        *this = (0.1 * step as f32 + n as f32) / top;
+    }
+    let scales = tries.map(|this| 1.0 / this);
+    for (&v, &w) in x.iter().zip(weights) {
+        for ((error, &this), &scale) in errors.iter_mut().zip(&tries).zip(&scales) {
+            let diff = v - scale * nearest(this * v).min(n) as f32;
+            *error += w * diff * diff;
+        }
+    }
+    for (&this, &e) in tries.iter().zip(&errors) {
         if e < best {
             best = e;
             inverse = this;
