@@ -4,13 +4,14 @@
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, models, archs (representative parts, a few minutes in all), and ops-all,
-models-all, archs-all. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line counts the checks.
+names the device, which is then Vulkan0. Sections: ops, models, starts, archs (representative parts, a few minutes in all), and ops-all,
+models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line counts the checks.
 """
 import json
 import os
 import re
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -24,6 +25,9 @@ NEG NORM PAD POOL_1D POOL_2D REGLU RELU REPEAT RMS_NORM ROPE ROUND SCALE SET_ROW
 STEP SUB SUM SUM_ROWS SWIGLU SWIGLU_OAI TANH TOP_K TRUNC XIELU""".split()
 # What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6}
+# Rungs of the ladder of products (src/vulkan/ladder.rs) that no software driver takes unless told to, and the shaders they take for few
+# columns and for many.
+WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # Layers on the device: none, half and all of the random llama's four.
 LAYERS = (0, 2, 99)
 # One architecture of every kind of attention, norm, expert routing and state.
@@ -56,11 +60,13 @@ def ops(t):
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
-    # The ways of products that other devices take.
-    products = [c for c in chosen if c.startswith("MUL_MAT")]
-    for way in ("vector", "tile"):
+    # The ways of products that other devices take: all that a software driver can go. Cooperative matrices it has none.
+    products = [c for c in chosen if re.match("MUL_MAT(_ID)?\\(", c)]
+    for way, shaders in WAYS.items():
         os.environ["GGML_VK_PRODUCT"] = way
         compare(t, f"test-backend-ops, products by way of {way}", products)
+        made = set(re.findall(r"\bmul_mat_\w+", t.stderr))
+        t.check(made >= shaders, f"products went by way of {way}", " ".join(sorted(made)))
     del os.environ["GGML_VK_PRODUCT"]
 
 
@@ -142,6 +148,27 @@ def models(t, quick=True):
                         f"NMSE {error:.3e}, CPU {bound:.3e}")
 
 
+def starts(t):
+    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps pipelines: the second one
+    compiles none. Counted by the layer that keeps them, and by the library in its log."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = []
+        for which in ("first", "second"):
+            report = os.path.join(folder, which + ".report")
+            status, out, _ = t.start("ours", "llama-bench", "-m", t.random_llama("f16"), "-p", 8, "-n", 2, "-r", 1, "-t", 2, "-dev", "Vulkan0", "-v",
+                                     VK_LAYER_PATH=os.environ["CACHE_LAYER"], VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
+                                     GGML_VK_PIPELINE_CACHE_DIR=os.path.join(folder, "cache"), CACHE_LAYER_REPORT=report, GGML_VK_VALIDATE="0")
+            made = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", t.stderr + out)
+            logged = [sum(int(m[i]) for m in made) for i in (0, 1)]
+            layer = open(report).read().strip() if os.path.exists(report) else "no report"
+            said.append((status, logged, layer))
+        (first, (made, compiled), counted), (second, again, recounted) = said
+        t.check(first == 0 and made == compiled > 5 and counted == f"compiled {made}, found 0, refused 0",
+                "llama-bench, first start", f"{made} pipelines made, {compiled} compiled; the layer: {counted}")
+        t.check(second == 0 and again == [made, 0] and recounted == f"compiled 0, found {made}, refused 0",
+                "llama-bench, second start with a warm cache: no pipeline compiled", f"{again[0]} pipelines made, {again[1]} compiled; the layer: {recounted}")
+
+
 def archs(t, quick=True):
     """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
@@ -153,7 +180,7 @@ def archs(t, quick=True):
             f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
 
 
-SECTIONS = {"ops": ops, "models": models, "archs": archs}
+SECTIONS = {"ops": ops, "models": models, "starts": starts, "archs": archs}
 DEMAND = {"ops-all": ops_all, "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 

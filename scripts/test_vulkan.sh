@@ -63,14 +63,60 @@ rm -rf "$GGML_VK_PIPELINE_CACHE_DIR"
 counted test_vulkan env GGML_VK_VALIDATE=$validate "$out/test_vulkan"
 counted "test_vulkan staged" env GGML_VK_VALIDATE=$validate GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1 "$out/test_vulkan"
 
-# A second start compiles nothing.
+# A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives any
+# driver one, says to the library which pipelines were there, and counts by itself what was compiled.
+compiled_in() { sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled.*/\1/p' "$1" | awk '{ s += $1 } END { print s + 0 }'; }
 "$out/test_vulkan" > /dev/null 2> "$out/second.err"
 n=$(grep -c 'pipelines made in' "$out/second.err")
-compiled=$(sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled/\1/p' "$out/second.err" | awk '{ s += $1 } END { print s + 0 }')
+compiled=$(compiled_in "$out/second.err")
 kept=$(cat "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | wc -c)
 if [ "$kept" -gt 0 ] && [ "$kept" -lt 100 ]; then # the header alone
-    echo "note: this driver keeps no pipelines ($kept bytes of cache): that a second start compiles none is not checked"
+    echo "note: this driver keeps no pipelines ($kept bytes of cache): a layer keeps them for it"
 elif [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
+
+layer=$out/layer
+mkdir -p "$layer"
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden c_tests/vulkan/cache_layer.c -o "$layer/libcache_layer.so" -lpthread ||
+    bad "build c_tests/vulkan/cache_layer.c" "see above"
+cat > "$layer/cache_layer.json" <<JSON
+{ "file_format_version": "1.1.2",
+  "layer": { "name": "VK_LAYER_ggml_rs_cache", "type": "GLOBAL", "library_path": "./libcache_layer.so", "api_version": "1.3.0",
+    "implementation_version": "1", "description": "a pipeline cache for drivers without one" } }
+JSON
+layered=$out/layered
+# A start with the layer that must compile so many pipelines, by the library's count and by the layer's.
+start() { # NAME PIPELINES WHAT [VARIABLE=VALUE ...]
+    rm -f "$out/layer-$1.report"
+    env VK_LAYER_PATH="$layer" VK_INSTANCE_LAYERS=VK_LAYER_ggml_rs_cache GGML_VK_PIPELINE_CACHE_DIR="$layered" CACHE_LAYER_REPORT="$out/layer-$1.report" \
+        "${@:4}" "$out/test_vulkan" > "$out/layer-$1.txt" 2> "$out/layer-$1.err" || bad "with the layer, $1" "$(grep -m 1 FAIL "$out/layer-$1.txt") $(tail -n 1 "$out/layer-$1.err" | cut -c1-200)"
+    compiled=$(compiled_in "$out/layer-$1.err")
+    local seen
+    seen=$(cat "$out/layer-$1.report" 2> /dev/null)
+    # The layer refuses what is not this driver's: the library must not have handed it over.
+    if [ "$compiled" = "${2:-$compiled}" ] && [ "${seen%%,*}" = "compiled $compiled" ] && [ "${seen##*, }" = "refused 0" ]; then
+        ok "$3: $compiled compiled"
+    else
+        bad "$3" "$compiled compiled, ${2:-some} expected; the layer: $seen"
+    fi
+}
+rm -rf "$layered"
+start first "" "a first start with a cache that keeps pipelines"
+first=$compiled
+[ "$first" -gt 0 ] || bad "a first start compiles" "$first pipelines"
+start second 0 "a second start"
+mine=$(find "$layered" -name '*.bin')
+cp "$mine" "$out/whole.bin"
+head -c "$(($(wc -c < "$out/whole.bin") / 2))" "$out/whole.bin" > "$mine"
+start cut "$first" "a start with half a file"
+grep -q 'is damaged and not used' "$out/layer-cut.err" || bad "half a file" "nothing is said"
+start mended 0 "the start after it"
+start other "$first" "a start with another version of the driver" CACHE_LAYER_DRIVER=7
+theirs=$(find "$layered" -name '*.bin' ! -path "$mine")
+if [ -f "$theirs" ]; then ok "each version of the driver has a file"; else bad "each version of the driver has a file" "$(ls "$layered")"; fi
+cp "$out/whole.bin" "$theirs"
+start foreign "$first" "a start with another driver's file under this one's name" CACHE_LAYER_DRIVER=7
+start foreign-mended 0 "the start after it" CACHE_LAYER_DRIVER=7
+start back 0 "the first driver again"
 
 # A damaged cache is told, not used, and written anew; processes that start at once leave one whole file.
 file=$(ls "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | head -n 1)
@@ -128,11 +174,11 @@ GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && 
 
 # llama.cpp's own programs: its test of every op, models with layers on the device, every architecture.
 if [ -x "$cache/hosts/bin/test-backend-ops" ]; then
-    sections="ops models archs"
-    [ "$extent" != all ] || sections="ops-all models-all archs-all"
+    sections="ops models starts archs"
+    [ "$extent" != all ] || sections="ops-all models-all starts archs-all"
     log=$out/hosts.log
     # shellcheck disable=SC2086
-    GGML_VK_VALIDATE=$validate python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
+    GGML_VK_VALIDATE=$validate CACHE_LAYER="$layer" python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
     n=$(sed -n 's/^vulkan hosts: \([0-9]*\) passed.*/\1/p' "$log"); passed=$((passed + ${n:-0}))
     n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed$/\1/p' "$log"); failed=$((failed + ${n:-1}))
 else

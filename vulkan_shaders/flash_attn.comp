@@ -1,7 +1,8 @@
 #version 460
 // Attention in one pass over keys and values with the running maximum and sum of the soft maximum (arXiv:2205.14135). FMT: format of keys
 // and values. A workgroup takes R queries (heads that share keys are neighbours) and goes through the keys in tiles, a key for each
-// invocation; then each invocation takes eights of the values' columns.
+// invocation; then each invocation takes eights of the values' columns. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight,
+// which load queries side by side and tell each other, also of weights.
 #include "common.glsl"
 #define ALIGNED4
 #include "quant.glsl"
@@ -26,7 +27,11 @@ layout(push_constant, scalar) uniform Push {
     float scale, max_bias, cap;
 } p;
 
+#ifdef LANES
+#extension GL_KHR_shader_subgroup_ballot : require
+#else
 shared float weights[R * 256];
+#endif
 
 const bool MASK = (FLAGS & 1u) != 0;
 const bool SINKS = (FLAGS & 2u) != 0;
@@ -43,7 +48,9 @@ float slope(uint head) {
 
 // Invocations see what others wrote to shared memory.
 void meet() {
-#ifdef SUBGROUP
+#ifdef LANES
+    return;
+#elif defined(SUBGROUP)
     if (ONE_SUBGROUP) {
         subgroupBarrier();
         return;
@@ -53,8 +60,13 @@ void meet() {
 }
 
 void main() {
+#ifdef LANES
+    const uint t = gl_SubgroupInvocationID;
+    const uint T = 8;
+#else
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
+#endif
     const uint kv_head = gl_WorkGroupID.y;
     const uint batch = gl_WorkGroupID.z;
     const uint n = p.n_queries * GROUP;
@@ -92,10 +104,16 @@ void main() {
             float x[8];
             dequant8(row, c, x);
             [[unroll]] for (uint r = 0; r < R; ++r) {
+#ifdef LANES
+                const float mine = F32s(q[r]).v[8 * c + t];
+                [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * subgroupBroadcast(mine, j); }
+#else
                 [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * F32s(q[r]).v[8 * c + j]; }
+#endif
             }
         }
         float rescale[R];
+        float weight[R];
         [[unroll]] for (uint r = 0; r < R; ++r) {
             float s = score[r] * p.scale;
             if (CAP) {
@@ -107,10 +125,12 @@ void main() {
             const float now = max(most[r], group_max(s));
             // A row that is masked so far has no weights.
             rescale[r] = now == NONE ? 1.0 : exp(most[r] - now);
-            const float w = now == NONE ? 0.0 : exp(s - now);
+            weight[r] = now == NONE ? 0.0 : exp(s - now);
             most[r] = now;
-            sum[r] = sum[r] * rescale[r] + w;
-            weights[r * T + t] = w;
+            sum[r] = sum[r] * rescale[r] + weight[r];
+#ifndef LANES
+            weights[r * T + t] = weight[r];
+#endif
         }
         meet();
         [[unroll]] for (uint r = 0; r < R; ++r) {
@@ -119,12 +139,19 @@ void main() {
         const uint tile = min(T, p.n_keys - first);
         for (uint j = 0; j < tile; ++j) {
             const uint64_t value_row = at(v, uint64_t(first + j) * p.v_nb.x, BYTES);
+            float w[R];
+            [[unroll]] for (uint r = 0; r < R; ++r) {
+#ifdef LANES
+                w[r] = subgroupBroadcast(weight[r], j);
+#else
+                w[r] = weights[r * T + j];
+#endif
+            }
             [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
                 float x[8];
                 dequant8(value_row, min(t + e * T, DV / 8 - 1), x);
                 [[unroll]] for (uint r = 0; r < R; ++r) {
-                    const float w = weights[r * T + j];
-                    [[unroll]] for (uint c = 0; c < 8; ++c) { acc[r][8 * e + c] += w * x[c]; }
+                    [[unroll]] for (uint c = 0; c < 8; ++c) { acc[r][8 * e + c] += w[r] * x[c]; }
                 }
             }
         }

@@ -2,7 +2,8 @@
 //   BLOCK    values in a block
 //   BYTES    bytes of a block
 //   dequant8(base, i, y): values 8*i to 8*i+7 of an array of blocks at `base`, i counted over the whole row
-// and, where it pays, dequant32 (values 32*i ...), from which dequant8 is not derived.
+// and, where it pays, dequant32 (values 32*i ...), from which dequant8 is not derived, and dequant64 (values 64*i ...; HAS_DEQUANT64), which
+// reads whole words: rows must begin at multiples of 4 bytes. LONG: what decodes is so much code that it is better there once only.
 // Plain formats are there too, so that what reads rows needs no cases.
 
 #define FMT_F32 0

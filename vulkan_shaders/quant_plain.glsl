@@ -16,19 +16,33 @@ float value(uint64_t base, uint i) {
 #endif
 }
 
-void dequant8(uint64_t base, uint i, out float y[8]) {
-#if defined(ALIGNED4) && FMT != FMT_F32
-    // Rows start at multiples of four bytes: two values a word.
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const uint w = U32s(base).v[4 * i + j];
+#if FMT != FMT_F32
+// Two values of a word.
+vec2 halves(uint word) {
 #if FMT == FMT_F16
-        const vec2 h = unpackHalf2x16(w);
+    return unpackHalf2x16(word);
+#else
+    return vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xffff0000u));
+#endif
+}
+
+#define HAS_DEQUANT64
+void dequant64(uint64_t base, uint i, out float y[64]) {
+    [[unroll]] for (uint j = 0; j < 32; ++j) {
+        const vec2 h = halves(U32s(base).v[32 * i + j]);
         y[2 * j] = h.x;
         y[2 * j + 1] = h.y;
-#else
-        y[2 * j] = uintBitsToFloat(w << 16);
-        y[2 * j + 1] = uintBitsToFloat(w & 0xffff0000u);
+    }
+}
 #endif
+
+void dequant8(uint64_t base, uint i, out float y[8]) {
+#if defined(ALIGNED4) && FMT != FMT_F32
+    // Rows start at multiples of four bytes.
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+        const vec2 h = halves(U32s(base).v[4 * i + j]);
+        y[2 * j] = h.x;
+        y[2 * j + 1] = h.y;
     }
 #else
     [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(base, 8 * i + j); }

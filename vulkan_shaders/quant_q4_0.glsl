@@ -27,3 +27,18 @@ void dequant32(uint64_t base, uint i, out float y[32]) {
         y[2 * j + 17] = d * (float(q >> 12) - 8.0);
     }
 }
+
+#define HAS_DEQUANT64
+void dequant64(uint64_t base, uint i, out float y[64]) {
+    uint v[9];
+    [[unroll]] for (uint j = 0; j < 9; ++j) { v[j] = U32s(base + uint64_t(i) * (2 * BYTES)).v[j]; }
+    const float d[2] = { unpackHalf2x16(v[0]).x, unpackHalf2x16(v[4]).y };
+    [[unroll]] for (uint j = 0; j < 8; ++j) {
+        const uint q = j < 4 ? (v[j] >> 16) | (v[j + 1] << 16) : v[j + 1];
+        const uint first = j / 4 * 32 + j % 4 * 4;
+        [[unroll]] for (uint l = 0; l < 4; ++l) {
+            y[first + l] = d[j / 4] * (float((q >> (8 * l)) & 15u) - 8.0);
+            y[first + l + 16] = d[j / 4] * (float((q >> (8 * l + 4)) & 15u) - 8.0);
+        }
+    }
+}

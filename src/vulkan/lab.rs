@@ -5,6 +5,7 @@ use crate::abi::ggml::{ggml_status, ggml_tensor};
 use crate::backend::{BufferBox, DeviceRef, tensor_io};
 use crate::graph::{GraphRef, build};
 use crate::quant::convert::f32_to_f16;
+use crate::quant::{quantize_chunk, traits};
 use crate::tensor::{Context, TensorRef};
 
 /// A context and what its inputs are to hold.
@@ -40,6 +41,16 @@ impl Lab {
     /// Numbers of every sign, below 1.
     pub fn noise(&mut self, ne: &[i64], seed: u32) -> TensorRef {
         self.f32s(ne, |i| scattered(i, seed))
+    }
+
+    /// Rows of blocks, from numbers by a function of their place; and the numbers that the blocks hold.
+    pub fn blocks(&mut self, dtype: ggml_type, ne: &[i64], value: impl Fn(usize) -> f32) -> (TensorRef, Vec<f32>) {
+        let (columns, n) = (ne[0] as usize, ne.iter().product::<i64>() as usize);
+        let mut numbers: Vec<f32> = (0..n).map(value).collect();
+        let mut bytes = vec![0; n / columns * dtype.row_size(ne[0]).unwrap()];
+        quantize_chunk(dtype, &numbers, &mut bytes, 0, n / columns, columns, None).unwrap();
+        traits(dtype).to_float.unwrap()(&bytes, &mut numbers);
+        (self.input(dtype, ne, bytes), numbers)
     }
 
     pub fn i32s(&mut self, ne: &[i64], values: &[i32]) -> TensorRef {

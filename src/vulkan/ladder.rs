@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 /// The ways a matrix product can go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// A lane takes a row of src0 and some columns of src1; nothing is shared (`mul_mat_rows`).
+    /// A lane takes one or some rows of src0 and some columns of src1; no memory is shared (`mul_mat_rows`).
     Rows,
     /// A group takes a row and some columns (`mul_mat_vec`).
     Vector,
@@ -249,9 +249,11 @@ mod tests {
         assert_eq!(there("mul_mat_tile_ints."), ints);
         assert_eq!(there("mul_mat_vec_ints.subgroup."), ints);
         // All other rungs have every format.
-        let every = there("mul_mat_rows.");
+        let every = there("mul_mat_rows.plain.");
         assert_eq!(every.len(), 28);
-        for source in ["mul_mat_vec.subgroup.", "mul_mat_tile.", "mul_mat_coop.", "mul_mat_coop2."] {
+        for source in
+            ["mul_mat_rows.lanes.", "mul_mat_vec.subgroup.", "mul_mat_tile.", "mul_mat_coop.", "mul_mat_coop2."]
+        {
             assert_eq!(there(source), every, "{source}");
         }
     }

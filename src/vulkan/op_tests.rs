@@ -326,6 +326,43 @@ fn permuted_and_sliced_sources() {
     assert!(agrees(device, "product of permuted sources", 1e-8, &product));
 }
 
+// Row V7 for the rung of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
+// fill no group. What it gives is what the formats' values give.
+#[test]
+fn products_of_rows_at_any_address() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    for dtype in [GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q5_1] {
+        for (k, m, n) in [(32, 33, 1), (64, 70, 1), (96, 3, 2), (128, 40, 8), (192, 31, 9), (64, 65, 3)] {
+            for skipped in [0, 1] {
+                let (mut want, mut l) = (Vec::new(), Lab::new());
+                let (a, numbers) = l.blocks(dtype, &[k, m + skipped], |i| scattered(i, 1));
+                let nb = a.nb()[1];
+                let a = view::view(&mut l.ctx, a, &[k, m], &[nb], nb * skipped as usize).unwrap();
+                let b = l.noise(&[k, n], 2);
+                for j in 0..n as usize {
+                    for row in numbers.chunks(k as usize).skip(skipped as usize) {
+                        let column = (0..k as usize).map(|i| scattered(j * k as usize + i, 2));
+                        want.push(row.iter().zip(column).map(|(x, y)| f64::from(x * y)).sum::<f64>());
+                    }
+                }
+                let before = l.guard();
+                let d = matmul::mul_mat(&mut l.ctx, a, b).unwrap();
+                let after = l.guard();
+                let graph = l.graph(&[d]);
+                let _buffer = l.place(device);
+                let stream = device.init(None).unwrap();
+                assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+                let what = format!("{dtype:?} k {k} m {m} n {n}, {skipped} rows before");
+                for (i, (x, y)) in floats(d).iter().zip(&want).enumerate() {
+                    assert!((f64::from(*x) - y).abs() < 1e-3, "{what}: value {i}: {x} instead of {y}");
+                }
+                assert!([before, after].map(bytes).concat().iter().all(|b| *b == 0xab), "{what}: written beside");
+            }
+        }
+    }
+}
+
 /// Memory that is not there for what lies between two dispatches: a status, and then everything goes on.
 #[test]
 fn no_memory_for_a_graph_is_a_status() {

@@ -109,10 +109,12 @@ impl Pipelines {
             }
         }
         let compiled = self.compiled.load(Ordering::Relaxed) - before;
+        let names: Vec<_> = missing.iter().map(|k| k.shader.name()).collect();
         log_debug!(
-            "ggml_vulkan: {} pipelines made in {} ms, {compiled} of them compiled",
+            "ggml_vulkan: {} pipelines made in {} ms, {compiled} of them compiled: {}",
             missing.len(),
-            start.elapsed().as_millis()
+            start.elapsed().as_millis(),
+            names.join(" ")
         );
         if compiled > 0 {
             self.dirty.store(true, Ordering::Relaxed);

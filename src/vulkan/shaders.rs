@@ -125,13 +125,15 @@ mod tests {
         // Every device: shaders, 64-bit integers, 16-bit and 8-bit storage, physical addresses.
         const ALL: &[u32] = &[1, 11, 4433, 4448, 5347];
         const SUBGROUP: &[u32] = &[61, 63];
+        const BALLOT: &[u32] = &[61, 64];
         const DOT: &[u32] = &[6018, 6019];
         // F16 arithmetic, the memory model, cooperative matrices; subgroups' numbers, functions for each element.
         const MATRICES: &[u32] = &[9, 5345, 6022];
         let rungs: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),
             ("product_blocks", &[ALL]),
-            ("mul_mat_rows", &[ALL]),
+            ("mul_mat_rows.plain", &[ALL]),
+            ("mul_mat_rows.lanes", &[ALL, BALLOT]),
             ("mul_mat_tile", &[ALL]),
             ("mul_mat_tile_ints", &[ALL, DOT]),
             ("mul_mat_vec", &[ALL, SUBGROUP]),
@@ -140,8 +142,8 @@ mod tests {
             ("mul_mat_coop2", &[ALL, MATRICES, &[5432]]),
         ];
         for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
-            let source = name.split('.').next().unwrap_or(name);
-            let (_, has) = rungs.iter().find(|r| r.0 == source).unwrap_or_else(|| panic!("{name} is on no rung"));
+            let of = |rung: &str| name.strip_prefix(rung).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let (_, has) = rungs.iter().find(|r| of(r.0)).unwrap_or_else(|| panic!("{name} is on no rung"));
             for c in capabilities(Shader::named(name).unwrap().words()) {
                 assert!(has.iter().any(|h| h.contains(&c)), "{name} asks for capability {c}");
             }

@@ -6,6 +6,7 @@
 use super::Info;
 use super::plan::Kernel;
 use super::shaders::Shader;
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use ash::vk;
 
@@ -29,6 +30,14 @@ fn one_subgroup(info: &Info) -> bool {
     subgroup_arithmetic(info) && is_cpu(info)
 }
 
+/// Whether groups are one subgroup of eight that tell each other what they loaded: where lanes are a processor's, loads cost
+/// more than all else.
+fn lanes(info: &Info) -> bool {
+    one_subgroup(info)
+        && info.limits.subgroup_size == 8
+        && info.features.subgroup.contains(vk::SubgroupFeatureFlags::BALLOT)
+}
+
 /// A kernel of a shader that includes `reduce.glsl`, and invocations in its groups, for rows of `columns`. `constants` start at 4.
 pub fn reduction(shader: &str, columns: u32, constants: &[u32], info: &Info) -> Result<(Kernel, u32)> {
     // Mesa's software driver before version 23 ends a shader's loops after 65,535 turns in all: long rows get large groups.
@@ -43,11 +52,31 @@ pub fn reduction(shader: &str, columns: u32, constants: &[u32], info: &Info) -> 
 /// As [`reduction`], with a given number of invocations, for a variant `variant` of the shader. Where groups are to be one subgroup,
 /// `threads` must be a subgroup's.
 pub fn reduction_of(variant: &str, shader: &str, threads: u32, constants: &[u32], info: &Info) -> Result<Kernel> {
+    let set = if subgroup_arithmetic(info) { "subgroup" } else { "plain" };
+    reduction_set(set, variant, shader, threads, constants, info)
+}
+
+fn reduction_set(
+    set: &str,
+    variant: &str,
+    shader: &str,
+    threads: u32,
+    constants: &[u32],
+    info: &Info,
+) -> Result<Kernel> {
     let one = one_subgroup(info) && threads == info.limits.subgroup_size;
     let mut all = vec![u32::from(one)];
     all.extend_from_slice(constants);
-    let set = if subgroup_arithmetic(info) { "subgroup" } else { "plain" };
     Ok(Kernel::new(Shader::named(&format!("{shader}.{set}{variant}"))?, [threads, 1, 1], &all))
+}
+
+/// A kernel of `flash_attn`.
+pub fn attention(variant: &str, constants: &[u32], info: &Info) -> Result<Kernel> {
+    let threads = attention_threads(info);
+    if lanes(info) {
+        return reduction_set("lanes", variant, "flash_attn", threads, constants, info);
+    }
+    reduction_of(variant, "flash_attn", threads, constants, info)
 }
 
 /// Invocations of a group of `flash_attn`.
@@ -60,12 +89,28 @@ pub fn vector_threads(info: &Info) -> u32 {
     if is_cpu(info) { info.limits.subgroup_size } else { 64.min(info.limits.group_invocations) }
 }
 
-/// Rows a group of `mul_mat_rows` takes.
-pub fn row_threads(info: &Info) -> u32 {
-    if is_cpu(info) { info.limits.subgroup_size } else { 64 }
+/// Formats whose decoding is much code: LONG in `vulkan_shaders/quant_NAME.glsl`.
+const LONG: &[ggml_type] = &[
+    GGML_TYPE_IQ1_S,
+    GGML_TYPE_IQ1_M,
+    GGML_TYPE_IQ2_XXS,
+    GGML_TYPE_IQ2_XS,
+    GGML_TYPE_IQ2_S,
+    GGML_TYPE_IQ3_XXS,
+    GGML_TYPE_IQ3_S,
+    GGML_TYPE_TQ1_0,
+];
+
+/// The variant of `mul_mat_rows`, invocations of its groups, and rows for each of them.
+pub fn row_product(format: ggml_type, info: &Info) -> (&'static str, u32, u32) {
+    match is_cpu(info) {
+        true if lanes(info) => ("lanes", 8, if LONG.contains(&format) { 1 } else { 4 }),
+        true => ("plain", info.limits.subgroup_size, 1),
+        false => ("plain", 64, 1),
+    }
 }
 
-/// Columns an invocation of `mul_mat_rows` takes, of the variants there are.
+/// Columns an invocation of `mul_mat_rows` takes, at most 8.
 pub fn row_columns(n: u32) -> u32 {
     match n {
         1 => 1,

@@ -102,8 +102,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let threads = tune::attention_threads(plan.info);
     let eights = (v.ne[0] / 8).div_ceil(threads);
     let constants = [q.ne[0], v.ne[0], eights, group, q.ne[2], flags];
-    let kernel =
-        tune::reduction_of(&format!(".{}.{r}", format_name(k.dtype)), "flash_attn", threads, &constants, plan.info)?;
+    let kernel = tune::attention(&format!(".{}.{r}", format_name(k.dtype)), &constants, plan.info)?;
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
     let (mask_nb, mask_ne) = mask.map_or(([0; 4], [1; 4]), |m| (m.nb, m.ne));
     let push = Push::new().at(q.at).at(k.at).at(v.at).at(at(mask)).at(at(sinks)).at(d.at);

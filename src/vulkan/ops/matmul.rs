@@ -6,7 +6,7 @@
 
 use super::{ensure, format_name, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
-use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::ladder::{self, Product, TILE, Wanted};
@@ -19,12 +19,12 @@ fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)
     ensure!(node.dtype() == GGML_TYPE_F32 && node.is_contiguous_rows(), "product into {:?}", node.dtype());
     ensure!(matches!(b.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16), "product with {:?}", b.dtype());
     ensure!(a.is_contiguous_rows() && b.is_contiguous_rows(), "rows with gaps");
-    Shader::named(&format!("mul_mat_rows.{}.1", format_name(a.dtype())))?;
+    Shader::named(&format!("mul_mat_rows.plain.{}", format_name(a.dtype())))?;
     for t in [a, b, node] {
         View::shape(t)?;
     }
     let limit = info.limits.groups.map(i64::from);
-    ensure!(a.ne()[1] <= limit[0] * i64::from(tune::row_threads(info)), "{} rows", a.ne()[1]);
+    ensure!(a.ne()[1] <= limit[0] * i64::from(tune::row_product(a.dtype(), info).1), "{} rows", a.ne()[1]);
     ensure!(b.ne()[1] <= limit[1] && b.ne()[2] * b.ne()[3] <= limit[2], "{:?} columns", b.ne());
     ensure!(a.ne()[0] == b.ne()[0], "rows of {} and {}", a.ne()[0], b.ne()[0]);
     Ok((a, b))
@@ -71,36 +71,40 @@ struct Form {
     width: u32,
 }
 
+/// Whether rows of src0 are whole numbers of 64 values and begin at multiples of four bytes, as `dequant64` wants them.
+fn words(a: &View) -> bool {
+    let whole = |bytes: u64| bytes.is_multiple_of(4);
+    let block = a.dtype.type_size() as u64;
+    a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
+}
+
 /// The kernel of a way. `n`: columns, of which a form may make use; `b`: type of src1.
-fn form(way: Product, a: ggml_type, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
-    let shader = |family: &str, width: Option<u32>| {
-        let width = width.map(|n| format!(".{n}")).unwrap_or_default();
-        Shader::named(&format!("{family}.{}{width}", format_name(a)))
-    };
+fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
+    let shader = |family: &str| Shader::named(&format!("{family}.{}", format_name(a.dtype)));
     let common = [b, columns as u32];
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     Ok(match way {
         Product::Rows => {
-            let (width, threads) = (tune::row_columns(n), tune::row_threads(info));
-            let constants = [b, columns as u32, width];
-            let kernel = Kernel::new(shader("mul_mat_rows", Some(width))?, [threads, 1, 1], &constants);
-            Form { kernel, rows: threads, width }
+            let (width, (variant, threads, rows)) = (tune::row_columns(n), tune::row_product(a.dtype, info));
+            let constants = [b, columns as u32, width, u32::from(words(a))];
+            let shader = shader(&format!("mul_mat_rows.{variant}"))?;
+            Form { kernel: Kernel::new(shader, [threads, 1, 1], &constants), rows: threads * rows, width }
         }
         Product::Vector | Product::VectorInts => {
             let family = if way == Product::Vector { "mul_mat_vec" } else { "mul_mat_vec_ints" };
             let (width, threads) = (if n == 1 { 1 } else { 4 }, tune::vector_threads(info));
-            let variant = format!(".{}.{width}", format_name(a));
+            let variant = format!(".{}.{width}", format_name(a.dtype));
             Form { kernel: tune::reduction_of(&variant, family, threads, &common, info)?, rows: 1, width }
         }
-        Product::Tile => tile(Kernel::new(shader("mul_mat_tile", None)?, [256, 1, 1], &common)),
-        Product::TileInts => tile(Kernel::new(shader("mul_mat_tile_ints", None)?, [256, 1, 1], &common)),
+        Product::Tile => tile(Kernel::new(shader("mul_mat_tile")?, [256, 1, 1], &common)),
+        Product::TileInts => tile(Kernel::new(shader("mul_mat_tile_ints")?, [256, 1, 1], &common)),
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let constants = [b, columns as u32, size[0], size[1], size[2]];
-            let kernel = Kernel::new(shader("mul_mat_coop", None)?, [4 * subgroup, 1, 1], &constants);
+            let kernel = Kernel::new(shader("mul_mat_coop")?, [4 * subgroup, 1, 1], &constants);
             tile(kernel.with_subgroup(subgroup))
         }
-        Product::Matrices2(threads) => tile(Kernel::new(shader("mul_mat_coop2", None)?, [threads, 1, 1], &common)),
+        Product::Matrices2(threads) => tile(Kernel::new(shader("mul_mat_coop2")?, [threads, 1, 1], &common)),
     })
 }
 
@@ -176,7 +180,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
             None => way = without_ints(way),
         }
     }
-    let form = form(way, o.a.dtype, b_type, Columns::All, n, plan.info)?;
+    let form = form(way, &o.a, b_type, Columns::All, n, plan.info)?;
     let groups = [m.div_ceil(form.rows), n.div_ceil(form.width), matrices];
     plan.dispatch(form.kernel, o.push([0; 2], n, repeat, [0; 2]), groups, &[o.a.range, o.b.range], &[o.d.range]);
     Ok(())
@@ -223,7 +227,7 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let blocks = blocks.unwrap_or(0);
     let (b_type, columns) =
         (if blocks > 0 { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
-    let form = form(way, o.a.dtype, b_type, columns, if lists { share } else { 1 }, info)?;
+    let form = form(way, &o.a, b_type, columns, if lists { share } else { 1 }, info)?;
 
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
     let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
