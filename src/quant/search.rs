@@ -238,6 +238,70 @@ pub struct Affine {
     pub bound_first: bool,
 }
 
+/// Ranges that [`affine`] tries at once.
+const RANGES: usize = 8;
+
+/// Values with their weights, at most 32, and their sums.
+struct Group<'a> {
+    x: &'a [f32],
+    weights: &'a [f32],
+    sum_x: f32,
+    sum_w: f32,
+}
+
+/// What came of some ranges.
+struct Tried {
+    /// By value.
+    levels: [[f32; RANGES]; 32],
+    scales: [f32; RANGES],
+    mins: [f32; RANGES],
+    is_fit: [bool; RANGES],
+}
+
+impl Group<'_> {
+    /// The levels of all values in some ranges, and the scale and offset that fit them best. `inverses`: levels a unit;
+    /// `level`: the level of a value.
+    #[inline(always)]
+    fn fit(&self, inverses: &[f32; RANGES], min: f32, level: impl Fn(f32) -> i32) -> Tried {
+        let (mut sum_l, mut sum_l2, mut sum_xl) = ([0.0; RANGES], [0.0; RANGES], [0.0; RANGES]);
+        let mut levels = [[0.0; RANGES]; 32];
+        for ((&v, &w), row) in self.x.iter().zip(self.weights).zip(&mut levels) {
+            for i in 0..RANGES {
+                let l = level(inverses[i] * (v - min)) as f32;
+                row[i] = l;
+                sum_l[i] += w * l;
+                sum_l2[i] += w * l * l;
+                sum_xl[i] += w * l * v;
+            }
+        }
+        let (mut scales, mut mins, mut is_fit) = ([0.0; RANGES], [0.0; RANGES], [false; RANGES]);
+        let (sum_x, sum_w) = (self.sum_x, self.sum_w);
+        for i in 0..RANGES {
+            let det = sum_w * sum_l2[i] - sum_l[i] * sum_l[i];
+            is_fit[i] = det > 0.0;
+            scales[i] = (sum_w * sum_xl[i] - sum_x * sum_l[i]) / det;
+            mins[i] = (sum_l2[i] * sum_x - sum_l[i] * sum_xl[i]) / det;
+            if mins[i] > 0.0 {
+                mins[i] = 0.0;
+                scales[i] = sum_xl[i] / sum_l2[i];
+            }
+        }
+        Tried { levels, scales, mins, is_fit }
+    }
+
+    /// The weighted error of each range, `of` that of a difference.
+    #[inline(always)]
+    fn errors(&self, tried: &Tried, of: impl Fn(f32) -> f32) -> [f32; RANGES] {
+        let mut errors = [0.0; RANGES];
+        for ((&v, &w), row) in self.x.iter().zip(self.weights).zip(&tried.levels) {
+            for i in 0..RANGES {
+                errors[i] += w * of(tried.scales[i] * row[i] + tried.mins[i] - v);
+            }
+        }
+        errors
+    }
+}
+
 /// Levels in [0, n] with an offset: finds `(scale, -min)` with `x[i] ≈ scale * levels[i] + min`, `min <= 0`.
 pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f32, f32) {
     let Affine { n, start, step, steps, absolute, bound_first } = how;
@@ -270,40 +334,36 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
         *l = nearest(inverse * (v - min)).clamp(0, n) as u8;
     }
     let mut best = error(scale, min, levels);
-    let mut trial = [0u8; 32];
-    let trial = &mut trial[..x.len()];
-    for i in 0..=steps {
-        // The least value of the best fit so far takes part: the range shrinks with it.
-        let inverse = (start + step * i as f32 + n as f32) / (max - min);
-        let (mut sum_l, mut sum_l2, mut sum_xl) = (0.0, 0.0, 0.0);
-        for ((t, &v), &w) in trial.iter_mut().zip(x).zip(weights) {
-            let at = inverse * (v - min);
-            *t = if !bound_first {
-                nearest(at).clamp(0, n) as u8
-            } else if at > 0.0 {
-                nearest(if at < n as f32 { at } else { n as f32 }) as u8
-            } else {
-                0
-            };
-            let l = f32::from(*t);
-            sum_l += w * l;
-            sum_l2 += w * l * l;
-            sum_xl += w * l * v;
-        }
-        let det = sum_w * sum_l2 - sum_l * sum_l;
-        if det > 0.0 {
-            let mut this_scale = (sum_w * sum_xl - sum_x * sum_l) / det;
-            let mut this_min = (sum_l2 * sum_x - sum_l * sum_xl) / det;
-            if this_min > 0.0 {
-                this_min = 0.0;
-                this_scale = sum_xl / sum_l2;
-            }
-            let e = error(this_scale, this_min, trial);
-            if e < best {
-                levels.copy_from_slice(trial);
-                best = e;
-                scale = this_scale;
-                min = this_min;
+    let group = Group { x, weights, sum_x, sum_w };
+    let mut next = 0;
+    while next <= steps {
+        // Some ranges at once, each in a lane of its own. The least value of the best fit so far takes part, and the range
+        // shrinks with it: what was tried behind a better fit is tried again.
+        let inverses = std::array::from_fn(|i| (start + step * (next + i as i32) as f32 + n as f32) / (max - min));
+        let tried = match bound_first {
+            true => group.fit(&inverses, min, |at| {
+                let bound = if at < n as f32 { at } else { n as f32 };
+                nearest(if at > 0.0 { bound } else { 0.0 })
+            }),
+            false => group.fit(&inverses, min, |at| nearest(at).clamp(0, n)),
+        };
+        let errors = match absolute {
+            true => group.errors(&tried, f32::abs),
+            false => group.errors(&tried, |diff| diff * diff),
+        };
+        let left = (steps - next + 1).min(RANGES as i32);
+        next += left;
+        for i in 0..left as usize {
+            if tried.is_fit[i] && errors[i] < best {
+                levels.iter_mut().zip(&tried.levels).for_each(|(to, from)| *to = from[i] as u8);
+                best = errors[i];
+                scale = tried.scales[i];
+                let moves = min != tried.mins[i];
+                min = tried.mins[i];
+                if moves {
+                    next -= left - 1 - i as i32;
+                    break;
+                }
             }
         }
     }
