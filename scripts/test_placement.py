@@ -64,11 +64,14 @@ def main():
 
     for arch in archs or [None]:
         (want_text, want, _), (text, got, races) = run(host, original, out, "original", arch), run(host, ours, out, "ours", arch)
-        rows, ok = len(ROW.findall(want_text)), text.count("FAIL")
+        rows, there, ok = len(ROW.findall(want_text)), len(ROW.findall(text)), text.count("FAIL")
+        # The host's log has a thread that nobody waits for at the end: now and then its last row is lost, with either library.
+        cut = 1 - min(want_text.count("Summary:"), text.count("Summary:"))
         first = next((f": {x[:150]} | {y[:150]}" for x, y in zip(want, got) if x != y), "")
         splits = sum(line.startswith("##SPLIT") for line in want)
         check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
-        check(len(ROW.findall(text)) == rows and ok == want_text.count("FAIL"), f"{arch or 'all'}: results as the original's, {ok} differ from the CPU's")
+        check(there and abs(there - rows) <= cut and ok == want_text.count("FAIL"),
+              f"{arch or 'all'}: {there} results as the original's {rows}, {ok} differ from the CPU's")
         check(not races, f"{arch or 'all'}: no races{': ' + races[0][:200] if races else ''}")
     print(f"{passed} passed, {failed} failed")
     return int(failed > 0)
