@@ -89,7 +89,10 @@ impl Problem {
                 return Ok(Likeness::None);
             }
         }
-        for (&id, leaf) in std::iter::zip(&self.leafs, graph.leafs()) {
+        for (i, (&id, leaf)) in std::iter::zip(&self.leafs, graph.leafs()).enumerate() {
+            if let Some(&later) = self.leafs.get(i + AHEAD) {
+                this.ids.tensor(later).prefetch();
+            }
             if !this.is_same(id, leaf) {
                 return Ok(Likeness::None);
             }

@@ -203,6 +203,9 @@ impl Problem {
         self.srcs.resize(n_nodes * GGML_MAX_SRC, 0);
         let mut end = 0;
         for i in 0..n_leafs {
+            if let Some(&later) = self.leafs.get(i + AHEAD) {
+                ids.tensor(later).prefetch();
+            }
             let id = self.leafs[i];
             self.seen(ids.tensor(id), id, ids).traits.0 |= Traits::USED;
         }
