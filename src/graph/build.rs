@@ -210,7 +210,7 @@ impl Walk {
         self.graph.set_use_count(slot, self.graph.use_count_at(slot) + 1);
     }
 
-    /// Starts on a tensor. Returns its slot when it was there before.
+    /// Starts on a tensor; one without sources is also done with. Returns its slot when it was there before, or is done with.
     #[inline]
     fn enter(&mut self, tensor: TensorRef, compute: bool) -> Option<usize> {
         let is_op = tensor.op_raw() != ggml_op::GGML_OP_NONE as c_int;
@@ -223,10 +223,15 @@ impl Walk {
         if known && !(compute && is_op) {
             return Some(slot);
         }
+        let end = tensor.srcs_end();
         if !known {
             self.graph.set_use_count(slot, 0);
+            if end == 0 {
+                self.place(tensor);
+                return Some(slot);
+            }
         }
-        self.stack.push(Frame { tensor, slot, next_src: 0, end: tensor.srcs_end() as u8, revisit: known });
+        self.stack.push(Frame { tensor, slot, next_src: 0, end: end as u8, revisit: known });
         known.then_some(slot)
     }
 

@@ -248,14 +248,19 @@ impl TensorRef {
         })
     }
 
-    /// A number behind the place of the last source that is set: 4 where that is enough, otherwise all.
+    /// A number behind the place of the last source that is set: 0, 2 or 4 where that is enough, otherwise all.
     #[inline]
     pub fn srcs_end(self) -> usize {
         const FEW: usize = 4;
         // SAFETY: the places are those of a valid tensor.
         let at = |i: usize| unsafe { (&raw const (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).read() };
-        let rest = (FEW..GGML_MAX_SRC).fold(0, |all, i| all | at(i) as usize);
-        if rest == 0 { FEW } else { GGML_MAX_SRC }
+        let any = |places: std::ops::Range<usize>| places.fold(0, |all, i| all | at(i) as usize) != 0;
+        match (any(FEW..GGML_MAX_SRC), any(2..FEW), any(0..2)) {
+            (true, _, _) => GGML_MAX_SRC,
+            (_, true, _) => FEW,
+            (_, _, true) => 2,
+            _ => 0,
+        }
     }
 
     /// Begins to load the fields that say where the data is.
