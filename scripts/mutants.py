@@ -18,7 +18,7 @@ ON = 'crate::mutant::on("%s")'
 mutants = [
     ("A1 follow", "alloc/follow.rs", "if !expected.next().is_some_and(|&id| this.meets(id, src)) {", "if !expected.next().is_some_and(|&id| ON || this.meets(id, src)) {",
      ["sched::follow_tests::edges_operations_flags_and_buffers_may_not_differ", "alloc::tests::the_same_structure_with_other_sizes_is_placed_as_anew"]),
-    ("A1 facts", "alloc/follow.rs", "        (new.op, new.buffer) == (old.op, old.buffer)\n", "        (ON || (new.op, new.buffer) == (old.op, old.buffer))\n",
+    ("A1 facts", "alloc/follow.rs", "(new.op, new.buffer) == (old.op, old.buffer) &&", "(ON || (new.op, new.buffer) == (old.op, old.buffer)) &&",
      ["sched::follow_tests::weights_that_have_moved_are_seen"]),
     ("S12 follow", "sched/rules.rs", "                if backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {", "                if !ON && backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {",
      ["sched::follow_tests::devices_are_asked_again"]),

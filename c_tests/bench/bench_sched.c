@@ -1,7 +1,8 @@
 // What building, splitting and allocating a llama-shaped graph costs: nanoseconds a node, for the library that the program is
 // run with. Prints `MEASURE DEVICES NODES MEDIAN LEAST` of many rounds; bench.py runs it with two libraries in turns.
 //
-//   bench_sched [milliseconds a measurement] [most nodes] [measurement]
+//   bench_sched [milliseconds a measurement] [most nodes] [measurement [devices: 1 or 2, with exactly that many nodes]]
+//   bench_sched list: the measurements, and the numbers of nodes
 #include "../sched/fake.h"
 
 #include <time.h>
@@ -188,14 +189,21 @@ static void measure(int n_dev, int n_layers) {
 }
 
 int main(int argc, char ** argv) {
+    int sizes[] = { 300, 1000, 3300, 10000, 33000 };
+    if (argc > 1 && strcmp(argv[1], "list") == 0) {
+        for (int w = 0; w < N_MEASURES; w++) printf("%s%s", measures[w], w + 1 < N_MEASURES ? " " : "\n");
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) printf("%d ", sizes[i]);
+        return 0;
+    }
     if (argc > 1) budget = atof(argv[1]) * 1e6;
     int most = argc > 2 ? atoi(argv[2]) : 33000;
-    int sizes[] = { 300, 1000, 3300, 10000, 33000 };
     if (argc > 3) only = argv[3];
+    int devices = argc > 4 ? atoi(argv[4]) : 0;
     fake_quiet = true;
     for (int d = 1; d <= 2; d++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            if (sizes[i] <= most) measure(d, sizes[i] / 33 + (sizes[i] % 33 != 0));
+            bool wanted = devices ? d == devices && sizes[i] == most : sizes[i] <= most;
+            if (wanted) measure(d, sizes[i] / 33 + (sizes[i] % 33 != 0));
         }
     }
     return 0;

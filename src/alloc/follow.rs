@@ -54,16 +54,27 @@ impl Follower<'_> {
     /// Whether all that is known of a number, but its size, holds for the tensor that now has it. Writes the size down.
     #[inline]
     fn is_same(&mut self, id: u32, t: TensorRef) -> bool {
-        let (new, old) = (Fact::of(t), &mut self.facts[id as usize]);
-        self.same_sizes &= old.bytes == new.bytes;
-        old.bytes = new.bytes;
-        let base = old.base();
-        (new.op, new.buffer) == (old.op, old.buffer)
-            && new.traits.agrees(old.traits, !Traits::USED)
+        let Some(new) = Fact::plain(t) else { return self.is_same_memory(id, t) };
+        self.agrees(id, &new) && self.facts[id as usize].base() == NONE
+    }
+
+    /// As [`Self::is_same`], of a view or a tensor that has memory.
+    #[inline(never)]
+    fn is_same_memory(&mut self, id: u32, t: TensorRef) -> bool {
+        let base = self.facts[id as usize].base();
+        self.agrees(id, &Fact::of(t))
             && match t.view_src() {
                 None => base == NONE,
                 Some(view_src) => base != NONE && self.meets(base, view_src),
             }
+    }
+
+    #[inline]
+    fn agrees(&mut self, id: u32, new: &Fact) -> bool {
+        let old = &mut self.facts[id as usize];
+        self.same_sizes &= old.bytes == new.bytes;
+        old.bytes = new.bytes;
+        (new.op, new.buffer) == (old.op, old.buffer) && new.traits.agrees(old.traits, !Traits::USED)
     }
 }
 
@@ -83,11 +94,10 @@ impl Problem {
         self.put_sources_back();
         let shift = ids.shift(self.nodes[0], graph.node(0));
         let mut this = Follower { facts: &mut self.facts, ids, shift, next: 0, same_sizes: true };
-        let places = std::iter::zip(&self.leafs, graph.leafs()).chain(std::iter::zip(&self.nodes, graph.nodes()));
-        for (&id, t) in places {
-            if !this.meets_first(id, t) {
-                return Ok(Likeness::None);
-            }
+        let meets_all = std::iter::zip(&self.leafs, graph.leafs()).all(|(&id, t)| this.meets_first(id, t))
+            && std::iter::zip(&self.nodes, graph.nodes()).all(|(&id, t)| this.meets_first(id, t));
+        if !meets_all {
+            return Ok(Likeness::None);
         }
         for (i, (&id, leaf)) in std::iter::zip(&self.leafs, graph.leafs()).enumerate() {
             if let Some(&later) = self.leafs.get(i + AHEAD) {

@@ -90,7 +90,7 @@ impl Fact {
 
     /// Looks at a tensor, if it has no memory yet and is no view, as most nodes.
     #[inline]
-    fn plain(t: TensorRef) -> Option<Self> {
+    pub(super) fn plain(t: TensorRef) -> Option<Self> {
         let is_plain = t.buffer_raw().is_null() && t.data().is_null() && t.view_src().is_none();
         is_plain.then(|| Self { bytes: t.nbytes(), ..Self::outline(t) })
     }
@@ -192,7 +192,9 @@ impl Problem {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         ids.reserve(ids.len() + n_leafs + n_nodes);
         // Numbered by their places before anything is looked at.
-        ids.expect(graph.nodes(), graph.leafs());
+        // Inputs lie beside the nodes, and move with them; what has memory has been there for longer.
+        let inputs = graph.leafs().filter(|t| t.buffer_raw().is_null() && t.data().is_null());
+        ids.expect(graph.nodes(), inputs);
         self.leafs.reserve(n_leafs);
         self.nodes.reserve(n_nodes);
         ids.insert_all(graph.leafs(), &mut self.leafs);
