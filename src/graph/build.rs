@@ -227,6 +227,7 @@ impl Walk {
         if !known {
             self.graph.set_use_count(slot, 0);
             if end == 0 {
+                tensor.prefetch_next();
                 self.place(tensor);
                 return Some(slot);
             }

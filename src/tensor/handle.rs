@@ -271,6 +271,14 @@ impl TensorRef {
         }
     }
 
+    /// Begins to load the tensors that lie behind this one. The weights of a layer lie one behind the other, mostly in the order
+    /// in which they are read, and have been out of the cache for long.
+    #[inline]
+    pub fn prefetch_next(self) {
+        let next = self.as_ptr().cast::<u8>().wrapping_add(super::context::TENSOR_SIZE);
+        crate::sys::memory::prefetch(next, 3 * (super::context::TENSOR_SIZE + super::context::OBJECT_SIZE));
+    }
+
     /// Begins to load what is looked at when a graph is split, so that it is there when it is needed.
     #[inline]
     pub fn prefetch(self) {
@@ -282,11 +290,8 @@ impl TensorRef {
     pub fn set_src(self, i: usize, t: Option<Self>) {
         assert!(i < GGML_MAX_SRC);
         let src = t.map_or(std::ptr::null_mut(), Self::as_ptr);
-        // The weights of a layer lie one behind the other, mostly in the order in which they are read, and have been out of the
-        // cache for long: the next two come with this one.
-        if t.is_some_and(|t| t.op_raw() == ggml_op::GGML_OP_NONE as i32) {
-            let next = src.cast::<u8>().wrapping_add(super::context::TENSOR_SIZE);
-            crate::sys::memory::prefetch(next, 2 * (super::context::TENSOR_SIZE + super::context::OBJECT_SIZE));
+        if let Some(t) = t.filter(|t| t.op_raw() == ggml_op::GGML_OP_NONE as i32) {
+            t.prefetch_next();
         }
         // SAFETY: the place is one of a valid tensor's.
         unsafe { (&raw mut (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).write(src) }
