@@ -2,8 +2,7 @@
 """make bench: what graphs cost, against the original, in turns: bench.py PROGRAM OUR_LIB ORIGINAL_LIB [rounds] [ms] [most nodes]
 
 Each measurement is run with one library and at once with the other, in turns, several rounds over: the clock of a machine that others
-share changes within seconds. Writes a table between the marks of docs/BENCHMARKS.md: medians of the times and of the ratios of each pair, and
-the ratio of the least times, which others disturb least. Exit status 1 when a program fails."""
+share changes within seconds. Writes a table between the marks of docs/BENCHMARKS.md: medians of the times and of the ratios of each pair. Exit status 1 when a program fails."""
 import datetime
 import os
 import platform
@@ -40,28 +39,27 @@ def main():
     for r in range(rounds):
         for m, d, n in wanted:
             for column in (r % 2, 1 - r % 2):
-                measure, devices, nodes, ns, least = run(program, (ours, original)[column], ms, n, m, d).split()
-                times.setdefault((measure, devices, int(nodes)), ([], []))[column].append((float(ns), float(least)))
+                measure, devices, nodes, ns, _ = run(program, (ours, original)[column], ms, n, m, d).split()
+                times.setdefault((measure, devices, int(nodes)), ([], []))[column].append(float(ns))
     rows = []
     for (measure, devices, nodes), both in times.items():
-        a, b = (statistics.median(x for x, _ in runs) for runs in both)
-        ratio = statistics.median(x[0] / max(y[0], 1e-9) for x, y in zip(*both))
-        least = min(x for _, x in both[0]) / max(min(x for _, x in both[1]), 1e-9)
-        rows.append((measure, devices, nodes, a, b, ratio, least))
-        print(f"{measure:12} {devices:10} {nodes:6} {a:9.1f} {b:9.1f} {ratio:6.2f} {least:6.2f}")
+        a, b = (statistics.median(x) for x in both)
+        ratio = statistics.median(x / max(y, 1e-9) for x, y in zip(*both))
+        rows.append((measure, devices, nodes, a, b, ratio))
+        print(f"{measure:12} {devices:10} {nodes:6} {a:9.1f} {b:9.1f} {ratio:6.2f}")
     day = datetime.date.today().isoformat()
     cores = os.cpu_count()
     text = [f"{day}, {processor()}, {cores} cores, load {os.getloadavg()[0]:.1f}; `make bench`, medians of {rounds} pairs of runs.\n\n"]
     sizes = sorted({r[2] for r in rows})
     for devices in dict.fromkeys(r[1] for r in rows):
-        text.append(f"{devices}: nanoseconds a node here / in the original, the median ratio of a pair, and the ratio of the least times.\n\n")
+        text.append(f"{devices}: nanoseconds a node here / in the original, and the median ratio of a pair.\n\n")
         text.append("| nodes | " + " | ".join(str(n) for n in sizes) + " |\n|---" * 1 + "|---" * len(sizes) + "|\n")
         for measure in dict.fromkeys(r[0] for r in rows):
             cells = []
             for n in sizes:
                 cell = next((r[3:] for r in rows if r[:3] == (measure, devices, n)), None)
                 small = measure == "new_graph"  # nothing a node
-                cells.append("" if cell is None else f"{cell[0]:.1f} / {cell[1]:.1f}" if small else f"{cell[0]:.0f} / {cell[1]:.0f} = **{cell[2]:.2f}** ({cell[3]:.2f})")
+                cells.append("" if cell is None else f"{cell[0]:.1f} / {cell[1]:.1f}" if small else f"{cell[0]:.0f} / {cell[1]:.0f} = **{cell[2]:.2f}**")
             text.append(f"| {measure} | " + " | ".join(cells) + " |\n")
         text.append("\n")
     page = open(TARGET).read()
