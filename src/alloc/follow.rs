@@ -91,7 +91,7 @@ impl Problem {
         if n_nodes == 0 || (n_leafs, n_nodes) != (self.leafs.len(), self.nodes.len()) || self.facts.len() != ids.len() {
             return Ok(Likeness::None);
         }
-        self.put_sources_back();
+        self.as_described();
         let shift = ids.shift(self.nodes[0], graph.node(0));
         let mut this = Follower { facts: &mut self.facts, ids, shift, next: 0, same_sizes: true };
         let meets_all = std::iter::zip(&self.leafs, graph.leafs()).all(|(&id, t)| this.meets_first(id, t))

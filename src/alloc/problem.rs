@@ -166,6 +166,8 @@ pub struct Problem {
     pub(super) srcs: Vec<u32>,
     /// Sources that were replaced since the graph was described: where in `srcs`, and what stood there.
     replaced: Vec<(u32, u32)>,
+    /// Tensors that were looked at again since then, and what was known of them before.
+    refreshed: Vec<(u32, Fact)>,
 }
 
 impl Problem {
@@ -178,6 +180,7 @@ impl Problem {
         self.src_end.clear();
         self.srcs.clear();
         self.replaced.clear();
+        self.refreshed.clear();
     }
 
     /// Describes a graph with the numbers of `ids`, which may hold some already. `restore` may give back another source
@@ -302,6 +305,7 @@ impl Problem {
     /// Looks again at a tensor whose flags have changed.
     pub fn refresh(&mut self, id: u32) {
         let old = self.facts[id as usize];
+        self.refreshed.push((id, old));
         let new = &mut self.facts[id as usize];
         *new = Fact { base: old.base, weight: old.weight, ..Fact::of(self.tensors[id as usize]) };
         new.traits.0 |= old.traits.0 & Traits::USED;
@@ -442,10 +446,13 @@ impl Problem {
         self.srcs[at] = id;
     }
 
-    /// Puts the sources back that were replaced since the graph was described.
-    pub(super) fn put_sources_back(&mut self) {
+    /// Undoes what was replaced and refreshed since the graph was described.
+    pub(super) fn as_described(&mut self) {
         while let Some((at, id)) = self.replaced.pop() {
             self.srcs[at as usize] = id;
+        }
+        while let Some((id, fact)) = self.refreshed.pop() {
+            self.facts[id as usize] = fact;
         }
     }
 

@@ -228,6 +228,27 @@ fn copies_from_the_last_split_are_taken_back() {
     assert_eq!((h.decisions(g), h.sched.n_follows()), (first, before + 1));
 }
 
+/// In a pipeline the flags of inputs are changed, and copies take turns.
+#[test]
+fn pipelines_follow_too() {
+    let mut h = Host::new();
+    h.sched = Scheduler::new(&[h.gpu.handle(), h.cpu.handle()], None, 100, true, true);
+    let mut followed = Vec::new();
+    for (i, (n, before)) in [(64, 0), (32, 0), (48, 1), (16, 2), (64, 0), (8, 0), (64, 3)].into_iter().enumerate() {
+        let s = Shape { n, before, ..SHAPE };
+        let n_follows = h.sched.n_follows();
+        h.sched.reset();
+        let (g, x, y) = h.build(s);
+        h.sched.alloc_graph(g).unwrap();
+        set(x, i as f32);
+        assert_eq!(h.sched.compute_async(g).unwrap(), ggml_status::GGML_STATUS_SUCCESS);
+        h.sched.synchronize();
+        assert_eq!(get(y), vec![Host::expected(s, i as f32); n as usize], "round {i}");
+        followed.push(h.sched.n_follows() > n_follows);
+    }
+    assert_eq!(followed, [false, true, true, true, true, true, true]);
+}
+
 /// The same wishes for the same places are a part of the structure; others are heeded.
 #[test]
 fn wishes_of_the_host_may_be_the_same_again() {
