@@ -32,7 +32,8 @@ def processor():
 
 def main():
     program, ours, original = sys.argv[1:4]
-    rounds, ms, most = (int(a) for a in (sys.argv[4:] + ["7", "60", "33000"][len(sys.argv) - 4:])[:3])
+    given = [int(a) for a in sys.argv[4:7]]
+    rounds, ms, most = given + [7, 60, 33000][len(given):]
     measures, sizes = (line.split() for line in run(program, ours, "list").splitlines())
     wanted = [(m, d, n) for d in (1, 2) for n in map(int, sizes) if n <= most for m in measures]
     times = {}

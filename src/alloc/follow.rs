@@ -48,7 +48,7 @@ impl Follower<'_> {
             return self.ids.tensor(id) == t;
         }
         self.next += 1;
-        id + 1 == self.next && self.ids.follow(id, t, &self.shift)
+        id + 1 == self.next && self.ids.follow(id, t, self.shift)
     }
 
     /// Whether all that is known of a number, but its size, holds for the tensor that now has it. Writes the size down.
@@ -130,9 +130,9 @@ impl Problem {
         if this.next as usize != ids.len() {
             return Ok(Likeness::None);
         }
-        ids.has_shifted(&shift);
+        ids.has_shifted(shift);
         self.tensors.clear();
         self.tensors.extend_from_slice(ids.tensors());
-        Ok(if same_sizes && shift.is_none() { Likeness::Sizes } else { Likeness::Structure })
+        Ok(if same_sizes && shift == Shift::NONE { Likeness::Sizes } else { Likeness::Structure })
     }
 }

@@ -423,10 +423,7 @@ impl Binder<'_> {
             if let Some(later) = problem.tensors().get(i + AHEAD) {
                 later.prefetch_memory();
             }
-            if !fact.traits.has(Traits::USED) || fact.is_bound() {
-                continue;
-            }
-            if !self.bind(i as u32)? {
+            if fact.traits.has(Traits::USED) && !self.bind(i as u32)? {
                 early.push(i as u32);
             }
         }

@@ -40,34 +40,13 @@ pub struct TensorIds {
     crowded: HashMap<TensorRef, u32>,
 }
 
-/// How the tensors of one graph lie to those of another: what lay in the home lies that much further, all else where it did.
-#[derive(Clone, Copy)]
-pub struct Shift {
-    bytes: usize,
-    /// Where the home was, and is.
-    from: Stretch,
-    to: Stretch,
-}
+/// How much further the tensors of one graph lie than those of another that lay in the home. All others lie where they did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Shift(usize);
 
 impl Shift {
-    /// Whether all tensors lie where they did.
-    pub fn is_none(&self) -> bool {
-        self.bytes == 0
-    }
-}
-
-/// Addresses from `start` on.
-#[derive(Clone, Copy)]
-struct Stretch {
-    start: usize,
-    len: usize,
-}
-
-impl Stretch {
-    #[inline]
-    fn holds(self, at: usize) -> bool {
-        at.wrapping_sub(self.start) < self.len
-    }
+    /// All tensors lie where they did.
+    pub const NONE: Self = Self(0);
 }
 
 impl Default for TensorIds {
@@ -137,29 +116,27 @@ impl TensorIds {
 
     /// What brings the tensor with a number to the address of `t`.
     pub fn shift(&self, id: u32, t: TensorRef) -> Shift {
-        let bytes = (t.as_ptr() as usize).wrapping_sub(self.tensor(id).as_ptr() as usize);
-        let from = Stretch { start: self.home_at, len: self.home.len() << WINDOW_BITS };
-        Shift { bytes, from, to: Stretch { start: from.start.wrapping_add(bytes), ..from } }
+        Shift((t.as_ptr() as usize).wrapping_sub(self.tensor(id).as_ptr() as usize))
     }
 
     /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No two
     /// numbers come to one tensor: what lay in the home lies in the new one, as far from its start, and all else outside of
     /// it, where it has been. After `false` the numbers are of no use until they are cleared.
     #[inline]
-    pub fn follow(&mut self, id: u32, t: TensorRef, shift: &Shift) -> bool {
+    pub fn follow(&mut self, id: u32, t: TensorRef, shift: Shift) -> bool {
         let Some(key) = self.keys.get_mut(id as usize) else { return false };
         let (was, is) = (key.as_ptr() as usize, t.as_ptr() as usize);
         *key = t;
-        match shift.from.holds(was) {
-            true => is == was.wrapping_add(shift.bytes),
-            false => is == was && (shift.bytes == 0 || !shift.to.holds(is)),
+        match self.is_home(was) {
+            true => is == was.wrapping_add(shift.0),
+            false => is == was && (shift == Shift::NONE || !self.is_home(is.wrapping_sub(shift.0))),
         }
     }
 
     /// The home has moved: [`Self::follow`] was true for all numbers.
-    pub fn has_shifted(&mut self, shift: &Shift) {
+    pub fn has_shifted(&mut self, shift: Shift) {
         // Windows are counted from here on, so the table holds as it is.
-        self.home_at = shift.to.start;
+        self.home_at = self.home_at.wrapping_add(shift.0);
     }
 
     /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, their stretch of memory
@@ -186,6 +163,12 @@ impl TensorIds {
     #[inline]
     fn at_home(&self, t: TensorRef) -> usize {
         (t.as_ptr() as usize).wrapping_sub(self.home_at) >> WINDOW_BITS
+    }
+
+    /// Whether an address lies in the home.
+    #[inline]
+    fn is_home(&self, at: usize) -> bool {
+        at.wrapping_sub(self.home_at) >> WINDOW_BITS < self.home.len()
     }
 
     /// Makes room for `n` tensors.
@@ -363,9 +346,9 @@ mod tests {
         let follow = |ids: &mut TensorIds, by: usize, weights: [TensorRef; 3]| {
             let shift = ids.shift(0, all[100 + by]);
             let mut tensors = (0..).zip(all[100 + by..200 + by].iter().chain(&weights));
-            let follows = tensors.all(|(id, &t)| ids.follow(id, t, &shift));
+            let follows = tensors.all(|(id, &t)| ids.follow(id, t, shift));
             if follows {
-                ids.has_shifted(&shift);
+                ids.has_shifted(shift);
             }
             follows
         };

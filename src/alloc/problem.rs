@@ -84,8 +84,7 @@ impl Fact {
     /// Looks at a tensor, as at one that is no view.
     #[inline]
     pub(super) fn of(t: TensorRef) -> Self {
-        let this = Self::outline(t);
-        Self::plain(t).unwrap_or_else(|| this.with_memory(t))
+        Self::plain(t).unwrap_or_else(|| Self::outline(t).with_memory(t))
     }
 
     /// Looks at a tensor, if it has no memory yet and is no view, as most nodes.
@@ -132,12 +131,6 @@ impl Fact {
     #[inline]
     pub fn base(&self) -> u32 {
         if self.base == UNSEEN { NONE } else { self.base }
-    }
-
-    /// Whether it has memory already.
-    #[inline]
-    pub fn is_bound(&self) -> bool {
-        self.traits.has(Traits::EXTERNAL) && !self.buffer.is_null() && !self.traits.has(Traits::HOLLOW)
     }
 
     /// Its own buffer.

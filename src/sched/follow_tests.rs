@@ -1,6 +1,7 @@
 //! Graphs of the structure of the one before, with other sizes and in other memory: what is taken over, and what is not.
 
 use super::Scheduler;
+use super::repeat_tests::set;
 use crate::abi::backend::ggml_backend_buffer_usage::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
@@ -11,11 +12,6 @@ use crate::graph::{GraphRef, build};
 use crate::tensor::ops::arith::Binary;
 use crate::tensor::ops::{Place, arith, pointwise};
 use crate::tensor::{Context, TensorRef};
-
-fn set(t: TensorRef, value: f32) {
-    let bytes: Vec<u8> = (0..t.nelements()).flat_map(|_| value.to_ne_bytes()).collect();
-    tensor_io::set_bytes(t, &bytes, 0);
-}
 
 fn get(t: TensorRef) -> Vec<f32> {
     let mut bytes = vec![0; t.nbytes()];

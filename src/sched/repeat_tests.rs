@@ -26,7 +26,7 @@ fn no_sub(t: TensorRef) -> bool {
     t.op() != ggml_op::GGML_OP_SUB
 }
 
-fn set(t: TensorRef, value: f32) {
+pub(super) fn set(t: TensorRef, value: f32) {
     let bytes: Vec<u8> = (0..t.nelements()).flat_map(|_| value.to_ne_bytes()).collect();
     tensor_io::set_bytes(t, &bytes, 0);
 }

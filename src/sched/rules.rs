@@ -3,7 +3,7 @@
 use super::MAX_BACKENDS;
 use super::cause::Placement;
 use super::flat::Flat;
-use super::order::Mask;
+use super::order::{self, Mask};
 use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::tensor::TensorRef;
@@ -51,15 +51,7 @@ impl Known {
             return false;
         }
         let same = |answers: &Answers, t: TensorRef| {
-            let mut left = answers.asked;
-            while left != 0 {
-                let b = left.trailing_zeros() as usize;
-                if backends[b].supports_op(t) != (answers.yes >> b & 1 != 0) {
-                    return false;
-                }
-                left &= left - 1;
-            }
-            true
+            order::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
         };
         self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
             && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)
