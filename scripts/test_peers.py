@@ -41,13 +41,14 @@ class Peers(Bench):
         super().__init__(cache, ours)
         self.timeout = 3600
         self.folder = os.path.join(cache, "peer-models")
+        self.starter = []  # a program that starts the programs
 
     def start(self, side, program, *arguments, timeout=None, **environment):
         """Exit status, what it printed (without colours) and seconds."""
         env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + self.bin, GGML_NO_BACKTRACE="1", **environment)
         begin = time.time()
         try:
-            r = subprocess.run([os.path.join(self.bin, program), *map(str, arguments)], env=env, capture_output=True,
+            r = subprocess.run([*self.starter, os.path.join(self.bin, program), *map(str, arguments)], env=env, capture_output=True,
                                timeout=timeout or self.timeout, cwd=self.folder)
             status, out, err = r.returncode, r.stdout, r.stderr
         except subprocess.TimeoutExpired as e:

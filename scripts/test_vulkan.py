@@ -4,8 +4,10 @@
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, models, starts, archs (representative parts, a few minutes in all), and ops-all,
-models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line counts the checks.
+names the device, which is then Vulkan0. Sections: ops, matrices, models, starts, archs (representative parts, a few minutes in all), and
+ops-all, matrices-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled, `matrices`
+MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
+counts the checks.
 """
 import json
 import os
@@ -28,6 +30,11 @@ QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6}
 # Rungs of the ladder of products (src/vulkan/ladder.rs) that no software driver takes unless told to, and the shaders they take for few
 # columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
+# The same, of drivers with cooperative matrices.
+MATRICES = {"matrices": {"mul_mat_coop"}, "matrices2": {"mul_mat_coop2"}}
+PRODUCT = re.compile(r"MUL_MAT(_ID)?\(")
+FEW_COLUMNS = 8
+QUICK_TYPES = (("f16", "f32"), ("q4_0", "f32"))
 # Layers on the device: none, half and all of the random llama's four.
 LAYERS = (0, 2, 99)
 # One architecture of every kind of attention, norm, expert routing and state.
@@ -60,14 +67,31 @@ def ops(t):
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
-    # The ways of products that other devices take: all that a software driver can go. Cooperative matrices it has none.
-    products = [c for c in chosen if re.match("MUL_MAT(_ID)?\\(", c)]
-    for way, shaders in WAYS.items():
+    # The ways of products that other devices take: all that a software driver of any age can go.
+    by_ways(t, [c for c in chosen if PRODUCT.match(c)], WAYS)
+
+
+def by_ways(t, products, ways):
+    for way, shaders in ways.items():
         os.environ["GGML_VK_PRODUCT"] = way
         compare(t, f"test-backend-ops, products by way of {way}", products)
         made = set(re.findall(r"\bmul_mat_\w+", t.stderr))
         t.check(made >= shaders, f"products went by way of {way}", " ".join(sorted(made)))
     del os.environ["GGML_VK_PRODUCT"]
+
+
+def matrices(t, quick=True):
+    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
+    t.starter = [os.path.join(os.environ["MESA"], "run")]
+
+    def small(case):
+        op, values = parts(case)
+        named = dict(values)
+        return (PRODUCT.match(case) and int(named["n"]) > FEW_COLUMNS and cost(values) <= QUICK_COST[op]
+                and (not quick or (named["type_a"], named["type_b"]) in QUICK_TYPES))
+
+    by_ways(t, sample([c for c in cases(t) if small(c)], 1, max(QUICK_COST.values())), MATRICES)
+    t.starter = []
 
 
 def ops_all(t):
@@ -180,8 +204,8 @@ def archs(t, quick=True):
             f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
 
 
-SECTIONS = {"ops": ops, "models": models, "starts": starts, "archs": archs}
-DEMAND = {"ops-all": ops_all, "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
+SECTIONS = {"ops": ops, "matrices": matrices, "models": models, "starts": starts, "archs": archs}
+DEMAND = {"ops-all": ops_all, "matrices-all": lambda t: matrices(t, False), "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 
 def main():

@@ -172,13 +172,27 @@ if [ $? -eq 0 ]; then ok "the trace has the device's nodes: $(cat "$out/trace.tx
 GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && bad "GGML_DISABLE_VULKAN" "there is a device"
 [ $? -ne 0 ] && ok "GGML_DISABLE_VULKAN takes the devices away"
 
+# A driver with cooperative matrices, where this system's has none: products are tested on it, too.
+mesa=
+if [ "$(uname -m)" = x86_64 ] && { [ -x "$cache/mesa/run" ] || [ -n "${GGML_TEST_VULKAN:-}" ]; }; then
+    python3 scripts/fetch_mesa.py "$cache/mesa" > "$out/mesa.log" 2>&1
+    if "$cache/mesa/run" "$out/test_vulkan" none > /dev/null 2> "$out/mesa.err" && grep -q '^ggml_vulkan: 0 = .*coopmat' "$out/mesa.err"; then
+        mesa=matrices
+        sed -n 's/^ggml_vulkan: 0 = /note: /p' "$out/mesa.err"
+    else
+        bad "a driver with cooperative matrices" "$(tail -n 1 "$out/mesa.log") $(tail -n 1 "$out/mesa.err" | cut -c1-200)"
+    fi
+else
+    echo "note: cooperative matrices were not tested (scripts/fetch_mesa.py $cache/mesa)"
+fi
+
 # llama.cpp's own programs: its test of every op, models with layers on the device, every architecture.
 if [ -x "$cache/hosts/bin/test-backend-ops" ]; then
-    sections="ops models starts archs"
-    [ "$extent" != all ] || sections="ops-all models-all starts archs-all"
+    sections="ops $mesa models starts archs"
+    [ "$extent" != all ] || sections="ops-all ${mesa:+matrices-all} models-all starts archs-all"
     log=$out/hosts.log
     # shellcheck disable=SC2086
-    GGML_VK_VALIDATE=$validate CACHE_LAYER="$layer" python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
+    GGML_VK_VALIDATE=$validate CACHE_LAYER="$layer" MESA="$cache/mesa" python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
     n=$(sed -n 's/^vulkan hosts: \([0-9]*\) passed.*/\1/p' "$log"); passed=$((passed + ${n:-0}))
     n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed$/\1/p' "$log"); failed=$((failed + ${n:-1}))
 else

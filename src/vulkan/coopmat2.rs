@@ -1,4 +1,7 @@
 //! NV's second version of cooperative matrices (VK_NV_cooperative_matrix2), which `ash` does not know yet: what is asked of a device.
+//!
+//! `mul_mat_coop2` needs matrices of sizes of its own (flexible dimensions) and functions called with each element. Whether such a matrix is
+//! the workgroup's or a subgroup's is left to the driver: NVIDIA's has both, Mesa's software driver those of subgroups.
 
 use ash::vk;
 use std::ffi::{CStr, c_void};
@@ -9,6 +12,23 @@ pub const NAME: &CStr = c"VK_NV_cooperative_matrix2";
 
 const FEATURES: vk::StructureType = vk::StructureType::from_raw(1_000_593_000);
 const DIMENSIONS: vk::StructureType = vk::StructureType::from_raw(1_000_593_001);
+const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002);
+
+/// Rows and columns of the tile that a workgroup's matrix covers, and a subgroup's: a quarter.
+pub const SIDES: [u32; 2] = [64, 32];
+/// Depth of the matrices: STRETCH of `coop.glsl`.
+const DEPTH: u32 = 32;
+/// Bytes of shared memory that `mul_mat_coop2` takes.
+const SHARED: u32 = 2 * 64 * (DEPTH + 8) * 2;
+
+/// Whose a matrix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A workgroup's, of so many invocations.
+    Workgroup(u32),
+    /// A subgroup's: four of them make a tile.
+    Subgroup,
+}
 
 /// VkPhysicalDeviceCooperativeMatrix2FeaturesNV.
 #[repr(C)]
@@ -52,21 +72,49 @@ unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 unsafe impl vk::ExtendsDeviceCreateInfo for Features<'_> {}
 
 impl Features<'_> {
-    /// What `mul_mat_coop2` uses, switched on.
-    pub fn used() -> Self {
+    /// What `mul_mat_coop2` uses with matrices of an owner, switched on.
+    pub fn used(owner: Owner) -> Self {
         Self {
-            workgroup_scope: vk::TRUE,
+            workgroup_scope: vk::Bool32::from(matches!(owner, Owner::Workgroup(_))),
             flexible_dimensions: vk::TRUE,
             per_element_operations: vk::TRUE,
             ..Self::default()
         }
     }
 
-    /// Whether a device offers what `mul_mat_coop2` uses.
+    /// Whether a device offers what `mul_mat_coop2` cannot do without.
     pub fn suffice(&self) -> bool {
-        [self.workgroup_scope, self.flexible_dimensions, self.per_element_operations].iter().all(|f| *f == vk::TRUE)
+        self.flexible_dimensions == vk::TRUE && self.per_element_operations == vk::TRUE
     }
 }
+
+/// VkPhysicalDeviceCooperativeMatrix2PropertiesNV.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Properties<'a> {
+    s_type: vk::StructureType,
+    p_next: *mut c_void,
+    max_workgroup: u32,
+    max_dimension: u32,
+    reserved_shared_memory: u32,
+    lives: PhantomData<&'a ()>,
+}
+
+impl Default for Properties<'_> {
+    fn default() -> Self {
+        Self {
+            s_type: PROPERTIES,
+            p_next: std::ptr::null_mut(),
+            max_workgroup: 0,
+            max_dimension: 0,
+            reserved_shared_memory: 0,
+            lives: PhantomData,
+        }
+    }
+}
+
+// SAFETY: the struct starts with its type and a pointer, and the extension says that it extends VkPhysicalDeviceProperties2.
+unsafe impl vk::ExtendsPhysicalDeviceProperties2 for Properties<'_> {}
 
 /// VkCooperativeMatrixFlexibleDimensionsPropertiesNV.
 #[repr(C)]
@@ -99,9 +147,19 @@ const NO_DIMENSIONS: Dimensions = Dimensions {
 
 type GetDimensions = unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mut Dimensions) -> vk::Result;
 
-/// Invocations of a workgroup whose matrices may have 64 rows, 64 columns and a depth of 32, F16 into F32; the most there are,
-/// up to 256. `None` where there are none.
-pub fn invocations(entry: &ash::Entry, vk: &ash::Instance, physical: vk::PhysicalDevice) -> Option<u32> {
+/// Whose the matrices of `mul_mat_coop2` are on a device: the workgroup's if it may be, else a subgroup's. `None` where there are none
+/// that fit, F16 into F32.
+pub fn owner(
+    entry: &ash::Entry,
+    vk: &ash::Instance,
+    physical: vk::PhysicalDevice,
+    features: &Features<'_>,
+    properties: &Properties<'_>,
+    shared_memory: u32,
+) -> Option<Owner> {
+    if !features.suffice() {
+        return None;
+    }
     let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
     // SAFETY: the instance is alive.
     let get = unsafe { entry.get_instance_proc_addr(vk.handle(), name.as_ptr()) }?;
@@ -119,20 +177,33 @@ pub fn invocations(entry: &ash::Entry, vk: &ash::Instance, physical: vk::Physica
         return None;
     }
     all.truncate(n as usize);
-    all.iter().filter(|d| fits(d)).map(|d| d.invocations).filter(|n| *n <= 256).max()
+    best(&all, features, properties, shared_memory)
 }
 
-fn fits(d: &Dimensions) -> bool {
+fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> Option<Owner> {
+    let [whole, quarter] = SIDES;
+    let reaches = |side| p.max_dimension >= side;
+    let largest = p.max_workgroup.min(256);
+    let room = SHARED.checked_add(p.reserved_shared_memory).is_some_and(|bytes| bytes <= shared_memory);
+    let workgroups = all.iter().filter(|d| fits(d, vk::ScopeKHR::WORKGROUP, whole) && d.invocations <= largest);
+    let workgroup = workgroups.map(|d| d.invocations).max();
+    let workgroup = workgroup.filter(|_| f.workgroup_scope == vk::TRUE && reaches(whole) && room);
+    let subgroup = all.iter().any(|d| fits(d, vk::ScopeKHR::SUBGROUP, quarter)) && reaches(quarter);
+    workgroup.map(Owner::Workgroup).or(subgroup.then_some(Owner::Subgroup))
+}
+
+/// Whether matrices with sides of so many rows and columns are whole multiples of what the driver can cut them into.
+fn fits(d: &Dimensions, scope: vk::ScopeKHR, side: u32) -> bool {
     let divides = |g: u32, n: u32| g > 0 && n.is_multiple_of(g);
     let [m, n, k] = d.granularity;
     let types = (d.a, d.b, d.c, d.result);
     let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-    d.scope == vk::ScopeKHR::WORKGROUP
+    d.scope == scope
         && d.saturating == vk::FALSE
         && types == (half, half, float, float)
-        && divides(m, 64)
-        && divides(n, 64)
-        && divides(k, 32)
+        && divides(m, side)
+        && divides(n, side)
+        && divides(k, DEPTH)
 }
 
 #[cfg(test)]
@@ -147,19 +218,48 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Features<'_>, per_element_operations), 32);
         assert_eq!(size_of::<Dimensions>(), 56);
         assert_eq!(std::mem::offset_of!(Dimensions, invocations), 52);
-        assert!(Features::used().suffice() && !Features::default().suffice());
+        assert_eq!(size_of::<Properties<'_>>(), 32);
+        assert_eq!(std::mem::offset_of!(Properties<'_>, reserved_shared_memory), 24);
+        assert!(Features::used(Owner::Subgroup).suffice() && !Features::default().suffice());
+    }
+
+    /// 32 x 32 x 16 of an owner, F16 into F32.
+    fn good(scope: vk::ScopeKHR, invocations: u32) -> Dimensions {
+        let f32 = vk::ComponentTypeKHR::FLOAT32;
+        Dimensions { granularity: [32, 32, 16], c: f32, result: f32, scope, invocations, ..NO_DIMENSIONS }
     }
 
     #[test]
     fn sizes_that_do_not_divide_the_tile_are_refused() {
-        let f32 = vk::ComponentTypeKHR::FLOAT32;
         let scope = vk::ScopeKHR::WORKGROUP;
-        let good = Dimensions { granularity: [32, 32, 16], c: f32, result: f32, scope, ..NO_DIMENSIONS };
-        assert!(fits(&good));
-        assert!(!fits(&Dimensions { granularity: [128, 32, 16], ..good }));
-        assert!(!fits(&Dimensions { granularity: [32, 32, 0], ..good }));
-        assert!(!fits(&Dimensions { granularity: [32, 32, 64], ..good }));
-        assert!(!fits(&Dimensions { scope: vk::ScopeKHR::SUBGROUP, ..good }));
-        assert!(!fits(&Dimensions { result: vk::ComponentTypeKHR::FLOAT16, ..good }));
+        let fits = |d| super::fits(&d, scope, 64);
+        let good = good(scope, 256);
+        assert!(fits(good));
+        assert!(!fits(Dimensions { granularity: [128, 32, 16], ..good }));
+        assert!(!fits(Dimensions { granularity: [32, 32, 0], ..good }));
+        assert!(!fits(Dimensions { granularity: [32, 32, 64], ..good }));
+        assert!(!fits(Dimensions { scope: vk::ScopeKHR::SUBGROUP, ..good }));
+        assert!(!fits(Dimensions { result: vk::ComponentTypeKHR::FLOAT16, ..good }));
+    }
+
+    #[test]
+    fn the_workgroup_owns_the_matrices_where_it_may() {
+        let (group, sub) = (vk::ScopeKHR::WORKGROUP, vk::ScopeKHR::SUBGROUP);
+        let both = [good(group, 128), good(sub, 0), good(group, 256), good(group, 512)];
+        let all = Features::used(Owner::Workgroup(256));
+        let limits = Properties { max_workgroup: 1024, max_dimension: 1024, ..Properties::default() };
+        let take = |d: &[Dimensions], f: Features<'_>, p: Properties<'_>| best(d, &f, &p, 48 << 10);
+        assert_eq!(take(&both, all, limits), Some(Owner::Workgroup(256)));
+        assert_eq!(take(&both, all, Properties { max_workgroup: 128, ..limits }), Some(Owner::Workgroup(128)));
+        // As Mesa's software driver has it.
+        let subgroups = Features::used(Owner::Subgroup);
+        assert_eq!(take(&both, subgroups, limits), Some(Owner::Subgroup));
+        assert_eq!(take(&both[1..2], all, limits), Some(Owner::Subgroup));
+        // No shared memory left, and sides that are too long.
+        let reserved = Properties { reserved_shared_memory: 40 << 10, ..limits };
+        assert_eq!(take(&both, all, reserved), Some(Owner::Subgroup));
+        assert_eq!(take(&both, all, Properties { max_dimension: 32, ..limits }), Some(Owner::Subgroup));
+        assert_eq!(take(&both, all, Properties { max_dimension: 16, ..limits }), None);
+        assert_eq!(take(&[], all, limits), None);
     }
 }

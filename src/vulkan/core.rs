@@ -50,7 +50,7 @@ impl Core {
             .subgroup_size_control(f.subgroup_size_control)
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-        let mut nv = super::coopmat2::Features::used();
+        let mut nv = f.coopmat2.map(super::coopmat2::Features::used);
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
         let queues =
@@ -71,8 +71,8 @@ impl Core {
         if !f.coopmat.is_empty() {
             create = create.push_next(&mut coopmat);
         }
-        if f.coopmat2.is_some() {
-            create = create.push_next(&mut nv);
+        if let Some(nv) = &mut nv {
+            create = create.push_next(nv);
         }
         if f.maintenance4 {
             create = create.push_next(&mut m4);

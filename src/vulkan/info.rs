@@ -86,8 +86,8 @@ pub struct Features {
     pub queues: bool,
     /// Sizes of cooperative matrices (KHR), subgroup scope; empty when there are none.
     pub coopmat: Vec<Coopmat>,
-    /// NV's second version of them, as `mul_mat_coop2` needs it: invocations of a workgroup.
-    pub coopmat2: Option<u32>,
+    /// NV's second version of them, as `mul_mat_coop2` needs it: whose a matrix is.
+    pub coopmat2: Option<coopmat2::Owner>,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
     /// A pipeline may ask for a subgroup size, and for full subgroups.
@@ -265,6 +265,7 @@ impl Info {
         let mut p_m4 = vk::PhysicalDeviceMaintenance4Properties::default();
         let mut p_host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
         let mut p_pci = vk::PhysicalDevicePCIBusInfoPropertiesEXT::default();
+        let mut p_nv = coopmat2::Properties::default();
         let mut p = vk::PhysicalDeviceProperties2::default().push_next(&mut p11).push_next(&mut p12);
         if has_dot {
             p = p.push_next(&mut p_dot);
@@ -280,6 +281,9 @@ impl Info {
         }
         if has_pci {
             p = p.push_next(&mut p_pci);
+        }
+        if has_coopmat2 {
+            p = p.push_next(&mut p_nv);
         }
         // SAFETY: as above.
         unsafe { vk.get_physical_device_properties2(physical, &mut p) };
@@ -304,8 +308,9 @@ impl Info {
             Vec::new()
         };
         let sizes_by_id = has_maintenance4 && m4.maintenance4 == vk::TRUE; // as SPIR-V 1.6 has them
-        let coopmat2 = (!coopmat.is_empty() && sizes_by_id && nv.suffice())
-            .then(|| coopmat2::invocations(entry, vk, physical))
+        let shared_memory = base.limits.max_compute_shared_memory_size;
+        let coopmat2 = (!coopmat.is_empty() && sizes_by_id)
+            .then(|| coopmat2::owner(entry, vk, physical, &nv, &p_nv, shared_memory))
             .flatten();
         let features = Features {
             float16,

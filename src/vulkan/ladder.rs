@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 use super::Info;
+use super::coopmat2::Owner;
 use super::tune::{is_cpu, subgroup_arithmetic};
 use crate::abi::ggml::ggml_type::{self, *};
 use ash::vk;
@@ -36,8 +37,8 @@ pub enum Product {
     TileInts,
     /// A tile by cooperative matrices of m, n and k (`mul_mat_coop`).
     Matrices([u32; 3]),
-    /// A tile by one cooperative matrix of a group of so many invocations (`mul_mat_coop2`).
-    Matrices2(u32),
+    /// A tile by cooperative matrices of its own size, of a workgroup or of its subgroups (`mul_mat_coop2`).
+    Matrices2(Owner),
 }
 
 /// What is asked of a product.
@@ -87,7 +88,12 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "matrices2",
         can: |i, w| {
-            i.features.coopmat2.filter(|&n| rounds(w) && n <= i.limits.group_invocations).map(Product::Matrices2)
+            let threads = |o| match o {
+                Owner::Workgroup(n) => n,
+                Owner::Subgroup => 4 * i.limits.subgroup_size,
+            };
+            let fits = |o: &Owner| rounds(w) && threads(*o) <= i.limits.group_invocations;
+            i.features.coopmat2.filter(fits).map(Product::Matrices2)
         },
         pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
     },
@@ -184,7 +190,7 @@ mod tests {
                 Coopmat { m: 16, n: 8, k: 16, ab: f16, c: f16 },
                 Coopmat { m: 16, n: 8, k: 8, ab: f16, c: f32 },
             ],
-            coopmat2: Some(256),
+            coopmat2: Some(Owner::Workgroup(256)),
             subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
             ..Features::default()
         }
@@ -208,8 +214,8 @@ mod tests {
         use Product::*;
         // Device, format, columns, wish for matrices, way.
         let rows: &[(&Info, ggml_type, u32, bool, Product)] = &[
-            (&all, GGML_TYPE_Q4_0, 512, true, Matrices2(256)),
-            (&all, GGML_TYPE_F16, 9, true, Matrices2(256)),
+            (&all, GGML_TYPE_Q4_0, 512, true, Matrices2(Owner::Workgroup(256))),
+            (&all, GGML_TYPE_F16, 9, true, Matrices2(Owner::Workgroup(256))),
             (&all, GGML_TYPE_F16, 8, true, Vector),
             (&all, GGML_TYPE_F32, 512, true, Tile),
             (&all, GGML_TYPE_BF16, 512, true, Tile),
@@ -277,7 +283,7 @@ mod tests {
         assert_eq!(with("vector", GGML_TYPE_F32, 100), Product::Vector);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 9), Product::TileInts);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 1), Product::VectorInts);
-        assert_eq!(with("matrices2", GGML_TYPE_Q5_K, 9), Product::Matrices2(256));
+        assert_eq!(with("matrices2", GGML_TYPE_Q5_K, 9), Product::Matrices2(Owner::Workgroup(256)));
         // What cannot be done goes as it would without a name.
         assert_eq!(with("ints", GGML_TYPE_F32, 9), Product::Rows);
         assert_eq!(with("matrices", GGML_TYPE_F16, 9), Product::Rows);

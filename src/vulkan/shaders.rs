@@ -139,7 +139,7 @@ mod tests {
             ("mul_mat_vec", &[ALL, SUBGROUP]),
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
-            ("mul_mat_coop2", &[ALL, MATRICES, &[5432]]),
+            ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
         ];
         for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
             let of = |rung: &str| name.strip_prefix(rung).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));

@@ -9,10 +9,12 @@ use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::coopmat2::{self, Owner};
 use crate::vulkan::ladder::{self, Product, TILE, Wanted};
 use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
 use crate::vulkan::{Info, Range, tune};
+use ash::vk;
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
@@ -104,7 +106,21 @@ fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -
             let kernel = Kernel::new(shader("mul_mat_coop")?, [4 * subgroup, 1, 1], &constants);
             tile(kernel.with_subgroup(subgroup))
         }
-        Product::Matrices2(threads) => tile(Kernel::new(shader("mul_mat_coop2")?, [threads, 1, 1], &common)),
+        Product::Matrices2(owner) => {
+            let shader = shader("mul_mat_coop2")?;
+            let [whole, quarter] = coopmat2::SIDES;
+            let constants = |scope: vk::ScopeKHR, side| [b, columns as u32, scope.as_raw() as u32, side];
+            tile(match owner {
+                Owner::Workgroup(threads) => {
+                    Kernel::new(shader, [threads, 1, 1], &constants(vk::ScopeKHR::WORKGROUP, whole))
+                }
+                Owner::Subgroup => {
+                    let subgroup = info.limits.subgroup_size;
+                    let kernel = Kernel::new(shader, [4 * subgroup, 1, 1], &constants(vk::ScopeKHR::SUBGROUP, quarter));
+                    kernel.with_subgroup(subgroup)
+                }
+            })
+        }
     })
 }
 
