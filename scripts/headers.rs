@@ -1,7 +1,7 @@
 //! Writes the C headers in `include/` from the Rust sources: `cargo run --example headers [-- SRC_DIR OUT_DIR]`.
 //!
-//! A header is made of `src/abi/x.rs` (types, constants) and `src/capi/x.rs`, or every file of the folder `src/capi/x/`
-//! in the order of its `mod.rs` (functions), by cbindgen. What a preprocessor needs and cbindgen cannot know stands in
+//! A header is made of `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or every file of the folders `x/` there
+//! in the order of their `mod.rs`, by cbindgen. What a preprocessor needs and cbindgen cannot know stands in
 //! `scripts/preludes/`: one text file a header, put before the types up to the line `//--- after ---`, and after
 //! the functions from there on.
 
@@ -87,7 +87,7 @@ fn main() {
 fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
     let mut tags = BTreeMap::new();
     for header in &HEADERS {
-        for (kind, name) in items(&read(&src.join(format!("abi/{}.rs", header.module)))) {
+        for (kind, name) in items(&source(&src.join("abi"), header.module)) {
             let word = match kind.as_str() {
                 "struct" => "struct",
                 "enum" => "enum",
@@ -114,7 +114,7 @@ fn items(source: &str) -> Vec<(String, String)> {
 }
 
 fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
-    let abi = src.join(format!("abi/{}.rs", header.module));
+    let abi = src.join("abi");
     let prelude = fs::read_to_string(root.join("scripts/preludes").join(header.file)).unwrap_or_default();
     let (before, after) = prelude.split_once(AFTER).unwrap_or((&prelude, ""));
     let (overview, before) = overview(before);
@@ -141,16 +141,21 @@ fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&
     config.after_includes = Some(format!("{}\n\n{}", includes.join("\n"), before.trim()).trim_end().to_string());
     config.function.prefix = Some(header.api.to_string());
     config.function.deprecated_with_note = Some("GGML_DEPRECATED_NOTE({})".to_string());
-    config.export.include =
-        items(&read(&abi)).into_iter().map(|(_, name)| name).filter(|name| name != "ggml_bf16_t").collect();
+    config.export.include = items(&source(&abi, header.module))
+        .into_iter()
+        .map(|(_, name)| name)
+        .filter(|name| name != "ggml_bf16_t")
+        .collect();
     config.export.rename = tags
         .iter()
         .filter(|(_, (_, module))| *module != header.module)
         .map(|(name, (word, _))| (name.clone(), format!("{word} {name}")))
         .collect();
 
-    let builder =
-        Builder::new().with_config(config).with_src(abi).with_src(capi_file(&src.join("capi"), header.module));
+    let builder = Builder::new()
+        .with_config(config)
+        .with_src(file(&abi, header.module))
+        .with_src(file(&src.join("capi"), header.module));
     let bindings = builder.generate().unwrap_or_else(|e| panic!("{}: {e}", header.file));
     let mut text = Vec::new();
     bindings.write(&mut text);
@@ -164,20 +169,24 @@ fn overview(prelude: &str) -> (String, &str) {
     (prelude[..end].to_string(), &prelude[end..])
 }
 
-/// `capi/x/mod.rs`, whose modules cbindgen follows in their order, or `capi/x.rs`.
-fn capi_file(capi: &Path, module: &str) -> PathBuf {
-    let folder = capi.join(module).join("mod.rs");
-    if folder.exists() { folder } else { capi.join(format!("{module}.rs")) }
+/// `x/mod.rs` of a folder, whose modules cbindgen follows in their order, or `x.rs`.
+fn file(folder: &Path, module: &str) -> PathBuf {
+    let modules = folder.join(module).join("mod.rs");
+    if modules.exists() { modules } else { folder.join(format!("{module}.rs")) }
+}
+
+/// All that cbindgen reads of a module.
+fn source(folder: &Path, module: &str) -> String {
+    let text = read(&file(folder, module));
+    let files = text.lines().filter_map(|l| l.strip_prefix("pub mod ")?.strip_suffix(';'));
+    files.map(|name| read(&folder.join(module).join(format!("{name}.rs")))).fold(text.clone(), |all, more| all + &more)
 }
 
 /// What cbindgen cannot be told: a second name for an enum value, a parameter that Rust may not call `type`,
-/// parentheses around a negative number; and what is meant for Rust callers only: sections on safety, lists of values.
+/// parentheses around a negative number; and what is meant for Rust callers only: sections on safety.
 fn polish(text: &str) -> String {
     let mut blocks = Vec::new();
     for block in text.split("\n\n") {
-        if block.lines().any(|l| l.starts_with("#define ") && l.contains("_ALL {")) {
-            continue;
-        }
         let mut lines = Vec::new();
         let mut safety = false;
         for line in block.lines() {

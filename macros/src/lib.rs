@@ -1,4 +1,4 @@
-//! The one attribute of libggml-rs.
+//! What libggml-rs cannot say without macros: the attribute of exported functions, and the numbers of enums.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -30,4 +30,61 @@ pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     call.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, arguments))]);
     tokens.push(TokenTree::Group(Group::new(Delimiter::Brace, call)));
     tokens.into_iter().collect()
+}
+
+/// For enums that C code names by numbers, each a plain name, with or without a number: `ALL`, every value in its order, and `from_raw`,
+/// the value with a number. A last one whose name ends with `_COUNT` counts the others and is no value.
+#[proc_macro_derive(Numbered)]
+pub fn numbered(item: TokenStream) -> TokenStream {
+    let made = named_numbers(item).map(|(name, values)| {
+        let n = values.len();
+        let all: String = values.iter().map(|(value, _)| format!("Self::{value},")).collect();
+        let arms: String = values.iter().map(|(value, number)| format!("{number} => Self::{value},")).collect();
+        format!(
+            "impl {name} {{
+                /// Every value that stands for something, as they are written down (the `_COUNT` mark is not among them).
+                pub const ALL: [Self; {n}] = [{all}];
+                /// The value with this number, or `None` when the number names nothing.
+                #[inline]
+                pub fn from_raw(v: ::core::ffi::c_int) -> Option<Self> {{
+                    Some(match v {{ {arms} _ => return None }})
+                }}
+            }}"
+        )
+    });
+    let text = made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
+    text.parse().unwrap_or_default()
+}
+
+/// Name of an enum, and its values with their numbers.
+fn named_numbers(item: TokenStream) -> Option<(String, Vec<(String, i64)>)> {
+    let mut tokens = item.into_iter().skip_while(|t| t.to_string() != "enum").skip(1);
+    let name = tokens.next()?.to_string();
+    let body = tokens.find_map(|t| match t {
+        TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => Some(body.stream()),
+        _ => None,
+    })?;
+    let mut values = Vec::new();
+    let (mut next, mut body) = (0, body.into_iter().peekable());
+    while let Some(token) = body.next() {
+        let value = match token {
+            // An attribute: `#` and its brackets.
+            TokenTree::Punct(mark) if mark.as_char() == '#' => {
+                body.next()?;
+                continue;
+            }
+            TokenTree::Ident(value) => value.to_string(),
+            _ => return None,
+        };
+        let number: String = std::iter::from_fn(|| body.next_if(|t| t.to_string() != ",")).map(|t| t.to_string()).collect();
+        body.next();
+        if !number.is_empty() {
+            next = number.strip_prefix('=')?.parse().ok()?;
+        }
+        if !value.ends_with("_COUNT") {
+            values.push((value, next));
+        }
+        next += 1;
+    }
+    Some((name, values))
 }

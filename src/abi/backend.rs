@@ -4,6 +4,7 @@ use super::alloc::*;
 use super::backend_impl::*;
 use super::ggml::*;
 use super::raw;
+use libggml_macros::Numbered;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Devices a meta device may join at most.
@@ -11,7 +12,7 @@ pub const GGML_BACKEND_META_MAX_DEVICES: usize = 16;
 
 /// What a buffer is for; the scheduler runs operations where their weights lie.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_buffer_usage {
     /// Nothing in particular.
     GGML_BACKEND_BUFFER_USAGE_ANY = 0,
@@ -20,23 +21,10 @@ pub enum ggml_backend_buffer_usage {
     /// Intermediate results.
     GGML_BACKEND_BUFFER_USAGE_COMPUTE = 2,
 }
-impl ggml_backend_buffer_usage {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 3] = [
-        Self::GGML_BACKEND_BUFFER_USAGE_ANY,
-        Self::GGML_BACKEND_BUFFER_USAGE_WEIGHTS,
-        Self::GGML_BACKEND_BUFFER_USAGE_COMPUTE,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
-}
 
 /// Kinds of devices.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_dev_type {
     /// The processor, working in system memory.
     GGML_BACKEND_DEVICE_TYPE_CPU = 0,
@@ -49,25 +37,10 @@ pub enum ggml_backend_dev_type {
     /// Several devices joined into one that splits tensors among them.
     GGML_BACKEND_DEVICE_TYPE_META = 4,
 }
-impl ggml_backend_dev_type {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 5] = [
-        Self::GGML_BACKEND_DEVICE_TYPE_CPU,
-        Self::GGML_BACKEND_DEVICE_TYPE_GPU,
-        Self::GGML_BACKEND_DEVICE_TYPE_IGPU,
-        Self::GGML_BACKEND_DEVICE_TYPE_ACCEL,
-        Self::GGML_BACKEND_DEVICE_TYPE_META,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
-}
 
 /// How a tensor is spread over the devices of a meta device.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_meta_split_axis {
     /// Divided along dimension 0.
     GGML_BACKEND_SPLIT_AXIS_0 = 0,
@@ -85,34 +58,6 @@ pub enum ggml_backend_meta_split_axis {
     GGML_BACKEND_SPLIT_AXIS_NONE = 98,
     /// Not known yet; for bookkeeping inside the library.
     GGML_BACKEND_SPLIT_AXIS_UNKNOWN = 99,
-}
-impl ggml_backend_meta_split_axis {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 8] = [
-        Self::GGML_BACKEND_SPLIT_AXIS_0,
-        Self::GGML_BACKEND_SPLIT_AXIS_1,
-        Self::GGML_BACKEND_SPLIT_AXIS_2,
-        Self::GGML_BACKEND_SPLIT_AXIS_3,
-        Self::GGML_BACKEND_SPLIT_AXIS_MIRRORED,
-        Self::GGML_BACKEND_SPLIT_AXIS_PARTIAL,
-        Self::GGML_BACKEND_SPLIT_AXIS_NONE,
-        Self::GGML_BACKEND_SPLIT_AXIS_UNKNOWN,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        Some(match v {
-            0 => Self::GGML_BACKEND_SPLIT_AXIS_0,
-            1 => Self::GGML_BACKEND_SPLIT_AXIS_1,
-            2 => Self::GGML_BACKEND_SPLIT_AXIS_2,
-            3 => Self::GGML_BACKEND_SPLIT_AXIS_3,
-            10 => Self::GGML_BACKEND_SPLIT_AXIS_MIRRORED,
-            11 => Self::GGML_BACKEND_SPLIT_AXIS_PARTIAL,
-            98 => Self::GGML_BACKEND_SPLIT_AXIS_NONE,
-            99 => Self::GGML_BACKEND_SPLIT_AXIS_UNKNOWN,
-            _ => return None,
-        })
-    }
 }
 
 /// Spreads graphs over several backends.

@@ -2,11 +2,12 @@
 
 use super::ggml::*;
 use super::raw;
+use libggml_macros::Numbered;
 use std::ffi::{c_int, c_void};
 
 /// How threads and memory are spread over the nodes of a NUMA machine.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_numa_strategy {
     /// No attention to nodes.
     GGML_NUMA_STRATEGY_DISABLED = 0,
@@ -20,21 +21,6 @@ pub enum ggml_numa_strategy {
     GGML_NUMA_STRATEGY_MIRROR = 4,
     /// Number after the last strategy.
     GGML_NUMA_STRATEGY_COUNT = 5,
-}
-impl ggml_numa_strategy {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 5] = [
-        Self::GGML_NUMA_STRATEGY_DISABLED,
-        Self::GGML_NUMA_STRATEGY_DISTRIBUTE,
-        Self::GGML_NUMA_STRATEGY_ISOLATE,
-        Self::GGML_NUMA_STRATEGY_NUMACTL,
-        Self::GGML_NUMA_STRATEGY_MIRROR,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
 }
 
 /// What computing a graph on the CPU needs: `ggml_graph_plan` fills it, the caller adds the work memory.

@@ -1,7 +1,8 @@
 //! gguf.h: the GGUF file format.
 
 use super::ggml::*;
-use std::ffi::{c_int, c_void};
+use libggml_macros::Numbered;
+use std::ffi::c_void;
 
 /// Version of GGUF that is written; 2 and 3 are read.
 pub const GGUF_VERSION: u32 = 3;
@@ -10,7 +11,7 @@ pub const GGUF_DEFAULT_ALIGNMENT: usize = 32;
 
 /// Types of the values in a GGUF file.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum gguf_type {
     /// Unsigned integer of 8 bits.
     GGUF_TYPE_UINT8 = 0,
@@ -40,29 +41,6 @@ pub enum gguf_type {
     GGUF_TYPE_FLOAT64 = 12,
     /// Number after the last type.
     GGUF_TYPE_COUNT = 13,
-}
-impl gguf_type {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 13] = [
-        Self::GGUF_TYPE_UINT8,
-        Self::GGUF_TYPE_INT8,
-        Self::GGUF_TYPE_UINT16,
-        Self::GGUF_TYPE_INT16,
-        Self::GGUF_TYPE_UINT32,
-        Self::GGUF_TYPE_INT32,
-        Self::GGUF_TYPE_FLOAT32,
-        Self::GGUF_TYPE_BOOL,
-        Self::GGUF_TYPE_STRING,
-        Self::GGUF_TYPE_ARRAY,
-        Self::GGUF_TYPE_UINT64,
-        Self::GGUF_TYPE_INT64,
-        Self::GGUF_TYPE_FLOAT64,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
 }
 
 /// What a GGUF file holds: key-value pairs, and where its tensors lie.

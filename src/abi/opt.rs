@@ -3,7 +3,8 @@
 use super::backend::*;
 use super::ggml::*;
 use super::raw;
-use std::ffi::{c_int, c_void};
+use libggml_macros::Numbered;
+use std::ffi::c_void;
 
 /// Parameters of AdamW.
 #[repr(C)]
@@ -33,7 +34,7 @@ pub struct ggml_opt_sgd_params {
 
 /// What training minimises.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_loss_type {
     /// Mean of the outputs, for losses the graph computes itself.
     GGML_OPT_LOSS_TYPE_MEAN = 0,
@@ -44,24 +45,10 @@ pub enum ggml_opt_loss_type {
     /// Mean squared difference of outputs and labels.
     GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR = 3,
 }
-impl ggml_opt_loss_type {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 4] = [
-        Self::GGML_OPT_LOSS_TYPE_MEAN,
-        Self::GGML_OPT_LOSS_TYPE_SUM,
-        Self::GGML_OPT_LOSS_TYPE_CROSS_ENTROPY,
-        Self::GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR,
-    ];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
-}
 
 /// How much of a training graph is built.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_build_type {
     /// Results and loss.
     GGML_OPT_BUILD_TYPE_FORWARD = 10,
@@ -70,25 +57,10 @@ pub enum ggml_opt_build_type {
     /// The optimizer's steps as well.
     GGML_OPT_BUILD_TYPE_OPT = 30,
 }
-impl ggml_opt_build_type {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 3] =
-        [Self::GGML_OPT_BUILD_TYPE_FORWARD, Self::GGML_OPT_BUILD_TYPE_GRAD, Self::GGML_OPT_BUILD_TYPE_OPT];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        Some(match v {
-            10 => Self::GGML_OPT_BUILD_TYPE_FORWARD,
-            20 => Self::GGML_OPT_BUILD_TYPE_GRAD,
-            30 => Self::GGML_OPT_BUILD_TYPE_OPT,
-            _ => return None,
-        })
-    }
-}
 
 /// Optimizers.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_optimizer_type {
     /// AdamW: two moments for each parameter.
     GGML_OPT_OPTIMIZER_TYPE_ADAMW = 0,
@@ -96,15 +68,6 @@ pub enum ggml_opt_optimizer_type {
     GGML_OPT_OPTIMIZER_TYPE_SGD = 1,
     /// Number after the last optimizer.
     GGML_OPT_OPTIMIZER_TYPE_COUNT = 2,
-}
-impl ggml_opt_optimizer_type {
-    /// Every value that stands for something, in order of its number (the `_COUNT` mark is not among them).
-    pub const ALL: [Self; 2] = [Self::GGML_OPT_OPTIMIZER_TYPE_ADAMW, Self::GGML_OPT_OPTIMIZER_TYPE_SGD];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
 }
 
 /// Data points and their labels.

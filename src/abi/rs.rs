@@ -1,43 +1,25 @@
 //! ggml-rs.h: what this library has beyond the original's interface.
 
-use std::ffi::c_int;
+use libggml_macros::Numbered;
 
 /// What happens when a caller breaks the contract.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_rs_policy {
     /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
     GGML_RS_POLICY_ABORT = 0,
     /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a result.
     GGML_RS_POLICY_ERROR = 1,
 }
-impl ggml_rs_policy {
-    /// Every value, in order of its number.
-    pub const ALL: [Self; 2] = [Self::GGML_RS_POLICY_ABORT, Self::GGML_RS_POLICY_ERROR];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
-}
 
 /// How a report is written.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_rs_format {
     /// For programs.
     GGML_RS_FORMAT_JSON = 0,
     /// For people: one page that needs nothing else.
     GGML_RS_FORMAT_HTML = 1,
-}
-impl ggml_rs_format {
-    /// Every value, in order of its number.
-    pub const ALL: [Self; 2] = [Self::GGML_RS_FORMAT_JSON, Self::GGML_RS_FORMAT_HTML];
-    /// The value with this number, or `None` when the number names nothing.
-    #[inline]
-    pub fn from_raw(v: c_int) -> Option<Self> {
-        usize::try_from(v).ok().and_then(|i| Self::ALL.get(i).copied())
-    }
 }
 
 /// Why a node runs on the CPU although the scheduler has an accelerator.
