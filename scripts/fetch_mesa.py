@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fetches a newer software driver for Vulkan than many systems have: that of Mesa 26, which has cooperative matrices, with the validation
-layers and every library that they need, the C library too, as Debian 13 and its backports have them. Nothing is installed.
+layers and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is installed.
 
 usage: fetch_mesa.py DIR
 
@@ -19,8 +19,9 @@ sys.dont_write_bytecode = True
 from fetch import die, download, get, sha256
 
 MIRROR = os.environ.get("DEBIAN_MIRROR", "https://deb.debian.org/debian").rstrip("/")
-# Of a package that is in several, the last one has it.
-SUITES = ("trixie", "trixie-backports")
+# Of a package that is in several, the last one has it. Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose
+# shaders GPU-assisted validation looks into: it reads the layers' descriptors where none are bound.
+SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
 WANTED = ("mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers", "libstdc++6", "libgomp1")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 RUN = f"""#!/bin/sh

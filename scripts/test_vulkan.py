@@ -4,9 +4,9 @@
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, matrices, models, starts, archs (representative parts, a few minutes in all), and
-ops-all, matrices-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled, `matrices`
-MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
+names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
+cards, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
+`matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
 counts the checks.
 """
 import json
@@ -35,6 +35,13 @@ MATRICES = {"matrices": {"mul_mat_coop"}, "matrices2": {"mul_mat_coop2"}}
 PRODUCT = re.compile(r"MUL_MAT(_ID)?\(")
 FEW_COLUMNS = 8
 QUICK_TYPES = (("f16", "f32"), ("q4_0", "f32"))
+# What the validation layers are told for `sanitize`, and what they say of it.
+SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = true", "gpuav_safe_mode = true", "gpuav_shared_memory_data_race = true",
+             "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
+INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
+HARMLESS = ("is adjusting settings", "layer settings provided")
+# Instrumented shaders compile and run slowly.
+SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
 # Layers on the device: none, half and all of the random llama's four.
 LAYERS = (0, 2, 99)
 # One architecture of every kind of attention, norm, expert routing and state.
@@ -52,18 +59,30 @@ def cases(t):
 
 
 def compare(t, what, names):
+    """What was said meanwhile, by the programs and by the validation layers."""
+    said = ""
     for some in chunks(names):
         status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some)
         expected = {n for n in names if n in some}
         judge(t, what, status, out, expected, seconds)
         if status != 0 and "alidation" in t.stderr:
             print("  " + next(l for l in t.stderr.splitlines() if "alidation" in l)[:600])
+        said += t.stderr + out
+    return said
+
+
+def small_cases(can, most=QUICK_COST):
+    """Each combination of types, each value of every parameter, of every op, in small tensors."""
+    def fits(case):
+        op, values = parts(case)
+        return op in OPS and cost(values) <= most.get(op, 5e5)
+
+    return sample([c for c in can if fits(c)], 1, max(most.values()))
 
 
 def ops(t):
-    """A sample of every op: each combination of types, each value of every parameter, in small tensors."""
-    can = cases(t)
-    chosen = sample([c for c in can if parts(c)[0] in OPS and cost(parts(c)[1]) <= QUICK_COST.get(parts(c)[0], 5e5)], 1, max(QUICK_COST.values()))
+    """A sample of every op."""
+    chosen = small_cases(cases(t))
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
@@ -74,8 +93,7 @@ def ops(t):
 def by_ways(t, products, ways):
     for way, shaders in ways.items():
         os.environ["GGML_VK_PRODUCT"] = way
-        compare(t, f"test-backend-ops, products by way of {way}", products)
-        made = set(re.findall(r"\bmul_mat_\w+", t.stderr))
+        made = set(re.findall(r"\bmul_mat_\w+", compare(t, f"test-backend-ops, products by way of {way}", products)))
         t.check(made >= shaders, f"products went by way of {way}", " ".join(sorted(made)))
     del os.environ["GGML_VK_PRODUCT"]
 
@@ -91,6 +109,45 @@ def matrices(t, quick=True):
                 and (not quick or (named["type_a"], named["type_b"]) in QUICK_TYPES))
 
     by_ways(t, sample([c for c in cases(t) if small(c)], 1, max(QUICK_COST.values())), MATRICES)
+    t.starter = []
+
+
+def cards(t):
+    """The sample as cards compute it: large groups, sums of several subgroups through shared memory."""
+    chosen = small_cases(cases(t))
+    for tune in ("card", "plain"):
+        os.environ["GGML_VK_TUNE"] = tune
+        made = compare(t, f"test-backend-ops, sample, GGML_VK_TUNE={tune}", chosen)
+        wanted = "sum_rows.subgroup" if tune == "card" else "sum_rows.plain"
+        t.check(wanted in made and "mul_mat_tile" in made and "lanes" not in made, f"GGML_VK_TUNE={tune} is heard")
+    del os.environ["GGML_VK_TUNE"]
+
+
+def sanitize(t, quick=True):
+    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what lies beside all buffers, and
+    invocations that touch shared memory with no barrier between. The results must be right, too."""
+    t.starter = [os.path.join(os.environ["MESA"], "run")]
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
+            f.writelines(f"khronos_validation.{line}\n" for line in SANITIZER)
+        os.environ.update(VK_LAYER_SETTINGS_PATH=folder, GGML_VK_VALIDATE="1")
+        chosen = small_cases(cases(t), SANITIZED_COST)
+        products = [c for c in chosen if PRODUCT.match(c)]
+        ways = [("GGML_VK_TUNE", "card", chosen)]
+        if not quick:
+            ways += [("GGML_VK_TUNE", tune, chosen) for tune in ("plain", "lanes")]
+            ways += [("GGML_VK_PRODUCT", way, products) for way in ("ints", *MATRICES)]
+        for name, value, some in ways:
+            os.environ[name] = value
+            said = compare(t, f"test-backend-ops, sanitized, {name}={value}", some)
+            del os.environ[name]
+            wrong = [l for l in said.splitlines() if "validation: " in l and not any(h in l for h in HARMLESS)]
+            checked = {kind: sum(map(int, re.findall(kind + r" instrumentation count: (\d+)", said))) for kind in INSTRUMENTED}
+            t.check(not wrong and all(checked.values()), f"shaders touch nothing beside buffers and race for nothing, {name}={value}",
+                    " ".join(f"{kind} {n}" for kind, n in checked.items()) + "".join("; " + w for w in wrong[:3])[:1000])
+    os.environ.clear()
+    os.environ.update(before)
     t.starter = []
 
 
@@ -204,8 +261,8 @@ def archs(t, quick=True):
             f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
 
 
-SECTIONS = {"ops": ops, "matrices": matrices, "models": models, "starts": starts, "archs": archs}
-DEMAND = {"ops-all": ops_all, "matrices-all": lambda t: matrices(t, False), "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
+SECTIONS = {"ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs}
+DEMAND = {"ops-all": ops_all, "cards": cards, "matrices-all": lambda t: matrices(t, False), "sanitize-all": lambda t: sanitize(t, False), "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 
 def main():

@@ -159,6 +159,8 @@ pub struct Info {
     pub physical: vk::PhysicalDevice,
     /// What tells it apart.
     pub identity: Identity,
+    /// Whether the driver runs lanes on the processor.
+    pub software: bool,
     /// Name of the product.
     pub description: CString,
     /// PCI address, as "0000:01:00.0".
@@ -365,6 +367,7 @@ impl Info {
             format!("{:04x}:{:02x}:{:02x}.{:x}", p_pci.pci_domain, p_pci.pci_bus, p_pci.pci_device, p_pci.pci_function);
         let mut info = Self {
             physical,
+            software: identity.kind == vk::PhysicalDeviceType::CPU,
             description: CString::new(identity.name.clone()).unwrap_or_default(),
             identity,
             pci: has_pci.then(|| CString::new(pci).unwrap_or_default()),

@@ -35,6 +35,7 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
 pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) -> Info {
     Info {
         physical: vk::PhysicalDevice::null(),
+        software: identity.kind == vk::PhysicalDeviceType::CPU,
         identity,
         description: std::ffi::CString::default(),
         pci: None,

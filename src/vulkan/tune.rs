@@ -12,7 +12,7 @@ use ash::vk;
 
 /// Whether the driver runs lanes on the processor: few groups with much work each, no shared memory, no barriers.
 pub fn is_cpu(info: &Info) -> bool {
-    info.identity.kind == vk::PhysicalDeviceType::CPU
+    info.software
 }
 
 /// Invocations in a group of element-wise work, and columns for each of them.

@@ -46,7 +46,22 @@ const TABLE: &[Workaround] = &[
         },
         change: |i| i.features.queues = false,
     },
+    Workaround {
+        why: "GGML_VK_TUNE wants work cut as for a card",
+        applies: |_| matches!(tune().as_deref(), Some("card" | "plain")),
+        change: |i| i.software = false,
+    },
+    Workaround {
+        why: "GGML_VK_TUNE wants it cut as for a card without subgroup arithmetic",
+        applies: |_| tune().as_deref() == Some("plain"),
+        change: |i| i.features.subgroup &= vk::SubgroupFeatureFlags::BASIC,
+    },
 ];
+
+/// For tests: software drivers run what cards run.
+fn tune() -> Option<String> {
+    std::env::var("GGML_VK_TUNE").ok()
+}
 
 /// Changes what a device said of itself where it is known better. The reasons of the rows that applied.
 pub(super) fn apply(info: &mut Info) -> Vec<&'static str> {
