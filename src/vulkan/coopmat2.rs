@@ -3,6 +3,7 @@
 //! `mul_mat_coop2` needs matrices of sizes of its own (flexible dimensions) and functions called with each element. Whether such a matrix is
 //! the workgroup's or a subgroup's is left to the driver: NVIDIA's has both, Mesa's software driver those of subgroups.
 
+use super::ladder::{SUBGROUPS, TILE};
 use ash::vk;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -14,12 +15,10 @@ const FEATURES: vk::StructureType = vk::StructureType::from_raw(1_000_593_000);
 const DIMENSIONS: vk::StructureType = vk::StructureType::from_raw(1_000_593_001);
 const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002);
 
-/// Rows and columns of the tile that a workgroup's matrix covers, and a subgroup's: a quarter.
-pub const SIDES: [u32; 2] = [64, 32];
 /// Depth of the matrices: STRETCH of `coop.glsl`.
 const DEPTH: u32 = 32;
 /// Bytes of shared memory that `mul_mat_coop2` takes.
-const SHARED: u32 = 2 * 64 * (DEPTH + 8) * 2;
+const SHARED: u32 = 2 * TILE * (DEPTH + 8) * 2;
 
 /// Whose a matrix is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +27,32 @@ pub enum Owner {
     Workgroup(u32),
     /// A subgroup's: four of them make a tile.
     Subgroup,
+}
+
+impl Owner {
+    /// Invocations of a workgroup.
+    pub fn threads(self, subgroup_size: u32) -> u32 {
+        match self {
+            Self::Workgroup(n) => n,
+            Self::Subgroup => SUBGROUPS * subgroup_size,
+        }
+    }
+
+    /// SCOPE of the shader.
+    pub fn scope(self) -> vk::ScopeKHR {
+        match self {
+            Self::Workgroup(_) => vk::ScopeKHR::WORKGROUP,
+            Self::Subgroup => vk::ScopeKHR::SUBGROUP,
+        }
+    }
+
+    /// Rows and columns of a matrix of results, SIDE of the shader: the tile, or a quarter of it.
+    pub fn side(self) -> u32 {
+        match self {
+            Self::Workgroup(_) => TILE,
+            Self::Subgroup => TILE / 2,
+        }
+    }
 }
 
 /// VkPhysicalDeviceCooperativeMatrix2FeaturesNV.
@@ -181,28 +206,27 @@ pub fn owner(
 }
 
 fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> Option<Owner> {
-    let [whole, quarter] = SIDES;
-    let reaches = |side| p.max_dimension >= side;
+    let reaches = |owner: &Owner| p.max_dimension >= owner.side();
     let largest = p.max_workgroup.min(256);
     let room = SHARED.checked_add(p.reserved_shared_memory).is_some_and(|bytes| bytes <= shared_memory);
-    let workgroups = all.iter().filter(|d| fits(d, vk::ScopeKHR::WORKGROUP, whole) && d.invocations <= largest);
-    let workgroup = workgroups.map(|d| d.invocations).max();
-    let workgroup = workgroup.filter(|_| f.workgroup_scope == vk::TRUE && reaches(whole) && room);
-    let subgroup = all.iter().any(|d| fits(d, vk::ScopeKHR::SUBGROUP, quarter)) && reaches(quarter);
-    workgroup.map(Owner::Workgroup).or(subgroup.then_some(Owner::Subgroup))
+    let workgroups = all.iter().filter(|d| fits(d, Owner::Workgroup(d.invocations)) && d.invocations <= largest);
+    let workgroup = workgroups.map(|d| d.invocations).max().map(Owner::Workgroup);
+    let workgroup = workgroup.filter(|o| f.workgroup_scope == vk::TRUE && room && reaches(o));
+    let subgroup = all.iter().any(|d| fits(d, Owner::Subgroup)).then_some(Owner::Subgroup);
+    workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether matrices with sides of so many rows and columns are whole multiples of what the driver can cut them into.
-fn fits(d: &Dimensions, scope: vk::ScopeKHR, side: u32) -> bool {
+/// Whether an owner's matrices are whole multiples of what the driver can cut them into.
+fn fits(d: &Dimensions, owner: Owner) -> bool {
     let divides = |g: u32, n: u32| g > 0 && n.is_multiple_of(g);
     let [m, n, k] = d.granularity;
     let types = (d.a, d.b, d.c, d.result);
     let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-    d.scope == scope
+    d.scope == owner.scope()
         && d.saturating == vk::FALSE
         && types == (half, half, float, float)
-        && divides(m, side)
-        && divides(n, side)
+        && divides(m, owner.side())
+        && divides(n, owner.side())
         && divides(k, DEPTH)
 }
 
@@ -231,9 +255,8 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_divide_the_tile_are_refused() {
-        let scope = vk::ScopeKHR::WORKGROUP;
-        let fits = |d| super::fits(&d, scope, 64);
-        let good = good(scope, 256);
+        let fits = |d| super::fits(&d, Owner::Workgroup(256));
+        let good = good(vk::ScopeKHR::WORKGROUP, 256);
         assert!(fits(good));
         assert!(!fits(Dimensions { granularity: [128, 32, 16], ..good }));
         assert!(!fits(Dimensions { granularity: [32, 32, 0], ..good }));

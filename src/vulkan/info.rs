@@ -159,7 +159,7 @@ pub struct Info {
     pub physical: vk::PhysicalDevice,
     /// What tells it apart.
     pub identity: Identity,
-    /// Whether the driver runs lanes on the processor.
+    /// Whether work is cut as for a driver that runs lanes on the processor: few groups with much work each, no shared memory, no barriers.
     pub software: bool,
     /// Name of the product.
     pub description: CString,

@@ -17,7 +17,7 @@
 
 use super::Info;
 use super::coopmat2::Owner;
-use super::tune::{is_cpu, subgroup_arithmetic};
+use super::tune::subgroup_arithmetic;
 use crate::abi::ggml::ggml_type::{self, *};
 use ash::vk;
 use std::sync::OnceLock;
@@ -58,6 +58,9 @@ pub const VECTOR_COLUMNS: u32 = 8;
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
+/// Subgroups that share a tile by cooperative matrices of theirs.
+pub const SUBGROUPS: u32 = 4;
+
 /// Formats that `quant_ints.glsl` has.
 pub const INTS: &[ggml_type] = &[
     GGML_TYPE_Q4_0,
@@ -88,11 +91,7 @@ const LADDER: &[Rung] = &[
     Rung {
         name: "matrices2",
         can: |i, w| {
-            let threads = |o| match o {
-                Owner::Workgroup(n) => n,
-                Owner::Subgroup => 4 * i.limits.subgroup_size,
-            };
-            let fits = |o: &Owner| rounds(w) && threads(*o) <= i.limits.group_invocations;
+            let fits = |o: &Owner| rounds(w) && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations;
             i.features.coopmat2.filter(fits).map(Product::Matrices2)
         },
         pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
@@ -102,16 +101,16 @@ const LADDER: &[Rung] = &[
         can: |i, w| coop_size(i).filter(|_| rounds(w)).map(Product::Matrices),
         pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
     },
-    Rung { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !is_cpu(i) },
+    Rung { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
     Rung {
         name: "vector",
         can: |i, _| subgroup_arithmetic(i).then_some(Product::Vector),
-        pays: |i, w, _| w.columns <= VECTOR_COLUMNS && !is_cpu(i),
+        pays: |i, w, _| w.columns <= VECTOR_COLUMNS && !i.software,
     },
     Rung {
         name: "tile",
         can: |i, _| tile_fits(i).then_some(Product::Tile),
-        pays: |i, w, _| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !is_cpu(i),
+        pays: |i, w, _| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !i.software,
     },
     Rung { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
 ];
@@ -137,7 +136,7 @@ fn ints(info: &Info, w: &Wanted) -> Option<Product> {
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
     let half = vk::ComponentTypeKHR::FLOAT16;
     let enough =
-        info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= 4 * info.limits.subgroup_size;
+        info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= SUBGROUPS * info.limits.subgroup_size;
     let fits = |n: u32| n > 0 && 32 % n == 0;
     let usable = |c: &&super::info::Coopmat| {
         c.ab == half && c.c == vk::ComponentTypeKHR::FLOAT32 && fits(c.m) && fits(c.n) && fits(c.k)

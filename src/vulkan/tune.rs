@@ -10,14 +10,9 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use ash::vk;
 
-/// Whether the driver runs lanes on the processor: few groups with much work each, no shared memory, no barriers.
-pub fn is_cpu(info: &Info) -> bool {
-    info.software
-}
-
 /// Invocations in a group of element-wise work, and columns for each of them.
 pub fn elementwise(info: &Info) -> (u32, u32) {
-    if is_cpu(info) { (64, 64) } else { (256.min(info.limits.group_invocations), 4) }
+    if info.software { (64, 64) } else { (256.min(info.limits.group_invocations), 4) }
 }
 
 /// Whether shaders may use subgroup arithmetic.
@@ -27,7 +22,7 @@ pub fn subgroup_arithmetic(info: &Info) -> bool {
 
 /// Whether groups of shaders that include `reduce.glsl` are one subgroup.
 fn one_subgroup(info: &Info) -> bool {
-    subgroup_arithmetic(info) && is_cpu(info)
+    subgroup_arithmetic(info) && info.software
 }
 
 /// Whether groups are one subgroup of eight that tell each other what they loaded: where lanes are a processor's, loads cost
@@ -81,12 +76,12 @@ pub fn attention(variant: &str, constants: &[u32], info: &Info) -> Result<Kernel
 
 /// Invocations of a group of `flash_attn`.
 pub fn attention_threads(info: &Info) -> u32 {
-    if is_cpu(info) { info.limits.subgroup_size } else { 32 }
+    if info.software { info.limits.subgroup_size } else { 32 }
 }
 
 /// Invocations of a group of `mul_mat_vec`.
 pub fn vector_threads(info: &Info) -> u32 {
-    if is_cpu(info) { info.limits.subgroup_size } else { 64.min(info.limits.group_invocations) }
+    if info.software { info.limits.subgroup_size } else { 64.min(info.limits.group_invocations) }
 }
 
 /// Formats whose decoding is much code: LONG in `vulkan_shaders/quant_NAME.glsl`.
@@ -103,7 +98,7 @@ const LONG: &[ggml_type] = &[
 
 /// The variant of `mul_mat_rows`, invocations of its groups, and rows for each of them.
 pub fn row_product(format: ggml_type, info: &Info) -> (&'static str, u32, u32) {
-    match is_cpu(info) {
+    match info.software {
         true if lanes(info) => ("lanes", 8, if LONG.contains(&format) { 1 } else { 4 }),
         true => ("plain", info.limits.subgroup_size, 1),
         false => ("plain", 64, 1),

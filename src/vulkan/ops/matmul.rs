@@ -9,12 +9,11 @@ use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::coopmat2::{self, Owner};
-use crate::vulkan::ladder::{self, Product, TILE, Wanted};
+use crate::vulkan::coopmat2::Owner;
+use crate::vulkan::ladder::{self, Product, SUBGROUPS, TILE, Wanted};
 use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
 use crate::vulkan::shaders::Shader;
 use crate::vulkan::{Info, Range, tune};
-use ash::vk;
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
@@ -103,22 +102,16 @@ fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let constants = [b, columns as u32, size[0], size[1], size[2]];
-            let kernel = Kernel::new(shader("mul_mat_coop")?, [4 * subgroup, 1, 1], &constants);
+            let kernel = Kernel::new(shader("mul_mat_coop")?, [SUBGROUPS * subgroup, 1, 1], &constants);
             tile(kernel.with_subgroup(subgroup))
         }
         Product::Matrices2(owner) => {
-            let shader = shader("mul_mat_coop2")?;
-            let [whole, quarter] = coopmat2::SIDES;
-            let constants = |scope: vk::ScopeKHR, side| [b, columns as u32, scope.as_raw() as u32, side];
+            let subgroup = info.limits.subgroup_size;
+            let constants = [b, columns as u32, owner.scope().as_raw() as u32, owner.side()];
+            let kernel = Kernel::new(shader("mul_mat_coop2")?, [owner.threads(subgroup), 1, 1], &constants);
             tile(match owner {
-                Owner::Workgroup(threads) => {
-                    Kernel::new(shader, [threads, 1, 1], &constants(vk::ScopeKHR::WORKGROUP, whole))
-                }
-                Owner::Subgroup => {
-                    let subgroup = info.limits.subgroup_size;
-                    let kernel = Kernel::new(shader, [4 * subgroup, 1, 1], &constants(vk::ScopeKHR::SUBGROUP, quarter));
-                    kernel.with_subgroup(subgroup)
-                }
+                Owner::Workgroup(_) => kernel,
+                Owner::Subgroup => kernel.with_subgroup(subgroup),
             })
         }
     })
@@ -252,8 +245,7 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     }
     let repeat = [experts, 1, o.b.ne[1]];
     if lists {
-        let threads =
-            if tune::is_cpu(info) { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
+        let threads = if info.software { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
         let kernel = Kernel::new(Shader::named("product_lists")?, [threads, 1, 1], &[]);
         let push = Push::new().at(ids.at).at(pair_room.address).at(tile_room.address);
         let push = push.words(&[slots, pairs, experts, form.width, n_tiles, ids.nb[0], ids.nb[1]]);

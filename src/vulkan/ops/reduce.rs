@@ -81,7 +81,7 @@ pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
 pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = u32::from(node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0);
-    let threads = if tune::is_cpu(plan.info) { plan.info.limits.subgroup_size } else { 128 };
+    let threads = if plan.info.software { plan.info.limits.subgroup_size } else { 128 };
     let columns = a.ne[0];
     let groups = Grid::lines(columns, a.n_rows(), threads, plan.info)?.groups;
     let run = if columns <= 2 * RUN { columns.max(1) } else { RUN };
