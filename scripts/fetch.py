@@ -1,29 +1,27 @@
 #!/usr/bin/env python3
-"""Fetches what the tests compare with and unpacks it: the original ggml 0.26.0 and llama.cpp. Nothing is installed.
+"""Fetches what the tests compare with and unpacks it: the original ggml 0.28.0 and two trees of llama.cpp. Nothing is installed.
 
 usage: fetch.py DIR
 
-Afterwards DIR/ggml holds the original's sources (crate llama-cpp-sys-2 0.1.161 of crates.io) and DIR/llama.cpp a whole
-llama.cpp tree (source distribution llama-cpp-python 0.3.36 of PyPI). Both archives are checked against the sums below;
-ones that are already in DIR are reused, so they may also be put there by hand.
+Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4 0.11.0;
+DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, from the source distribution llama-cpp-python 0.3.36.
+cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives that are
+already in DIR are reused, so they may also be put there by hand.
 """
+import contextlib
+import fcntl
 import glob
 import hashlib
 import os
 import shutil
-import ssl
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 
-CRATE = "llama-cpp-sys-2-0.1.161.crate"
-CRATE_URL = "https://static.crates.io/crates/llama-cpp-sys-2/" + CRATE
-CRATE_SHA = "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b"
-SDIST = "llama_cpp_python-0.3.36.tar.gz"
-SDIST_INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/") + "/llama-cpp-python/"
-SDIST_SHA = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
+SDIST = ("llama-cpp-python", "0.3.36", "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
 
 
 def die(message):
@@ -31,120 +29,136 @@ def die(message):
 
 
 def sha256(path):
+    digest = hashlib.sha256()
     with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest() if sys.version_info >= (3, 11) else slow_sha256(f)
+        for block in iter(lambda: f.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
 
 
-def slow_sha256(f):
-    h = hashlib.sha256()
-    for block in iter(lambda: f.read(1 << 20), b""):
-        h.update(block)
-    return h.hexdigest()
-
-
-def get(url, headers=None):
-    roots = [os.environ.get("SSL_CERT_FILE"), os.environ.get("PIP_CERT"), "/etc/ssl/certs/ca-certificates.crt"]
-    roots = [r for r in roots if r and os.path.exists(r)]
-    context = ssl.create_default_context(cafile=roots[0] if roots else None)
-    return urllib.request.urlopen(urllib.request.Request(url, headers=headers or {}), timeout=180, context=context)
-
-
-def download(url, path):
-    with get(url) as response, open(path + ".part", "wb") as out:
-        size = int(response.headers.get("Content-Length") or 0)
-        done, shown = 0, 0
-        for block in iter(lambda: response.read(1 << 20), b""):
-            out.write(block)
-            done += len(block)
-            if size and done * 10 // size > shown:
-                shown = done * 10 // size
-                print(f"  {shown * 10}% of {size >> 20} MB", flush=True)
-    os.replace(path + ".part", path)
-
-
-def fetch_crate(path):
-    """From cargo's own cache, from crates.io, or by cargo where only cargo knows the way (mirrors)."""
-    home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
-    cached = lambda: glob.glob(os.path.join(home, "registry/cache/*", CRATE))
-    if not cached():
+@contextlib.contextmanager
+def locked(root):
+    """One process at a time fetches into a folder; the others wait, and then find what they want."""
+    os.makedirs(root, exist_ok=True)
+    with open(os.path.join(root, ".lock"), "w") as lock:
         try:
-            return download(CRATE_URL, path)
-        except OSError as e:
-            print(f"  {e}; trying cargo", flush=True)
-        with tempfile.TemporaryDirectory() as work:
-            with open(os.path.join(work, "Cargo.toml"), "w") as f:
-                f.write('[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[lib]\npath = "lib.rs"\n'
-                        '[dependencies]\nllama-cpp-sys-2 = "=0.1.161"\n')
-            open(os.path.join(work, "lib.rs"), "w").close()
-            subprocess.run(["cargo", "fetch", "--quiet"], cwd=work, check=False)
-    if cached():
-        shutil.copy(cached()[0], path)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process that fetches into {root} ...", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
-def fetch_sdist(path):
-    import html.parser
-    import urllib.parse
+def quiet_ending(main):
+    """Runs main; Ctrl-C and SIGTERM end with one line instead of a traceback, after all private folders are removed."""
+    def ended(*_):
+        raise KeyboardInterrupt
 
-    found = []
-
-    class Links(html.parser.HTMLParser):
-        def handle_starttag(self, tag, attrs):
-            href = dict(attrs).get("href", "")
-            if tag == "a" and href.split("#")[0].endswith("/" + SDIST):
-                found.append(urllib.parse.urljoin(SDIST_INDEX, href.split("#")[0]))
-
-    with get(SDIST_INDEX, {"Accept": "text/html"}) as page:
-        Links().feed(page.read().decode())
-    if not found:
-        die(f"{SDIST_INDEX} does not list {SDIST}")
-    download(found[0], path)
+    signal.signal(signal.SIGTERM, ended)
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("fetch: interrupted; nothing half fetched is left, run it again")
 
 
-def have(root, name, sha, fetch):
-    path = os.path.join(root, name)
-    if os.path.exists(path) and sha256(path) != sha:
+def client(command, work):
+    """Runs cargo or pip. What it says is shown when it fails."""
+    try:
+        r = subprocess.run(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    except FileNotFoundError:
+        die(f"{command[0]} is missing")
+    if r.returncode != 0:
+        sys.stderr.write("".join("  " + line + "\n" for line in r.stdout.strip().splitlines()[-8:]))
+
+
+def crate(work, name, version):
+    """A crate's archive, from cargo's cache; cargo puts it there when some package depends on it."""
+    home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
+
+    def cached():
+        return glob.glob(os.path.join(home, "registry/cache/*", f"{name}-{version}.crate"))
+
+    if not cached():
+        with open(os.path.join(work, "Cargo.toml"), "w") as f:
+            f.write('[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[lib]\npath = "lib.rs"\n[workspace]\n'
+                    f'[dependencies]\n{name} = "={version}"\n')
+        open(os.path.join(work, "lib.rs"), "w").close()
+        client(["cargo", "fetch", "--quiet"], work)
+    return cached()[0] if cached() else None
+
+
+def sdist(work, name, version):
+    """A source distribution's archive. pip also prepares the build that nobody wants, which takes a minute."""
+    client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+            "--dest", work, f"{name}=={version}"], work)
+    found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
+    return found[0] if found else None
+
+
+def archive(root, how, name, version, wanted):
+    """The checked archive of a package in root; `wanted` is its sum, None when any will do."""
+    path = os.path.join(root, f"{name}-{version}" + (".crate" if how is crate else ".tar.gz"))
+    if wanted and os.path.exists(path) and sha256(path) != wanted:
         print(f"{path} is damaged; fetching it again")
         os.remove(path)
     if not os.path.exists(path):
-        print(f"fetching {name} ...", flush=True)
-        try:
-            fetch(path)
-        except OSError as e:
-            die(f"cannot fetch {name}: {e}\n  (no network?) put it into {root} by hand and run this again")
-    if not os.path.exists(path) or sha256(path) != sha:
-        die(f"{name} could not be fetched, or is not the file whose sum is known ({sha})")
+        print(f"fetching {name} {version} ...", flush=True)
+        with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
+            found = how(work, name, version)
+            if not found:
+                die(f"cannot fetch {name} {version}\n  (no network?) put {os.path.basename(path)} into {root} by hand and run this again")
+            shutil.copy(found, os.path.join(work, "whole"))
+            os.replace(os.path.join(work, "whole"), path)
+    if wanted and sha256(path) != wanted:
+        die(f"{path} is not the file whose sum is known ({wanted})")
     return path
 
 
-def unpack(archive, inside, target):
-    """The folder `inside` of an archive, as `target`; whole or not at all."""
-    if os.path.isdir(target):
+def unpack(path, inside, target, without=()):
+    """The folder `inside` of an archive, as `target`; whole or not at all. What an older archive left there is replaced."""
+    stamp = os.path.join(target, ".unpacked-from")
+    if os.path.exists(stamp) and open(stamp).read() == os.path.basename(path):
         return
     print(f"unpacking {os.path.basename(target)} ...", flush=True)
-    part = target + ".part"
-    shutil.rmtree(part, ignore_errors=True)
-    with tarfile.open(archive) as tar:
-        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        tar.extractall(part, [m for m in tar.getmembers() if m.name.startswith(inside + "/")], **safe)
-    os.rename(os.path.join(part, inside), target)
-    shutil.rmtree(part)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(target), prefix=".unpack-") as work:
+        with tarfile.open(path) as tar:
+            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            unwanted = tuple(f"{inside}/{w}/" for w in without)
+            tar.extractall(work, [m for m in tar.getmembers()
+                                  if m.name.startswith(inside + "/") and not m.name.startswith(unwanted)], **safe)
+        with open(os.path.join(work, inside, ".unpacked-from"), "w") as f:
+            f.write(os.path.basename(path))
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(os.path.join(work, inside), target)
+
+
+def ggml(root, name=CRATE[0], version=CRATE[1], wanted=CRATE[2], target="ggml"):
+    """The tree of the original ggml that a llama-cpp-sys crate holds, as root/target."""
+    path = archive(root, crate, name, version, wanted)
+    target = os.path.join(root, target)
+    unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
+    # The crates leave this template out; the original's build wants it.
+    pc = os.path.join(target, "ggml.pc.in")
+    if not os.path.exists(pc):
+        with open(pc, "w") as f:
+            f.write("Name: ggml\nDescription: the original, for tests\nVersion: @GGML_VERSION@\n")
+    return path
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.strip())
-    root = sys.argv[1]
-    os.makedirs(root, exist_ok=True)
-    crate = have(root, CRATE, CRATE_SHA, fetch_crate)
-    sdist = have(root, SDIST, SDIST_SHA, fetch_sdist)
-    unpack(crate, "llama-cpp-sys-2-0.1.161/llama.cpp/ggml", os.path.join(root, "ggml"))
-    unpack(sdist, "llama_cpp_python-0.3.36/vendor/llama.cpp", os.path.join(root, "llama.cpp"))
-    # The crate leaves this template out; the original's build wants it.
-    pc = os.path.join(root, "ggml", "ggml.pc.in")
-    if not os.path.exists(pc):
-        with open(pc, "w") as f:
-            f.write("Name: ggml\nDescription: the original, for tests\nVersion: @GGML_VERSION@\n")
+    root = os.path.abspath(sys.argv[1])
+    with locked(root):
+        path = ggml(root)
+        unpack(path, f"{CRATE[0]}-{CRATE[1]}/llama.cpp", os.path.join(root, "llama-new"), without=["ggml"])
+        # Folders that the crate leaves out and that its build files name.
+        for folder in ("tools/ui", "app"):
+            os.makedirs(os.path.join(root, "llama-new", folder), exist_ok=True)
+            open(os.path.join(root, "llama-new", folder, "CMakeLists.txt"), "a").close()
+        path = archive(root, sdist, *SDIST)
+        unpack(path, f"{SDIST[0].replace('-', '_')}-{SDIST[1]}/vendor/llama.cpp", os.path.join(root, "llama.cpp"))
 
 
 if __name__ == "__main__":
-    main()
+    quiet_ending(main)

@@ -3,7 +3,8 @@
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
-#   oracle.sh hosts      unmodified llama.cpp, built against the installed library -> hosts/bin
+#   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
+#   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
 #   oracle.sh modules    the original's loadable CPU and RPC modules, its RPC server -> modules/
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
@@ -50,50 +51,75 @@ build() { # LOG ARGUMENTS OF cmake --build
     }
 }
 
+# What was built from other sources is built again.
+version=0.28.0
+fresh() { [ "$(cat "$1/done" 2> /dev/null)" = "$version" ]; }
+renew() { # FOLDER ...: removes what is not of this version
+    fresh "$1" || rm -rf "$@"
+}
+done_with() { echo "$version" > "$1/done"; }
+
 fetch() {
-    [ -d "$cache/src/ggml" ] && [ -d "$cache/src/llama.cpp" ] && return
     need python3 python3
     python3 "$root/scripts/fetch.py" "$cache/src"
 }
 
+# OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the defaults.
 original() {
-    [ -e "$cache/original/done" ] && return
+    fresh "$cache/original" && return
     fetch
     find_cmake
-    echo "building the original ggml 0.26.0 (some minutes) ..."
+    renew "$cache/original" "$cache/original-build"
+    echo "building the original ggml $version (some minutes) ..."
     cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/original-build" -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_INSTALL_PREFIX="$cache/original" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF \
-        -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF > "$cache/original-configure.log" 2>&1 ||
+        -DCMAKE_INSTALL_PREFIX="$cache/original" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON \
+        -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF > "$cache/original-configure.log" 2>&1 ||
         die "the original cannot be configured; see $cache/original-configure.log"
     build "$cache/original-build.log" "$cache/original-build"
     cmake --install "$cache/original-build" > /dev/null
     cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
-    touch "$cache/original/done"
+    done_with "$cache/original"
+}
+
+configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the installed library
+    name=$1 source=$2
+    shift 2
+    [ -e "$cache/$name/configured" ] && [ "$(cat "$cache/$name/configured")" = "$version $*" ] && return
+    rm -rf "${cache:?}/$name"
+    echo "configuring $source with -DLLAMA_USE_SYSTEM_GGML=ON ..."
+    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name" -DCMAKE_BUILD_TYPE=Release \
+        -DLLAMA_USE_SYSTEM_GGML=ON -DCMAKE_PREFIX_PATH="$cache/ours" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DLLAMA_OPENSSL=OFF \
+        "$@" > "$cache/$name-configure.log" 2>&1 || die "llama.cpp cannot be configured; see $cache/$name-configure.log"
+    echo "$version $*" > "$cache/$name/configured"
 }
 
 hosts() {
     fetch
     find_cmake
     "$root/scripts/install.sh" "$cache/ours"
-    [ -e "$cache/hosts/build.ninja" ] || [ -e "$cache/hosts/Makefile" ] || {
-        echo "configuring llama.cpp with -DLLAMA_USE_SYSTEM_GGML=ON ..."
-        cmake -G "$(generator)" -S "$cache/src/llama.cpp" -B "$cache/hosts" -DCMAKE_BUILD_TYPE=Release \
-            -DLLAMA_USE_SYSTEM_GGML=ON -DCMAKE_PREFIX_PATH="$cache/ours" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DLLAMA_OPENSSL=OFF \
-            -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF > "$cache/hosts-configure.log" 2>&1 ||
-            die "llama.cpp cannot be configured; see $cache/hosts-configure.log"
-    }
+    configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
     echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
-    build "$cache/hosts-build.log" "$cache/hosts" --target llama-embedding llama-results llama-completion llama-bench \
-        llama-quantize test-c test-quantize-fns test-rope test-barrier
-    echo "building the original's own tests against the installed library (first time: some minutes) ..."
-    build "$cache/peers-build.log" "$cache/hosts" --target test-backend-ops test-llama-archs test-col2im-1d test-tiled-mulmat test-thread-safety \
-        test-save-load-state test-recurrent-state-rollback test-state-restore-fragmented test-backend-sampler test-export-graph-ops test-opt
+    build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-perplexity
     # Warnings of former, partial builds count too.
-    cat "$cache/hosts-build.log" >> "$cache/hosts-all.log"
+    cat "$cache/hosts-build.log" >> "$cache/hosts/all.log"
+}
+
+tests() {
+    fetch
+    find_cmake
+    "$root/scripts/install.sh" "$cache/ours"
+    configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+    echo "building the original's own tests against the installed library (first time: some minutes) ..."
+    build "$cache/tests-build.log" "$cache/tests" --target llama-embedding llama-server test-c test-quantize-fns test-rope test-barrier \
+        test-backend-ops test-llama-archs test-col2im-1d test-tiled-mulmat test-thread-safety test-save-load-state \
+        test-recurrent-state-rollback test-state-restore-fragmented test-backend-sampler test-export-graph-ops test-opt
+    cat "$cache/tests-build.log" >> "$cache/tests/all.log"
 }
 
 peers() {
     original
+    fetch
+    renew "$cache/peers"
     mkdir -p "$cache/peers/tests"
     ln -sfn "$cache/src/ggml" "$cache/peers/ggml" # test-gguf and test-alloc include ../ggml/src/*.h
     for name in gguf alloc rope barrier quantize-fns opt; do
@@ -103,6 +129,7 @@ peers() {
         $CXX -std=c++17 -O2 -w -I"$cache/original/include" "$cache/peers/tests/test-$name.cpp" -o "$cache/peers/test-$name" \
             -L"$cache/original/lib" -lggml -lggml-base -lggml-cpu -lpthread -Wl,-rpath-link,"$cache/original/lib"
     done
+    done_with "$cache/peers"
 }
 
 configure_modules() {
@@ -115,15 +142,16 @@ configure_modules() {
 }
 
 modules() {
-    [ -e "$cache/modules/done" ] && return
+    fresh "$cache/modules" && return
     original
+    renew "$cache/modules" "$cache/modules-build"
     configure_modules
     echo "building the original's CPU and RPC modules (some minutes) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-cpu ggml-rpc
     cp "$cache/modules-build/bin/libggml-cpu.so" "$cache/modules-build/bin/libggml-rpc.so" "$cache/modules/"
-    $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama.cpp/tools/rpc/rpc-server.cpp" -o "$cache/modules/ggml-rpc-server" \
+    $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama-new/tools/rpc/rpc-server.cpp" -o "$cache/modules/ggml-rpc-server" \
         -L"$cache/original/lib" -lggml -lggml-base -lpthread -Wl,-rpath-link,"$cache/original/lib"
-    touch "$cache/modules/done"
+    done_with "$cache/modules"
 }
 
 vulkan_module() {
@@ -139,7 +167,7 @@ vulkan_module() {
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | hosts | peers | modules) "$1" ;;
+fetch | original | hosts | tests | peers | modules) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
