@@ -15,7 +15,7 @@ import sys
 OK, UNSUPPORTED, CRASHED, FAILED = range(4)
 STATUS = ("computed", "unsupported", "crashed", "failed")
 
-FLOATS = ("f32", "f16", "bf16")
+FLOATS = ("f32", "f16", "bf16", "f8_e4m3")
 
 # Bit-equal. These only move or convert values, or compute integers: the format says what comes out, not the kernel.
 MOVES = set("CONT DUP CPY CONCAT REPEAT GET_ROWS SET_ROWS SET ARGMAX ARGSORT TOP_K COUNT_EQUAL DIAG_MASK_INF DIAG_MASK_ZERO TRI DIAG FILL "
@@ -111,7 +111,7 @@ def error(a, b):
 
 def overview(groups):
     """Ops by types. 0: bit-equal. -: the op does not take the type, or the original cannot. Quantized formats share a column: the worst."""
-    columns = ("f32", "f16", "bf16", "integers", "quantized")
+    columns = ("f32", "f16", "bf16", "f8_e4m3", "integers", "quantized")
     rows = {}
     for (op, kind), g in groups.items():
         if not g["n"]:
@@ -122,7 +122,7 @@ def overview(groups):
         cell["kinds"] += 1
         if g["worst"] > cell["worst"]:
             cell["worst"], cell["kind"] = g["worst"], kind
-    print(f"{'worst error':24} {columns[0]:>6} {columns[1]:>8} {columns[2]:>8} {columns[3]:>8}  {columns[4]:<26} cases")
+    print(f"{'worst error':24} {columns[0]:>6} {columns[1]:>8} {columns[2]:>8} {columns[3]:>8} {columns[4]:>8}  {columns[5]:<26} cases")
     for op in sorted(rows):
         cells = []
         for column in columns:
@@ -132,7 +132,7 @@ def overview(groups):
                 text += f" ({cell['kinds']} formats" + (f", worst {cell['kind']})" if cell["worst"] > 0 else ")")
             cells.append(text)
         total = sum(cell["n"] for cell in rows[op].values())
-        print(f"{op:24} {cells[0]:>6} {cells[1]:>8} {cells[2]:>8} {cells[3]:>8}  {cells[4]:<26} {total:5d}")
+        print(f"{op:24} {cells[0]:>6} {cells[1]:>8} {cells[2]:>8} {cells[3]:>8} {cells[4]:>8}  {cells[5]:<26} {total:5d}")
     print()
 
 

@@ -42,12 +42,13 @@ struct Graph {
         int64_t below;    // when positive: whole numbers in [0, below)
         bool    distinct; // no number twice in a row
         bool    mask;   // an attention mask: 0, or minus infinity for a third of it
+        bool    gaps;   // indices: a third of them is -1, "none"
     };
     std::vector<Input> inputs;
 
     T in(ggml_type type, std::vector<int64_t> ne, float lo = -1.0f, float hi = 1.0f) {
         T t = ggml_new_tensor(c, type, (int) ne.size(), ne.data());
-        inputs.push_back({ t, lo, hi, 0, false, false });
+        inputs.push_back({ t, lo, hi, 0, false, false, false });
         return t;
     }
     T f(std::vector<int64_t> ne, float lo = -1.0f, float hi = 1.0f) { return in(GGML_TYPE_F32, ne, lo, hi); }
@@ -55,6 +56,11 @@ struct Graph {
         T t = in(type, ne);
         inputs.back().below    = below;
         inputs.back().distinct = distinct;
+        return t;
+    }
+    T index_with_gaps(std::vector<int64_t> ne, int64_t below) {
+        T t = index(ne, below, true);
+        inputs.back().gaps = true;
         return t;
     }
     T mask(ggml_type type, std::vector<int64_t> ne) {
@@ -87,6 +93,7 @@ std::string shape(const std::vector<int64_t> & ne) {
 
 const ggml_type floats[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 };
 const ggml_type weights[] = {
+    GGML_TYPE_F8_E4M3, // not quantized: a float of one byte
     GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
     GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
     GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4, GGML_TYPE_Q1_0, GGML_TYPE_Q2_0,
@@ -221,7 +228,7 @@ void products() {
     }
     add("MUL_MAT", "q8_0", "permuted right", [=](Graph & g) { T a = g.in(GGML_TYPE_Q8_0, { 64, 9, 4 }); return ggml_mul_mat(g.c, a, ggml_permute(g.c, g.f({ 64, 4, 5 }), 0, 2, 1, 3)); });
     add("OUT_PROD", "f32", "6x5,7x5", [=](Graph & g) { T a = g.f({ 6, 5 }); return ggml_out_prod(g.c, a, g.f({ 7, 5 })); });
-    for (auto to : { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL }) {
+    for (auto to : { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F8_E4M3, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL }) {
         add("CPY", type_name(to), "from f32", [=](Graph & g) { T a = g.f({ 256, 3, 2 }); return ggml_cast(g.c, a, to); });
         for (auto index : { GGML_TYPE_I64, GGML_TYPE_I32 }) {
             add("SET_ROWS", type_name(to), std::string("256x9, ") + type_name(index), [=](Graph & g) { T a = g.in(to, { 256, 9 }); T b = g.f({ 256, 4 }); return ggml_set_rows(g.c, a, b, g.index({ 4 }, 9, true, index)); });
@@ -291,7 +298,7 @@ void attention() {
         { 64, 64, 4, 4, 5, 33, 1, true, 0, 0, false }, { 64, 64, 8, 2, 1, 70, 1, true, 0, 0, false }, { 40, 40, 4, 4, 3, 17, 2, false, 0, 0, false }, { 128, 96, 4, 1, 4, 50, 1, true, 8, 0, false },
         { 64, 64, 4, 4, 5, 33, 1, true, 0, 30, false }, { 64, 64, 4, 2, 6, 40, 1, true, 0, 0, true }, { 80, 80, 2, 2, 70, 90, 1, true, 0, 0, false }, { 128, 128, 8, 2, 3, 300, 1, true, 0, 0, false },
     };
-    for (auto type : { GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 }) {
+    for (auto type : { GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_F8_E4M3, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 }) {
         for (auto & s : list) {
             if (ggml_blck_size(type) > 1 && (s.k % 32 != 0 || s.v % 32 != 0)) {
                 continue;
@@ -544,6 +551,7 @@ void rarities_at_the_edges() {
 }
 
 #include "grid.h"
+#include "recent.h"
 
 // ---- running ----
 
@@ -559,6 +567,9 @@ void set_data(const Graph::Input & in, uint64_t seed) {
             for (size_t k = i / row * row; in.distinct && k < i;) { // distinct in its row
                 if (v[k] == v[i]) { v[i] = (v[i] + 1) % in.below; k = i / row * row; } else { k++; }
             }
+        }
+        for (size_t i = 0; in.gaps && i < n; i++) {
+            if (data_next(&s) % 3 == 0) { v[i] = -1; }
         }
         if (t->type == GGML_TYPE_I64) {
             ggml_backend_tensor_set(t, v.data(), 0, n * 8);
@@ -593,6 +604,10 @@ void set_data(const Graph::Input & in, uint64_t seed) {
         std::vector<ggml_bf16_t> b(n);
         ggml_fp32_to_bf16_row(v.data(), b.data(), (int64_t) n);
         ggml_backend_tensor_set(t, b.data(), 0, n * 2);
+    } else if (t->type == GGML_TYPE_F8_E4M3) {
+        std::vector<uint8_t> b(n);
+        ggml_get_type_traits(t->type)->from_float_ref(v.data(), b.data(), (int64_t) n);
+        ggml_backend_tensor_set(t, b.data(), 0, n);
     } else {
         ggml_backend_tensor_set(t, v.data(), 0, n * 4);
     }
@@ -684,6 +699,7 @@ int main(int argc, char ** argv) {
     grid_maps();
     grid_pairs();
     grid_weights();
+    recent();
     std::FILE * out = std::fopen(path, "wb");
     char * shared = (char *) mmap(nullptr, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (out == nullptr || shared == MAP_FAILED) {
