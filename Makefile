@@ -10,7 +10,12 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export DESTDIR REPORT TRACE DEVICE
+# File names and sentences reach the scripts as they were written: not through the shell's words, and $ is no variable of make's.
+override MODEL := $(value MODEL)
+override SENTENCES := $(value SENTENCES)
+override REPORT := $(value REPORT)
+override TRACE := $(value TRACE)
+export DESTDIR MODEL SENTENCES REPORT TRACE DEVICE
 
 .PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
 
@@ -20,7 +25,7 @@ all:
 
 # The library, a real model and a plain C host: prints how alike some sentences are.
 run: all
-	@DESTDIR= scripts/run_embed.sh $(MODEL)
+	@DESTDIR= scripts/run_embed.sh
 
 # Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists them.
 test:
