@@ -17,7 +17,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export DESTDIR MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -73,6 +73,11 @@ shaders:
 check-shaders:
 	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
+
+# What changed in the original: make upstream-diff VERSION=0.12.0 (of the crate that scripts/fetch.py pins; CRATE=name names another), or
+# DIR=path of a tree. BASE=path, or BASE_CRATE and BASE_VERSION: compared with what; CHECK=1: any change is a failure. docs/UPSTREAM.md.
+upstream-diff:
+	@python3 scripts/upstream_diff.py
 
 install: all
 	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"
