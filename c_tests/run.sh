@@ -2,7 +2,7 @@
 # Builds the C and C++ tests and runs them against an installed library.
 #
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
-#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.26.0, installed likewise; without it the tests that need it are skipped, with a note
+#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
 #   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign examples (default: all)
 #

@@ -66,6 +66,27 @@ struct ggml_backend_buffer_i {
     void (*clear)(ggml_backend_buffer_t buffer, uint8_t value);
     /// Optional: forgets what `init_tensor` prepared.
     void (*reset)(ggml_backend_buffer_t buffer);
+    /// Optional: writes several tensors, all in buffers of this buffer's type: `sizes[i]` bytes from `data[i]` to byte `offsets[i]` of
+    /// `tensors[i]`.
+    void (*set_tensor_n)(ggml_backend_buffer_t buffer,
+                         struct ggml_tensor *const *tensors,
+                         const void *const *data,
+                         const size_t *offsets,
+                         const size_t *sizes,
+                         size_t n_tensors);
+    /// Optional: reads several tensors in the same way.
+    void (*get_tensor_n)(ggml_backend_buffer_t buffer,
+                         const struct ggml_tensor *const *tensors,
+                         void *const *data,
+                         const size_t *offsets,
+                         const size_t *sizes,
+                         size_t n_tensors);
+    /// Optional: copies `srcs[i]`, on any device, to `dsts[i]`, all in buffers of this buffer's type. Returns false, without copying anything,
+    /// when it cannot.
+    bool (*cpy_tensor_n)(ggml_backend_buffer_t buffer,
+                         const struct ggml_tensor *const *srcs,
+                         struct ggml_tensor *const *dsts,
+                         size_t n_tensors);
 };
 
 /// Functions of a buffer type. Optional ones may be NULL.

@@ -175,6 +175,27 @@ typedef struct ggml_backend_sched *ggml_backend_sched_t;
 /// With `ask` false `t` has been computed: false cancels the rest of the graph.
 typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
 
+/// Lets the host copy the weights of a split itself.
+///
+/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the split's other inputs. `src` is
+/// the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true when the copy is done or queued on `backend`; on
+/// false the scheduler copies the whole weight.
+typedef bool (*ggml_backend_sched_copy_callback)(ggml_backend_t backend,
+                                                 const struct ggml_tensor *src,
+                                                 struct ggml_tensor *dst,
+                                                 struct ggml_cgraph *graph,
+                                                 void *user_data);
+
+/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and reserves them again.
+///
+/// `graph` is the graph being allocated. `backend_ids_changed` says that a node or leaf moved to another backend since the last
+/// allocation, `graph_size_changed` that the number of tensors changed. When both are false the last reservation was too small.
+typedef void (*ggml_backend_sched_realloc_callback)(ggml_backend_sched_t sched,
+                                                    struct ggml_cgraph *graph,
+                                                    bool backend_ids_changed,
+                                                    bool graph_size_changed,
+                                                    void *user_data);
+
 /// A graph that a backend prepared to compute several times.
 typedef void *ggml_backend_graph_plan_t;
 
@@ -564,6 +585,20 @@ void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched,
                                           ggml_backend_sched_eval_callback callback,
                                           void *user_data);
 
+/// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`. Without a callback the
+/// scheduler copies only those experts of a MUL_MAT_ID that the tokens use.
+GGML_API
+void ggml_backend_sched_set_copy_callback(ggml_backend_sched_t sched,
+                                          ggml_backend_sched_copy_callback callback,
+                                          void *user_data);
+
+/// Sets the callback that reports reallocation of compute buffers, or NULL for none; see `ggml_backend_sched_realloc_callback`. The callback
+/// may query the scheduler but not change it. A scheduler with one backend never calls it.
+GGML_API
+void ggml_backend_sched_set_realloc_callback(ggml_backend_sched_t sched,
+                                             ggml_backend_sched_realloc_callback callback,
+                                             void *user_data);
+
 /// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
 GGML_API ggml_guid_t ggml_backend_guid(ggml_backend_t backend);
 
@@ -619,6 +654,13 @@ GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
 /// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
 /// that is done.
 GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs and returns when all copies are done. Both tensors of a pair have the same type, shape and
+/// strides; they may be on different devices. Uses the batched copy of a buffer type where it has one.
+GGML_API
+void ggml_backend_tensor_copy_n(const struct ggml_tensor *const *srcs,
+                                struct ggml_tensor *const *dsts,
+                                size_t n_tensors);
 
 /// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
 /// without queued transfers waits for its work and copies at once.
@@ -686,6 +728,26 @@ void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor,
                                 size_t n_copies,
                                 size_t stride_tensor,
                                 size_t stride_data);
+
+/// Writes `n_tensors` pieces of host memory: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A tensor may
+/// occur several times. Uses the batched write of a buffer type where it has one.
+GGML_API
+void ggml_backend_tensor_set_n(struct ggml_tensor *const *tensors,
+                               const void *data,
+                               const size_t *offsets,
+                               const size_t *sizes,
+                               const size_t *data_offsets,
+                               size_t n_tensors);
+
+/// Reads `n_tensors` pieces into host memory: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A tensor may
+/// occur several times. Uses the batched read of a buffer type where it has one.
+GGML_API
+void ggml_backend_tensor_get_n(const struct ggml_tensor *const *tensors,
+                               void *data,
+                               const size_t *offsets,
+                               const size_t *sizes,
+                               const size_t *data_offsets,
+                               size_t n_tensors);
 
 /// Sets `size` bytes of the tensor to `value`.
 GGML_API void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size);

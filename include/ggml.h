@@ -165,6 +165,12 @@ typedef struct {
     uint16_t bits;
 } ggml_bf16_t;
 
+/// The bits of a float in the format E4M3 of OCP FP8.
+typedef struct {
+    /// Sign, 4 exponent bits (bias 7), 3 fraction bits; all exponent and fraction bits set: NaN.
+    uint8_t bits;
+} ggml_fp8_e4m3_t;
+
 struct ggml_backend_buffer;
 
 /// Version of the file layout from before GGUF.
@@ -304,8 +310,10 @@ enum ggml_type {
     GGML_TYPE_Q1_0 = 41,
     /// Blocks of 64: 2-bit integers and a half-precision scale (2.25 bits per weight).
     GGML_TYPE_Q2_0 = 42,
+    /// Float of 8 bits, E4M3 (OCP FP8): sign, 4 exponent bits, 3 fraction bits; at most 448, no infinity.
+    GGML_TYPE_F8_E4M3 = 43,
     /// Number after the last format.
-    GGML_TYPE_COUNT = 43,
+    GGML_TYPE_COUNT = 44,
 };
 
 /// What a tensor is computed from its sources by.
@@ -492,28 +500,30 @@ enum ggml_op {
     GGML_OP_DSV4_HC_PRE = 89,
     /// Hyper-connections: the layer's result spread over the mixed streams, after a layer.
     GGML_OP_DSV4_HC_POST = 90,
+    /// Attention mask that keeps only the picked cells of each row.
+    GGML_OP_TOP_K_MASK = 91,
     /// A function of each element: see `enum ggml_unary_op`.
-    GGML_OP_UNARY = 91,
+    GGML_OP_UNARY = 92,
     /// A function of the host with one source.
-    GGML_OP_MAP_CUSTOM1 = 92,
+    GGML_OP_MAP_CUSTOM1 = 93,
     /// A function of the host with two sources.
-    GGML_OP_MAP_CUSTOM2 = 93,
+    GGML_OP_MAP_CUSTOM2 = 94,
     /// A function of the host with three sources.
-    GGML_OP_MAP_CUSTOM3 = 94,
+    GGML_OP_MAP_CUSTOM3 = 95,
     /// A function of the host with any sources.
-    GGML_OP_CUSTOM = 95,
+    GGML_OP_CUSTOM = 96,
     /// Cross entropy of logits and labels, a scalar.
-    GGML_OP_CROSS_ENTROPY_LOSS = 96,
+    GGML_OP_CROSS_ENTROPY_LOSS = 97,
     /// Gradient of CROSS_ENTROPY_LOSS.
-    GGML_OP_CROSS_ENTROPY_LOSS_BACK = 97,
+    GGML_OP_CROSS_ENTROPY_LOSS_BACK = 98,
     /// A step of the optimizer AdamW.
-    GGML_OP_OPT_STEP_ADAMW = 98,
+    GGML_OP_OPT_STEP_ADAMW = 99,
     /// A step of stochastic gradient descent.
-    GGML_OP_OPT_STEP_SGD = 99,
+    GGML_OP_OPT_STEP_SGD = 100,
     /// A gated linear unit: see `enum ggml_glu_op`.
-    GGML_OP_GLU = 100,
+    GGML_OP_GLU = 101,
     /// Number after the last operation.
-    GGML_OP_COUNT = 101,
+    GGML_OP_COUNT = 102,
 };
 
 /// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
@@ -574,6 +584,8 @@ enum ggml_ftype {
     GGML_FTYPE_MOSTLY_Q1_0 = 27,
     /// Mostly Q2_0.
     GGML_FTYPE_MOSTLY_Q2_0 = 28,
+    /// Mostly F8_E4M3.
+    GGML_FTYPE_MOSTLY_F8_E4M3 = 29,
 };
 
 /// How a computation or an allocation ended.
@@ -1226,7 +1238,7 @@ GGML_API const char *ggml_status_to_string(enum ggml_status status);
 /// Whether two 16-byte identifiers are equal. NULL equals nothing.
 GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
 
-/// Version of the interface, "0.26.0".
+/// Version of the interface, "0.28.0".
 GGML_API const char *ggml_version(void);
 
 /// What the library was built from; names this implementation.
@@ -1630,7 +1642,7 @@ struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
                                   enum ggml_type type);
 
 /// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t].
+/// is I32 [m, t]; an id of -1 adds nothing.
 GGML_API
 struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
                                 struct ggml_tensor *a,
@@ -2206,6 +2218,12 @@ GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
 /// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
 GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
 
+/// The precision that `ggml_prec_set_acc` set; `GGML_PREC_UNDEFINED` for nodes of other operations.
+GGML_API enum ggml_prec ggml_prec_get_acc(const struct ggml_tensor *a);
+
+/// The precision that `ggml_prec_set_src` set for source `idx`; `GGML_PREC_UNDEFINED` for sources that have no choice.
+GGML_API enum ggml_prec ggml_prec_get_src(const struct ggml_tensor *a, int idx);
+
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
 /// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
 GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
@@ -2221,7 +2239,8 @@ GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hin
 
 /// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
 /// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
-/// `b`. used' divides used.
+/// `b`. used' divides used. An id of -1 chooses no expert: its column is zero. A token must not name an expert twice: not every backend
+/// can compute that.
 GGML_API
 struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
                                     struct ggml_tensor *as,
@@ -2692,6 +2711,19 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx,
                                            struct ggml_tensor *weights,
                                            struct ggml_tensor *mask);
 
+/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
+/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
+/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
+/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
+/// the three may be NULL. Picks and cells out of range are passed over.
+GGML_API
+struct ggml_tensor *ggml_top_k_mask(struct ggml_context *ctx,
+                                    struct ggml_tensor *mask,
+                                    struct ggml_tensor *top_k,
+                                    struct ggml_tensor *score,
+                                    struct ggml_tensor *blocks,
+                                    struct ggml_tensor *extra);
+
 /// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
 /// `c` [width, channels] gives F32 [channels, tokens, sequences].
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
@@ -2751,7 +2783,8 @@ struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx,
 /// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
 /// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
 /// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first.
+/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
+/// may leave out all but the last state.
 GGML_API
 struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx,
                                          struct ggml_tensor *q,

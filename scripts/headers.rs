@@ -67,6 +67,9 @@ const HEADERS: [Header; 9] = [
     Header { module: "gguf", file: "gguf.h", system: &["stdbool.h", "stdint.h"], local: &["ggml.h"], api: "GGML_API" },
 ];
 
+/// Structs that the prelude defines, as `typedef` without a tag.
+const TYPEDEFS: [&str; 2] = ["ggml_bf16_t", "ggml_fp8_e4m3_t"];
+
 const AFTER: &str = "//--- after ---\n";
 
 fn main() {
@@ -96,8 +99,8 @@ fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
             tags.insert(name, (word, header.module));
         }
     }
-    // A plain `typedef` in C: its name stands alone.
-    tags.remove("ggml_bf16_t");
+    // Plain `typedef`s in C: their names stand alone.
+    TYPEDEFS.iter().for_each(|name| drop(tags.remove(*name)));
     tags
 }
 
@@ -144,7 +147,7 @@ fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&
     config.export.include = items(&source(&abi, header.module))
         .into_iter()
         .map(|(_, name)| name)
-        .filter(|name| name != "ggml_bf16_t")
+        .filter(|name| !TYPEDEFS.contains(&name.as_str()))
         .collect();
     config.export.rename = tags
         .iter()

@@ -57,7 +57,7 @@ foreach(name CPU BACKEND_DL LIBRARY BASE_LIBRARY CPU_LIBRARY INCLUDE_DIR LIB_DIR
         message(FATAL_ERROR "GGML_${name} is not set")
     endif()
 endforeach()
-find_package(ggml 0.26.0 EXACT REQUIRED)
+find_package(ggml 0.28.0 EXACT REQUIRED)
 find_package(ggml 1.0 QUIET)
 if(ggml_FOUND)
     message(FATAL_ERROR "another major version was accepted")

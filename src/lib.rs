@@ -1,4 +1,4 @@
-//! ggml 0.26.0 written anew in Rust: tensors, graphs, number formats, GGUF, backends and the scheduler, with the
+//! ggml 0.28.0 written anew in Rust: tensors, graphs, number formats, GGUF, backends and the scheduler, with the
 //! original's C ABI, so that a C or C++ host links it, or loads it, in place of the original.
 //!
 //! # The safety words

@@ -32,6 +32,7 @@ const uint F16 = 1;
 const uint I32 = 26;
 const uint I64 = 27;
 const uint BF16 = 30;
+const uint F8 = 43; // E4M3
 
 // Address of element `i` of an array of elements of `size` bytes.
 uint64_t at(uint64_t base, uint64_t i, uint size) { return base + i * size; }
@@ -63,8 +64,25 @@ uint f32_to_bf16(float x) {
     return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
+// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Without subnormal floats on the way, which drivers may flush.
+float f8_to_f32(uint bits) {
+    const uint m = bits & 127u;
+    const float x = m < 8 ? float(m) * 0.001953125 : uintBitsToFloat((m << 20) + (120u << 23));
+    return uintBitsToFloat((m == 127 ? 0x7fc00000u : floatBitsToUint(x)) | (bits & 128u) << 24);
+}
+
+// To nearest, ties to even, at most 448; NaN stays one.
+uint f32_to_f8(float x) {
+    const uint u = floatBitsToUint(x) & 0x7fffffffu;
+    if (u > 0x7f800000u) { return 127; }
+    const uint sign = (floatBitsToUint(x) >> 24) & 128u;
+    if (u < 0x3c800000u) { return sign | uint(roundEven(uintBitsToFloat(u) * 512.0)); }
+    return sign | min(((u + 0x7ffffu + ((u >> 20) & 1u)) >> 20) - (120u << 3), 126u);
+}
+
 uint type_size(uint type) {
     if (type == I64) { return 8; }
+    if (type == F8) { return 1; }
     return type == F16 || type == BF16 ? 2 : 4;
 }
 
@@ -73,6 +91,7 @@ float load(uint type, uint64_t base, uint i) {
     if (type == F16) { return float(F16s(base).v[i]); }
     if (type == BF16) { return bf16_to_f32(uint(U16s(base).v[i])); }
     if (type == I32) { return float(I32s(base).v[i]); }
+    if (type == F8) { return f8_to_f32(uint(U8s(base).v[i])); }
     return F32s(base).v[i];
 }
 
@@ -80,5 +99,6 @@ void store(uint type, uint64_t base, uint i, float x) {
     if (type == F16) { F16s(base).v[i] = float16_t(x); }
     else if (type == BF16) { U16s(base).v[i] = uint16_t(f32_to_bf16(x)); }
     else if (type == I32) { I32s(base).v[i] = int(x); }
+    else if (type == F8) { U8s(base).v[i] = uint8_t(f32_to_f8(x)); }
     else { F32s(base).v[i] = x; }
 }

@@ -55,7 +55,10 @@ float sum[R][N];
 void main() {
     const uint row_ = gl_WorkGroupID.x * gl_WorkGroupSize.x * R + gl_LocalInvocationID.x;
     const Work w = work(WIDTH);
-    if (w.first >= w.end) { return; }
+    if (w.first >= w.end) {
+        [[unroll]] for (uint r = 0; r < R; ++r) { no_expert(w, row_ + r * gl_WorkGroupSize.x); }
+        return;
+    }
     // All invocations stay, with the last row where there is none: what is uniform stays so.
     [[unroll]] for (uint r = 0; r < R; ++r) { a[r] = a_row(w, min(row_ + r * gl_WorkGroupSize.x, p.m - 1)); }
     [[unroll]] for (uint j = 0; j < N; ++j) {

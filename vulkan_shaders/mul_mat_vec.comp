@@ -16,7 +16,10 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
     const Work w = work(N);
-    if (w.first >= w.end) { return; } // the same for all
+    if (w.first >= w.end) { // the same for all
+        if (t == 0) { no_expert(w, row); }
+        return;
+    }
     const uint64_t a = a_row(w, row);
     uint64_t b[N];
     float sum[N];

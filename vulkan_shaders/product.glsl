@@ -88,6 +88,11 @@ F32s d_column(Work w, uint c) {
     return F32s(COLUMNS == PAIR ? w.d : at(w.d, uint64_t(c) * p.d_nb.x, 4));
 }
 
+// PAIR: a slot without an expert has a result of zeros.
+void no_expert(Work w, uint row) {
+    if (COLUMNS == PAIR && row < p.m) { F32s(w.d).v[row] = 0.0; }
+}
+
 // Eight values of a row of a and of a column of b from number `first` on; zeros after the last.
 void operands8(uint64_t a, uint64_t b, uint first, out float y[8], out float x[8]) {
     if (first + 8 <= p.k) {

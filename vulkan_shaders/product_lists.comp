@@ -1,22 +1,25 @@
 #version 460
 // Before a MUL_MAT_ID in matrix form: the (token, slot) pairs ordered by the expert they name, and tiles of at most `width` pairs with the same
-// expert. One workgroup: it counts, adds up, and hands out places. Pairs with an expert that is not there are in no list. Within an
-// expert the order varies from run to run; results do not depend on it.
+// expert. One workgroup: it counts, adds up, and hands out places. Pairs with an expert that is not there are in no list: their results
+// are zeros, written here. Within an expert the order varies from run to run; results do not depend on it.
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {
-    uint64_t ids, pairs, tiles;
+    uint64_t ids, pairs, tiles, d;
     uint slots, n_pairs;
     uint experts; // at most EXPERTS
     uint width;
     uint n_tiles; // there is room for so many
     uvec2 ids_nb;
+    uint m;     // values of a result
+    uvec2 d_nb; // dimensions 1 and 2
 } p;
 
 const uint EXPERTS = 1024;
 shared uint places[EXPERTS]; // pairs of an expert, then where the next one goes
 shared uint used;
+shared uint absent; // pairs without an expert
 
 // One more at an expert's place; what was there before. Scope is the workgroup: the device's would be one more feature to ask for.
 uint next(uint e) { return atomicAdd(places[e], 1, gl_ScopeWorkgroup, 0, gl_SemanticsRelaxed); }
@@ -31,10 +34,11 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
     for (uint e = t; e < p.experts; e += T) { places[e] = 0; }
+    if (t == 0) { absent = 0; }
     barrier();
     for (uint i = t; i < p.n_pairs; i += T) {
         const uint e = expert_of(i);
-        if (e < p.experts) { next(e); }
+        if (e < p.experts) { next(e); } else { atomicAdd(absent, 1, gl_ScopeWorkgroup, 0, gl_SemanticsRelaxed); }
     }
     barrier();
     if (t == 0) {
@@ -61,5 +65,11 @@ void main() {
     for (uint i = t; i < p.n_pairs; i += T) {
         const uint e = expert_of(i);
         if (e < p.experts) { U32s(p.pairs).v[next(e)] = i; }
+    }
+    if (absent == 0) { return; }
+    for (uint i = 0; i < p.n_pairs; ++i) {
+        if (expert_of(i) < p.experts) { continue; }
+        F32s d = F32s(at(p.d, uint64_t(i % p.slots) * p.d_nb.x + uint64_t(i / p.slots) * p.d_nb.y, 4));
+        for (uint row = t; row < p.m; row += T) { d.v[row] = 0.0; }
     }
 }

@@ -34,9 +34,10 @@
 #define FMT_NVFP4 40
 #define FMT_Q1_0 41
 #define FMT_Q2_0 42
+#define FMT_F8_E4M3 43
 
 // A format has a file of its own, quant_NAME.glsl, so that several people can work on them.
-#if FMT == FMT_F32 || FMT == FMT_F16 || FMT == FMT_BF16
+#if FMT == FMT_F32 || FMT == FMT_F16 || FMT == FMT_BF16 || FMT == FMT_F8_E4M3
 #include "quant_plain.glsl"
 #elif FMT == FMT_Q4_0
 #include "quant_q4_0.glsl"

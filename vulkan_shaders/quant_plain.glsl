@@ -1,7 +1,9 @@
-// F32, F16, BF16 as formats with blocks of one value.
+// F32, F16, BF16, F8_E4M3 as formats with blocks of one value.
 #define BLOCK 1
 #if FMT == FMT_F32
 #define BYTES 4
+#elif FMT == FMT_F8_E4M3
+#define BYTES 1
 #else
 #define BYTES 2
 #endif
@@ -11,27 +13,32 @@ float value(uint64_t base, uint i) {
     return F32s(base).v[i];
 #elif FMT == FMT_F16
     return float(F16s(base).v[i]);
+#elif FMT == FMT_F8_E4M3
+    return f8_to_f32(uint(U8s(base).v[i]));
 #else
     return bf16_to_f32(uint(U16s(base).v[i]));
 #endif
 }
 
 #if FMT != FMT_F32
-// Two values of a word.
-vec2 halves(uint word) {
+const uint PER_WORD = 4 / BYTES;
+
+// Value l of a word.
+float of_word(uint word, uint l) {
 #if FMT == FMT_F16
-    return unpackHalf2x16(word);
+    return unpackHalf2x16(word)[l];
+#elif FMT == FMT_F8_E4M3
+    return f8_to_f32((word >> (8 * l)) & 255u);
 #else
-    return vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xffff0000u));
+    return uintBitsToFloat(l == 0 ? word << 16 : word & 0xffff0000u);
 #endif
 }
 
 #define HAS_DEQUANT64
 void dequant64(uint64_t base, uint i, out float y[64]) {
-    [[unroll]] for (uint j = 0; j < 32; ++j) {
-        const vec2 h = halves(U32s(base).v[32 * i + j]);
-        y[2 * j] = h.x;
-        y[2 * j + 1] = h.y;
+    [[unroll]] for (uint j = 0; j < 64 / PER_WORD; ++j) {
+        const uint word = U32s(base).v[64 / PER_WORD * i + j];
+        [[unroll]] for (uint l = 0; l < PER_WORD; ++l) { y[PER_WORD * j + l] = of_word(word, l); }
     }
 }
 #endif
@@ -39,10 +46,9 @@ void dequant64(uint64_t base, uint i, out float y[64]) {
 void dequant8(uint64_t base, uint i, out float y[8]) {
 #if defined(ALIGNED4) && FMT != FMT_F32
     // Rows start at multiples of four bytes.
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const vec2 h = halves(U32s(base).v[4 * i + j]);
-        y[2 * j] = h.x;
-        y[2 * j + 1] = h.y;
+    [[unroll]] for (uint j = 0; j < 8 / PER_WORD; ++j) {
+        const uint word = U32s(base).v[8 / PER_WORD * i + j];
+        [[unroll]] for (uint l = 0; l < PER_WORD; ++l) { y[PER_WORD * j + l] = of_word(word, l); }
     }
 #else
     [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(base, 8 * i + j); }

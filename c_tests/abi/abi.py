@@ -74,7 +74,7 @@ def layout(include, internal):
             group = words[1] if header in present else None
             skipped += group is None
             if group and words[0] == "struct":
-                ctype = group if group == "ggml_bf16_t" else "struct " + group
+                ctype = group if group in ("ggml_bf16_t", "ggml_fp8_e4m3_t") else "struct " + group
                 want(f"{group}:size", f"sizeof({ctype})", int(words[3]))
                 want(f"{group}:align", f"_Alignof({ctype})", int(words[5]))
             elif group:
@@ -156,7 +156,7 @@ def signatures(include, out_file):
         got[name] = plain(re.search(r"T = (.*)[\];]", text).group(1).split("; ")[0])
     if out_file:
         with open(out_file, "w", encoding="utf-8") as f:
-            f.write("# The C type of every public function of ggml 0.26.0 (a pointer to it, typedefs resolved, LP64).\n")
+            f.write("# The C type of every public function of ggml 0.28.0 (a pointer to it, typedefs resolved, LP64).\n")
             f.writelines(f"{n} {got[n]}\n" for n in functions)
         return
     expected = dict(line.split(" ", 1) for line in facts("signatures.txt"))

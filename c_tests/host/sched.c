@@ -1,5 +1,5 @@
 /* Where the scheduler puts what: graphs over two accelerators and a CPU, some made by hand and many at random; prints the backend of every
- * tensor, the splits with their inputs, and the copies that nodes read. The text must be the same for every library that calls itself ggml 0.26.0.
+ * tensor, the splits with their inputs, and the copies that nodes read. The text must be the same for every library that calls itself ggml 0.28.0.
  *
  *   sched [NUMBER]     NUMBER: print that random graph in full */
 #define ACCEL_STATIC

@@ -133,7 +133,7 @@ static void clocks(void) {
     CHECK(ggml_time_us() - us >= 2500 && ggml_time_us() - us < 60000000);
     CHECK(ggml_time_ms() >= ms);
     CHECK(ggml_cycles() > 0 && ggml_cycles_per_ms() > 0);
-    CHECK_STR(ggml_version(), "0.26.0");
+    CHECK_STR(ggml_version(), "0.28.0");
     CHECK(ggml_commit() != NULL);
 }
 

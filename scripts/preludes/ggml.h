@@ -156,6 +156,12 @@ typedef struct {
     uint16_t bits;
 } ggml_bf16_t;
 
+/// The bits of a float in the format E4M3 of OCP FP8.
+typedef struct {
+    /// Sign, 4 exponent bits (bias 7), 3 fraction bits; all exponent and fraction bits set: NaN.
+    uint8_t bits;
+} ggml_fp8_e4m3_t;
+
 struct ggml_backend_buffer;
 //--- after ---
 /// Bytes of a tensor's description.

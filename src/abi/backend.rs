@@ -202,6 +202,35 @@ pub type ggml_backend_sched_t = *mut ggml_backend_sched;
 pub type ggml_backend_sched_eval_callback =
     Option<unsafe extern "C" fn(t: *mut ggml_tensor, ask: bool, user_data: *mut c_void) -> bool>;
 
+/// Lets the host copy the weights of a split itself.
+///
+/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the split's other inputs. `src` is
+/// the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true when the copy is done or queued on `backend`; on
+/// false the scheduler copies the whole weight.
+pub type ggml_backend_sched_copy_callback = Option<
+    unsafe extern "C" fn(
+        backend: ggml_backend_t,
+        src: *const ggml_tensor,
+        dst: *mut ggml_tensor,
+        graph: *mut ggml_cgraph,
+        user_data: *mut c_void,
+    ) -> bool,
+>;
+
+/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and reserves them again.
+///
+/// `graph` is the graph being allocated. `backend_ids_changed` says that a node or leaf moved to another backend since the last
+/// allocation, `graph_size_changed` that the number of tensors changed. When both are false the last reservation was too small.
+pub type ggml_backend_sched_realloc_callback = Option<
+    unsafe extern "C" fn(
+        sched: ggml_backend_sched_t,
+        graph: *mut ggml_cgraph,
+        backend_ids_changed: bool,
+        graph_size_changed: bool,
+        user_data: *mut c_void,
+    ),
+>;
+
 /// Says how a meta device spreads a tensor that holds data (weights, inputs); the spread of results follows.
 pub type ggml_backend_meta_get_split_state_t =
     Option<unsafe extern "C" fn(tensor: *const ggml_tensor, userdata: *mut c_void) -> ggml_backend_meta_split_state>;

@@ -133,6 +133,39 @@ pub struct ggml_backend_buffer_i {
     pub clear: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t, value: u8)>,
     /// Optional: forgets what `init_tensor` prepared.
     pub reset: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t)>,
+    /// Optional: writes several tensors, all in buffers of this buffer's type: `sizes[i]` bytes from `data[i]` to byte `offsets[i]` of
+    /// `tensors[i]`.
+    pub set_tensor_n: Option<
+        unsafe extern "C" fn(
+            buffer: ggml_backend_buffer_t,
+            tensors: *const *mut ggml_tensor,
+            data: *const *const c_void,
+            offsets: *const usize,
+            sizes: *const usize,
+            n_tensors: usize,
+        ),
+    >,
+    /// Optional: reads several tensors in the same way.
+    pub get_tensor_n: Option<
+        unsafe extern "C" fn(
+            buffer: ggml_backend_buffer_t,
+            tensors: *const *const ggml_tensor,
+            data: *const *mut c_void,
+            offsets: *const usize,
+            sizes: *const usize,
+            n_tensors: usize,
+        ),
+    >,
+    /// Optional: copies `srcs[i]`, on any device, to `dsts[i]`, all in buffers of this buffer's type. Returns false, without copying anything,
+    /// when it cannot.
+    pub cpy_tensor_n: Option<
+        unsafe extern "C" fn(
+            buffer: ggml_backend_buffer_t,
+            srcs: *const *const ggml_tensor,
+            dsts: *const *mut ggml_tensor,
+            n_tensors: usize,
+        ) -> bool,
+    >,
 }
 
 /// Memory of a device.

@@ -42,6 +42,7 @@ impl ggml_type {
             GGML_TYPE_NVFP4 => (64, 36),
             GGML_TYPE_Q1_0 => (128, 18),
             GGML_TYPE_Q2_0 => (64, 18),
+            GGML_TYPE_F8_E4M3 => (1, 1),
             GGML_TYPE_COUNT => (0, 0),
         }
     }

@@ -216,6 +216,11 @@ impl GraphAllocator {
         self.plan.fits(problem, &self.targets(), buffers)
     }
 
+    /// Whether a leaf or node of `problem` has its memory in another buffer type than what was planned at its place.
+    pub fn moves(&self, problem: &Problem, buffers: &[i32]) -> bool {
+        self.plan.moves(problem, &self.targets(), buffers)
+    }
+
     /// Binds the tensors of `problem`, for which [`Self::check`] holds, to the buffers. After an error the tensors are
     /// as they were.
     pub fn bind(&mut self, problem: &Problem) -> Result<()> {

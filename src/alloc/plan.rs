@@ -394,6 +394,22 @@ impl Plan {
         if edges { Ok(()) } else { Err(Misfit::Edges) }
     }
 
+    /// Whether a leaf or a node of `new` has its memory in another buffer type than the leaf or node at its place in the plan; where the plan has
+    /// none, than the first.
+    pub fn moves(&self, new: &Problem, targets: &Targets<'_>, buffers: &[i32]) -> bool {
+        let group = |b: i32| usize::try_from(b).ok().and_then(|b| targets.group_of.get(b));
+        let halves = |buffers: &'_ [i32], n_leafs: usize| {
+            let (leafs, nodes) = buffers.split_at(n_leafs.min(buffers.len()));
+            [leafs.to_vec(), nodes.to_vec()]
+        };
+        let old = halves(&self.buffers, if self.made { self.problem.n_leafs() } else { 0 });
+        let new = halves(buffers, new.n_leafs());
+        std::iter::zip(old, new).any(|(old, new)| {
+            let old = old.into_iter().map(group).chain(std::iter::repeat(group(0)));
+            std::iter::zip(new, old).any(|(new, old)| group(new) != old)
+        })
+    }
+
     fn same_targets(&self, buffers: &[i32], targets: &Targets<'_>) -> bool {
         if self.buffers == buffers {
             return true;

@@ -23,6 +23,9 @@ pub const EMPTY_IFACE: ggml_backend_buffer_i = ggml_backend_buffer_i {
     cpy_tensor: None,
     clear: None,
     reset: None,
+    set_tensor_n: None,
+    get_tensor_n: None,
+    cpy_tensor_n: None,
 };
 
 impl BufferBox {

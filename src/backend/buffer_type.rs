@@ -110,5 +110,6 @@ pub fn op_alloc_size_may_expand(op: ggml_op) -> bool {
             | GGML_OP_CUMSUM
             | GGML_OP_ARGSORT
             | GGML_OP_TOP_K
+            | GGML_OP_ARGMAX
     )
 }

@@ -1,6 +1,7 @@
 //! Host memory: the buffer types "CPU" (memory of its own) and "CPU_Mapped" (memory that the host already has), and the
 //! allocator that backend modules share.
 
+use super::buffer::EMPTY_IFACE;
 use super::{BufferBox, BufferRef, BufferTypeRef};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t};
 use crate::abi::backend_impl::{ggml_backend_buffer_i, ggml_backend_buffer_type, ggml_backend_buffer_type_i};
@@ -148,7 +149,7 @@ const IFACE: ggml_backend_buffer_i = ggml_backend_buffer_i {
     get_tensor_2d: None,
     cpy_tensor: Some(cpy_tensor),
     clear: Some(clear),
-    reset: None,
+    ..EMPTY_IFACE
 };
 
 // The context of a host buffer is the address of its memory.

@@ -3,7 +3,7 @@
 //! - `handle`: buffers, buffer types, streams, devices, registries and events as copyable handles, and their owners;
 //!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
-//! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `view`: tensors bound to memory
+//! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `batch`: the same for several tensors by one call; `view`: tensors bound to memory
 //! - `meta`: several devices as one, for tensor parallelism
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
@@ -13,6 +13,7 @@
 //! - `author`: safe traits for those who write a backend
 
 pub mod author;
+pub mod batch;
 mod buffer;
 mod buffer_type;
 mod device;

@@ -54,14 +54,15 @@ pub fn same_layout(a: TensorRef, b: TensorRef) -> bool {
     a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
 }
 
-fn buffer_of(tensor: TensorRef) -> BufferRef {
+/// The buffer that holds the tensor's data.
+pub(super) fn buffer_of(tensor: TensorRef) -> BufferRef {
     match tensor.data_buffer() {
         Some(b) => b,
         None => ggml_abort!("tensor buffer not set: '{}'", tensor.name()),
     }
 }
 
-fn check_range(tensor: TensorRef, offset: usize, size: usize, what: &str) {
+pub(super) fn check_range(tensor: TensorRef, offset: usize, size: usize, what: &str) {
     ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
     let end = offset.checked_add(size);
     ggml_assert!(

@@ -12,8 +12,8 @@ use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
-use crate::{ggml_assert, log_error, log_warn};
-use std::ffi::{c_int, c_void};
+use crate::{ggml_assert, log, log_error, log_warn};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes or when memory cannot be had.
@@ -40,6 +40,23 @@ pub unsafe extern "C" fn ggml_aligned_free(ptr: *mut c_void, size: usize) {
     let _ = size;
     // SAFETY: NULL or memory of `ggml_aligned_malloc` that is not used afterwards, by the contract.
     unsafe { host::aligned_free(ptr) }
+}
+
+/// Writes `text` to standard error: where the log goes when the host has not said otherwise.
+///
+/// cbindgen:ignore
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_log_callback_default(
+    level: raw::ggml_log_level,
+    text: *const c_char,
+    user_data: *mut c_void,
+) {
+    let _ = (level, user_data);
+    if !text.is_null() {
+        // SAFETY: a valid C string, by the contract.
+        log::to_stderr(unsafe { CStr::from_ptr(text) });
+    }
 }
 
 /// Whether some thread is inside the section. A flag and not a guard: start and end are separate calls.

@@ -1,434 +1,212 @@
-//! Row functions that loadable backends take from libggml-base by name. In no public header; the names are part of what
-//! makes this library a drop-in for such modules.
+//! Row functions that the original's libggml-base exports without a public header: loadable backends and quantizing programs take them by
+//! name. They do what the type's entry in the table says.
 
-use crate::abi::ggml::ggml_type;
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::capi::ggml::quants::{ggml_quantize_chunk, values, values_mut};
 use crate::guard::guarded;
-use crate::quant::block::{Block, Decode, Encode, decode_row, encode_row};
-use crate::quant::lattice::EncodeSearch;
-use crate::quant::*;
-use std::ffi::c_void;
+use crate::quant::lattice::{self, Grid};
+use crate::quant::types::{FromFloat, ToFloat};
+use crate::quant::{self, block, q8_k::BlockQ8K};
+use crate::{ggml_abort, ggml_assert};
+use std::ffi::{c_int, c_void};
 
-/// Bytes of the blocks that `k` values fill, as a length for `values`.
-fn bytes<B: Block>(k: i64) -> i64 {
-    (k / B::VALUES as i64).saturating_mul(size_of::<B>() as i64)
+/// Bytes of a row of `k` values; rows that break blocks are cut off.
+fn bytes(ty: ggml_type, k: i64) -> i64 {
+    i64::try_from(quant::row_size(ty, k)).unwrap_or(0)
 }
 
-/// Writes `k` values as blocks.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-unsafe fn encode<B: Encode>(x: *const f32, y: *mut B, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode_row::<B>(values(x, k), values_mut(y.cast(), bytes::<B>(k))) }
-}
-
-/// Writes `k` values as blocks, with the lattice search that the type's entry in the table names.
-///
-/// # Safety
-/// As for [`encode`].
-unsafe fn search<B: EncodeSearch>(x: *const f32, y: *mut B, k: i64) {
-    if let Some(from_float) = traits(B::TYPE).from_float_ref {
-        // SAFETY: forwarded to the caller.
-        unsafe { from_float(values(x, k), values_mut(y.cast(), bytes::<B>(k))) }
+fn writer(ty: ggml_type) -> FromFloat {
+    match quant::traits(ty).from_float_ref {
+        Some(write) => write,
+        // The table's entry leaves it out, as the original's does.
+        None if ty == GGML_TYPE_Q8_K => block::encode_row::<BlockQ8K>,
+        None => ggml_abort!("no row is written as {ty:?} without an importance for each column"),
     }
 }
 
-/// Reads `k` values from blocks.
-///
-/// # Safety
-/// `x` points to the blocks of `k` values, `y` to room for `k` floats.
-unsafe fn decode<B: Decode>(x: *const B, y: *mut f32, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { decode_row::<B>(values(x.cast(), bytes::<B>(k)), values_mut(y, k)) }
+fn reader(ty: ggml_type) -> ToFloat {
+    match quant::traits(ty).to_float {
+        Some(read) => read,
+        None if ty == GGML_TYPE_Q8_K => block::decode_row::<BlockQ8K>,
+        None => ggml_abort!("no row is read as {ty:?}"),
+    }
 }
 
-/// Writes `k` floats at `x` as q1_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q1_0_ref(x: *const f32, y: *mut q1_0::BlockQ1_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+/// Exports functions of one of three kinds, each for a type. All pointers lead to what the row or the rows need, at any alignment for blocks
+/// and at that of `float` for values.
+macro_rules! exported {
+    ($($kind:ident { $(extern "C" fn $name:ident = $ty:ident;)* })*) => {$($( exported!(@$kind $name $ty); )*)*};
+    (@write $name:ident $ty:ident) => {
+        /// Writes `k` values at `x` as a row at `y`, deterministically and without importance.
+        ///
+        /// # Safety
+        /// `x` points to `k` floats, `y` to room for a row of them.
+        #[guarded]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(x: *const f32, y: *mut c_void, k: i64) {
+            // SAFETY: forwarded to the caller.
+            unsafe { writer($ty)(values(x, k), values_mut(y.cast(), bytes($ty, k))) }
+        }
+    };
+    (@read $name:ident $ty:ident) => {
+        /// Reads a row of `k` values at `x` as floats at `y`.
+        ///
+        /// # Safety
+        /// `x` points to a row of `k` values, `y` to room for `k` floats.
+        #[guarded]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(x: *const c_void, y: *mut f32, k: i64) {
+            // SAFETY: forwarded to the caller.
+            unsafe { reader($ty)(values(x.cast(), bytes($ty, k)), values_mut(y, k)) }
+        }
+    };
+    (@quantize $name:ident $ty:ident) => {
+        /// Quantizes `nrows` rows of `n_per_row` floats, with an importance for each column or NULL where the format can do without. Returns
+        /// the bytes written.
+        ///
+        /// # Safety
+        /// `src`, `dst` and `imatrix` hold what the shape says.
+        #[guarded]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            src: *const f32,
+            dst: *mut c_void,
+            nrows: i64,
+            n_per_row: i64,
+            imatrix: *const f32,
+        ) -> usize {
+            // SAFETY: forwarded to the caller.
+            unsafe { ggml_quantize_chunk($ty as c_int, src, dst, 0, nrows, n_per_row, imatrix) }
+        }
+    };
 }
 
-/// Writes `k` floats at `x` as q2_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q2_0_ref(x: *const f32, y: *mut q2_0::BlockQ2_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+exported! {
+    write {
+        extern "C" fn quantize_row_q1_0_ref = GGML_TYPE_Q1_0;
+        extern "C" fn quantize_row_q2_0_ref = GGML_TYPE_Q2_0;
+        extern "C" fn quantize_row_q4_0_ref = GGML_TYPE_Q4_0;
+        extern "C" fn quantize_row_q4_1_ref = GGML_TYPE_Q4_1;
+        extern "C" fn quantize_row_q5_0_ref = GGML_TYPE_Q5_0;
+        extern "C" fn quantize_row_q5_1_ref = GGML_TYPE_Q5_1;
+        extern "C" fn quantize_row_q8_0_ref = GGML_TYPE_Q8_0;
+        extern "C" fn quantize_row_q8_1_ref = GGML_TYPE_Q8_1;
+        extern "C" fn quantize_row_mxfp4_ref = GGML_TYPE_MXFP4;
+        extern "C" fn quantize_row_nvfp4_ref = GGML_TYPE_NVFP4;
+        extern "C" fn quantize_row_f8_e4m3_ref = GGML_TYPE_F8_E4M3;
+        extern "C" fn quantize_row_q2_K_ref = GGML_TYPE_Q2_K;
+        extern "C" fn quantize_row_q3_K_ref = GGML_TYPE_Q3_K;
+        extern "C" fn quantize_row_q4_K_ref = GGML_TYPE_Q4_K;
+        extern "C" fn quantize_row_q5_K_ref = GGML_TYPE_Q5_K;
+        extern "C" fn quantize_row_q6_K_ref = GGML_TYPE_Q6_K;
+        extern "C" fn quantize_row_q8_K_ref = GGML_TYPE_Q8_K;
+        extern "C" fn quantize_row_tq1_0_ref = GGML_TYPE_TQ1_0;
+        extern "C" fn quantize_row_tq2_0_ref = GGML_TYPE_TQ2_0;
+        extern "C" fn quantize_row_iq2_s_ref = GGML_TYPE_IQ2_S;
+        extern "C" fn quantize_row_iq3_s_ref = GGML_TYPE_IQ3_S;
+        extern "C" fn quantize_row_iq3_xxs_ref = GGML_TYPE_IQ3_XXS;
+        extern "C" fn quantize_row_iq4_nl_ref = GGML_TYPE_IQ4_NL;
+        extern "C" fn quantize_row_iq4_xs_ref = GGML_TYPE_IQ4_XS;
+    }
+    read {
+        extern "C" fn dequantize_row_q1_0 = GGML_TYPE_Q1_0;
+        extern "C" fn dequantize_row_q2_0 = GGML_TYPE_Q2_0;
+        extern "C" fn dequantize_row_q4_0 = GGML_TYPE_Q4_0;
+        extern "C" fn dequantize_row_q4_1 = GGML_TYPE_Q4_1;
+        extern "C" fn dequantize_row_q5_0 = GGML_TYPE_Q5_0;
+        extern "C" fn dequantize_row_q5_1 = GGML_TYPE_Q5_1;
+        extern "C" fn dequantize_row_q8_0 = GGML_TYPE_Q8_0;
+        extern "C" fn dequantize_row_mxfp4 = GGML_TYPE_MXFP4;
+        extern "C" fn dequantize_row_nvfp4 = GGML_TYPE_NVFP4;
+        extern "C" fn dequantize_row_f8_e4m3 = GGML_TYPE_F8_E4M3;
+        extern "C" fn dequantize_row_q2_K = GGML_TYPE_Q2_K;
+        extern "C" fn dequantize_row_q3_K = GGML_TYPE_Q3_K;
+        extern "C" fn dequantize_row_q4_K = GGML_TYPE_Q4_K;
+        extern "C" fn dequantize_row_q5_K = GGML_TYPE_Q5_K;
+        extern "C" fn dequantize_row_q6_K = GGML_TYPE_Q6_K;
+        extern "C" fn dequantize_row_q8_K = GGML_TYPE_Q8_K;
+        extern "C" fn dequantize_row_tq1_0 = GGML_TYPE_TQ1_0;
+        extern "C" fn dequantize_row_tq2_0 = GGML_TYPE_TQ2_0;
+        extern "C" fn dequantize_row_iq2_xxs = GGML_TYPE_IQ2_XXS;
+        extern "C" fn dequantize_row_iq2_xs = GGML_TYPE_IQ2_XS;
+        extern "C" fn dequantize_row_iq2_s = GGML_TYPE_IQ2_S;
+        extern "C" fn dequantize_row_iq3_xxs = GGML_TYPE_IQ3_XXS;
+        extern "C" fn dequantize_row_iq3_s = GGML_TYPE_IQ3_S;
+        extern "C" fn dequantize_row_iq1_s = GGML_TYPE_IQ1_S;
+        extern "C" fn dequantize_row_iq1_m = GGML_TYPE_IQ1_M;
+        extern "C" fn dequantize_row_iq4_nl = GGML_TYPE_IQ4_NL;
+        extern "C" fn dequantize_row_iq4_xs = GGML_TYPE_IQ4_XS;
+    }
+    quantize {
+        extern "C" fn quantize_q1_0 = GGML_TYPE_Q1_0;
+        extern "C" fn quantize_q2_0 = GGML_TYPE_Q2_0;
+        extern "C" fn quantize_q4_0 = GGML_TYPE_Q4_0;
+        extern "C" fn quantize_q4_1 = GGML_TYPE_Q4_1;
+        extern "C" fn quantize_q5_0 = GGML_TYPE_Q5_0;
+        extern "C" fn quantize_q5_1 = GGML_TYPE_Q5_1;
+        extern "C" fn quantize_q8_0 = GGML_TYPE_Q8_0;
+        extern "C" fn quantize_mxfp4 = GGML_TYPE_MXFP4;
+        extern "C" fn quantize_nvfp4 = GGML_TYPE_NVFP4;
+        extern "C" fn quantize_f8_e4m3 = GGML_TYPE_F8_E4M3;
+        extern "C" fn quantize_q2_K = GGML_TYPE_Q2_K;
+        extern "C" fn quantize_q3_K = GGML_TYPE_Q3_K;
+        extern "C" fn quantize_q4_K = GGML_TYPE_Q4_K;
+        extern "C" fn quantize_q5_K = GGML_TYPE_Q5_K;
+        extern "C" fn quantize_q6_K = GGML_TYPE_Q6_K;
+        extern "C" fn quantize_tq1_0 = GGML_TYPE_TQ1_0;
+        extern "C" fn quantize_tq2_0 = GGML_TYPE_TQ2_0;
+        extern "C" fn quantize_iq2_xxs = GGML_TYPE_IQ2_XXS;
+        extern "C" fn quantize_iq2_xs = GGML_TYPE_IQ2_XS;
+        extern "C" fn quantize_iq2_s = GGML_TYPE_IQ2_S;
+        extern "C" fn quantize_iq3_xxs = GGML_TYPE_IQ3_XXS;
+        extern "C" fn quantize_iq3_s = GGML_TYPE_IQ3_S;
+        extern "C" fn quantize_iq1_s = GGML_TYPE_IQ1_S;
+        extern "C" fn quantize_iq1_m = GGML_TYPE_IQ1_M;
+        extern "C" fn quantize_iq4_nl = GGML_TYPE_IQ4_NL;
+        extern "C" fn quantize_iq4_xs = GGML_TYPE_IQ4_XS;
+    }
 }
 
-/// Writes `k` floats at `x` as q4_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q4_0_ref(x: *const f32, y: *mut q4_0::BlockQ4_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+/// The grid of a format with points of eight values.
+fn grid_of_eight(ty: c_int) -> Grid {
+    match ggml_type::from_raw(ty).and_then(lattice::grid_of) {
+        Some(grid) if !matches!(grid, Grid::Iq3Xxs | Grid::Iq3S) => grid,
+        _ => ggml_abort!("type {ty} has no grid with points of eight values"),
+    }
 }
 
-/// Writes `k` floats at `x` as q4_1 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q4_1_ref(x: *const f32, y: *mut q4_1::BlockQ4_1, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+/// The grid with so many points of four values.
+fn grid_of_four(points: c_int) -> Grid {
+    ggml_assert!(matches!(points, 256 | 512), "there is no grid with {points} points of four values");
+    if points == 256 { Grid::Iq3Xxs } else { Grid::Iq3S }
 }
 
-/// Writes `k` floats at `x` as q5_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
+/// Builds what quantizing to an IQ1 or IQ2 format needs beforehand; otherwise that happens on first use.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q5_0_ref(x: *const f32, y: *mut q5_0::BlockQ5_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+pub unsafe extern "C" fn iq2xs_init_impl(ty: c_int) {
+    drop(lattice::get(grid_of_eight(ty)));
 }
 
-/// Writes `k` floats at `x` as q5_1 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
+/// Frees what `iq2xs_init_impl` built.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q5_1_ref(x: *const f32, y: *mut q5_1::BlockQ5_1, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+pub unsafe extern "C" fn iq2xs_free_impl(ty: c_int) {
+    lattice::free(grid_of_eight(ty));
 }
 
-/// Writes `k` floats at `x` as q8_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
+/// Builds what quantizing to IQ3_XXS (256 points) or IQ3_S (512 points) needs beforehand; otherwise that happens on first use.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q8_0_ref(x: *const f32, y: *mut q8_0::BlockQ8_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
+pub unsafe extern "C" fn iq3xs_init_impl(grid_size: c_int) {
+    drop(lattice::get(grid_of_four(grid_size)));
 }
 
-/// Writes `k` floats at `x` as q8_1 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
+/// Frees what `iq3xs_init_impl` built.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q8_1_ref(x: *const f32, y: *mut q8_1::BlockQ8_1, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as mxfp4 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_mxfp4_ref(x: *const f32, y: *mut mxfp4::BlockMxfp4, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as nvfp4 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_nvfp4_ref(x: *const f32, y: *mut nvfp4::BlockNvfp4, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q2_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q2_K_ref(x: *const f32, y: *mut q2_k::BlockQ2K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q3_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q3_K_ref(x: *const f32, y: *mut q3_k::BlockQ3K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q4_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q4_K_ref(x: *const f32, y: *mut q4_k::BlockQ4K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q5_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q5_K_ref(x: *const f32, y: *mut q5_k::BlockQ5K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q6_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q6_K_ref(x: *const f32, y: *mut q6_k::BlockQ6K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as q8_K blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_q8_K_ref(x: *const f32, y: *mut q8_k::BlockQ8K, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as tq1_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_tq1_0_ref(x: *const f32, y: *mut tq1_0::BlockTq1_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as tq2_0 blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_tq2_0_ref(x: *const f32, y: *mut tq2_0::BlockTq2_0, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as iq4_nl blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_iq4_nl_ref(x: *const f32, y: *mut iq4_nl::BlockIq4Nl, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as iq4_xs blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_iq4_xs_ref(x: *const f32, y: *mut iq4_xs::BlockIq4Xs, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { encode(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as iq3_s blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_iq3_s_ref(x: *const f32, y: *mut iq3_s::BlockIq3S, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { search(x, y, k) }
-}
-
-/// Writes `k` floats at `x` as iq3_xxs blocks at `y`, deterministically and without importance.
-///
-/// # Safety
-/// `x` points to `k` floats, `y` to room for their blocks.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_row_iq3_xxs_ref(x: *const f32, y: *mut iq3_xxs::BlockIq3Xxs, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { search(x, y, k) }
-}
-
-/// Reads the q2_K blocks of `k` values at `x` as floats at `y`.
-///
-/// # Safety
-/// `x` points to the blocks of `k` values, `y` to room for `k` floats.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dequantize_row_q2_K(x: *const q2_k::BlockQ2K, y: *mut f32, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { decode(x, y, k) }
-}
-
-/// Reads the q3_K blocks of `k` values at `x` as floats at `y`.
-///
-/// # Safety
-/// `x` points to the blocks of `k` values, `y` to room for `k` floats.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dequantize_row_q3_K(x: *const q3_k::BlockQ3K, y: *mut f32, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { decode(x, y, k) }
-}
-
-/// Reads the q5_K blocks of `k` values at `x` as floats at `y`.
-///
-/// # Safety
-/// `x` points to the blocks of `k` values, `y` to room for `k` floats.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dequantize_row_q5_K(x: *const q5_k::BlockQ5K, y: *mut f32, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { decode(x, y, k) }
-}
-
-/// Reads the q6_K blocks of `k` values at `x` as floats at `y`.
-///
-/// # Safety
-/// `x` points to the blocks of `k` values, `y` to room for `k` floats.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dequantize_row_q6_K(x: *const q6_k::BlockQ6K, y: *mut f32, k: i64) {
-    // SAFETY: forwarded to the caller.
-    unsafe { decode(x, y, k) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq4_xs blocks, with a weight for each column or NULL. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq4_xs(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ4_XS as i32, src, dst, 0, nrows, n_per_row, imatrix) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq2_s blocks, with a weight for each column or NULL. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq2_s(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ2_S as i32, src, dst, 0, nrows, n_per_row, imatrix) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq2_xs blocks, with a weight for each column. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq2_xs(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ2_XS as i32, src, dst, 0, nrows, n_per_row, imatrix) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq2_xxs blocks, with a weight for each column. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq2_xxs(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ2_XXS as i32, src, dst, 0, nrows, n_per_row, imatrix) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq1_s blocks, with a weight for each column. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq1_s(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ1_S as i32, src, dst, 0, nrows, n_per_row, imatrix) }
-}
-
-/// Writes `nrows` rows of `n_per_row` floats as iq1_m blocks, with a weight for each column or NULL. Returns the bytes written.
-///
-/// # Safety
-/// `src`, `dst` and `imatrix` hold what the shape says.
-#[guarded]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn quantize_iq1_m(
-    src: *const f32,
-    dst: *mut c_void,
-    nrows: i64,
-    n_per_row: i64,
-    imatrix: *const f32,
-) -> usize {
-    // SAFETY: forwarded to the caller.
-    unsafe { ggml_quantize_chunk(ggml_type::GGML_TYPE_IQ1_M as i32, src, dst, 0, nrows, n_per_row, imatrix) }
+pub unsafe extern "C" fn iq3xs_free_impl(grid_size: c_int) {
+    lattice::free(grid_of_four(grid_size));
 }
 
 #[cfg(test)]
@@ -438,16 +216,37 @@ mod tests {
     #[test]
     fn a_row_goes_there_and_back_by_name() {
         let x: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
-        let (mut blocks, mut y) = (vec![0u8; 2 * 210], vec![0.0; 512]);
-        // SAFETY: two blocks and their 512 values.
-        unsafe {
-            quantize_row_q6_K_ref(x.as_ptr(), blocks.as_mut_ptr().cast(), 512);
-            dequantize_row_q6_K(blocks.as_ptr().cast(), y.as_mut_ptr(), 512);
+        let (mut blocks, mut y) = (vec![0u8; 2 * 292], vec![0.0; 512]);
+        type Write = unsafe extern "C" fn(*const f32, *mut c_void, i64);
+        type Read = unsafe extern "C" fn(*const c_void, *mut f32, i64);
+        let pairs: [(Write, Read, f32); 4] = [
+            (quantize_row_q6_K_ref, dequantize_row_q6_K, 0.03),
+            (quantize_row_q8_K_ref, dequantize_row_q8_K, 0.005),
+            (quantize_row_f8_e4m3_ref, dequantize_row_f8_e4m3, 0.032),
+            (quantize_row_iq3_s_ref, dequantize_row_iq3_s, 0.3),
+        ];
+        for (write, read, tolerance) in pairs {
+            // SAFETY: 512 values, and room for as many in the largest of these formats.
+            unsafe {
+                write(x.as_ptr(), blocks.as_mut_ptr().cast(), 512);
+                read(blocks.as_ptr().cast(), y.as_mut_ptr(), 512);
+            }
+            assert!(x.iter().zip(&y).all(|(a, b)| (a - b).abs() <= tolerance));
         }
-        assert!(x.iter().zip(&y).all(|(a, b)| (a - b).abs() < 0.03));
         let mut again = vec![0u8; 2 * 136];
         // SAFETY: two rows of one block each.
         let n = unsafe { quantize_iq4_xs(x.as_ptr(), again.as_mut_ptr().cast(), 2, 256, std::ptr::null()) };
         assert_eq!(n, again.len());
+    }
+
+    #[test]
+    fn grids_are_built_and_freed_by_name() {
+        // SAFETY: the functions take numbers only.
+        unsafe {
+            iq2xs_init_impl(GGML_TYPE_IQ2_XS as c_int);
+            iq3xs_init_impl(512);
+            iq3xs_free_impl(512);
+            iq2xs_free_impl(GGML_TYPE_IQ2_XS as c_int);
+        }
     }
 }

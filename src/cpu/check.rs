@@ -165,6 +165,7 @@ fn held_sources(node: TensorRef) -> Result<()> {
         GGML_OP_SET | GGML_OP_ACC if node.src(0).is_some_and(|a| a.data() == node.data()) => 0..0,
         GGML_OP_SET | GGML_OP_ACC | GGML_OP_SOLVE_TRI => 0..1,
         GGML_OP_FLASH_ATTN_EXT => 1..3,
+        GGML_OP_TOP_K_MASK => 0..1,
         GGML_OP_SSM_CONV
         | GGML_OP_SSM_SCAN
         | GGML_OP_RWKV_WKV6

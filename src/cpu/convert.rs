@@ -66,6 +66,11 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
         GGML_TYPE_F16 => unsafe { (kernels().f16_to_f32)(n, out.as_mut_ptr(), halves()) },
         // SAFETY: as above.
         GGML_TYPE_BF16 => unsafe { (kernels().bf16_to_f32)(n, out.as_mut_ptr(), halves()) },
+        GGML_TYPE_F8_E4M3 => {
+            assert!(bytes.len() >= n);
+            // SAFETY: n bytes are there, `out` has room for n floats and is other memory.
+            unsafe { (kernels().f8_to_f32)(n, out.as_mut_ptr(), bytes.as_ptr()) }
+        }
         GGML_TYPE_I32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = i32::from_ne_bytes(b) as f32),
         _ => match quant::traits(dtype).to_float {
             Some(f) => f(bytes, out),

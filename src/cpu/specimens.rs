@@ -144,6 +144,7 @@ fn pointwise(l: &mut List) {
     });
     l.add("add_id", |m| {
         let (a, b, ids) = (m.f(&[37, 3, 5])?, m.f(&[37, 7])?, m.ids(GGML_TYPE_I32, &[3, 5], 7)?);
+        Rows::of(ids).set(1, [3, 0, 0], -1);
         arith::add_id(&mut m.c, a, b, ids)
     });
     l.add("add1", |m| {
@@ -277,7 +278,16 @@ unsafe extern "C" fn double3(
 }
 
 fn arranged(l: &mut List) {
-    for to in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_I32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K] {
+    const TO: [ggml_type; 7] = [
+        GGML_TYPE_F32,
+        GGML_TYPE_F16,
+        GGML_TYPE_BF16,
+        GGML_TYPE_F8_E4M3,
+        GGML_TYPE_I32,
+        GGML_TYPE_Q8_0,
+        GGML_TYPE_Q4_K,
+    ];
+    for to in TO {
         l.add(format!("cpy to {to:?}"), move |m| {
             let (a, b) = (m.f(&[256, 3, 2])?, m.c.new_tensor(to, &[256, 3, 2])?);
             view::cpy(&mut m.c, a, b)
@@ -451,6 +461,17 @@ fn products(l: &mut List) {
             matmul::mul_mat_id(&mut m.c, a, b, ids)
         });
     }
+    for (tokens, dtype) in [(1, GGML_TYPE_F32), (2, GGML_TYPE_Q8_0), (40, GGML_TYPE_F16), (40, GGML_TYPE_Q4_K)] {
+        l.add(format!("mul_mat_id {dtype:?} without some experts, {tokens} tokens"), move |m| {
+            let (a, b, ids) =
+                (m.t(dtype, &[256, 19, 4])?, m.f(&[256, 1, tokens])?, m.c.new_tensor(GGML_TYPE_I32, &[3, tokens])?);
+            let at = Rows::of(ids);
+            for token in 0..tokens as usize {
+                (0..3).for_each(|slot| at.set(slot, [token, 0, 0], ((token + slot) % 5) as i32 - 1));
+            }
+            matmul::mul_mat_id(&mut m.c, a, b, ids)
+        });
+    }
     for act in [GGML_TYPE_F16, GGML_TYPE_BF16] {
         l.add(format!("mul_mat of {act:?}"), move |m| {
             let (a, b) = (m.t(act, &[67, 35])?, m.t(act, &[67, 17])?);
@@ -525,6 +546,20 @@ fn attention(l: &mut List) {
             });
         }
     }
+    for dtype in [GGML_TYPE_F16, GGML_TYPE_F32] {
+        l.add(format!("top_k_mask {dtype:?}"), move |m| {
+            let (mask, top_k) = (m.t(dtype, &[37, 1, 2])?, m.ids(GGML_TYPE_I32, &[7, 5, 4], 40)?);
+            let picks = attention::Picks { top_k, score: None, blocks: None, extra: None };
+            attention::top_k_mask(&mut m.c, mask, picks)
+        });
+    }
+    l.add("top_k_mask of blocks", |m| {
+        let (mask, top_k) = (m.mask(&[37, 5])?, m.ids(GGML_TYPE_I32, &[4, 5], 9)?);
+        let (score, blocks) = (m.f(&[9, 5])?, m.ids(GGML_TYPE_I32, &[3, 9], 37)?);
+        let extra = m.ids(GGML_TYPE_I32, &[2, 5], 37)?;
+        let picks = attention::Picks { top_k, score: Some(score), blocks: Some(blocks), extra: Some(extra) };
+        attention::top_k_mask(&mut m.c, mask, picks)
+    });
     l.add("lightning_indexer", |m| {
         let (q, k) = (m.f(&[32, 5, 4, 2])?, m.t(GGML_TYPE_Q8_0, &[32, 1, 37, 2])?);
         let (w, mask) = (m.f(&[5, 4, 1, 2])?, m.mask(&[37, 4, 1, 2])?);

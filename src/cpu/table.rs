@@ -185,6 +185,7 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_DSV4_HC_COMB, window::dsv4_hc_comb, window::check_dsv4_hc_comb),
     op(GGML_OP_DSV4_HC_PRE, window::dsv4_hc_pre, window::check_dsv4_hc_pre),
     op(GGML_OP_DSV4_HC_POST, window::dsv4_hc_post, window::check_dsv4_hc_post),
+    op(GGML_OP_TOP_K_MASK, sparse::top_k_mask, sparse::check_top_k_mask),
     op(GGML_OP_UNARY, unary::unary, unary::check_unary),
     op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
     op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)),

@@ -85,6 +85,7 @@ static TABLE: [ggml_type_traits_cpu; COUNT] = {
         GGML_TYPE_Q4_K true, GGML_TYPE_Q5_K true, GGML_TYPE_Q6_K true, GGML_TYPE_IQ2_XXS false, GGML_TYPE_IQ2_XS false,
         GGML_TYPE_IQ3_XXS false, GGML_TYPE_IQ3_S false, GGML_TYPE_IQ2_S false, GGML_TYPE_IQ1_S false,
         GGML_TYPE_IQ1_M false, GGML_TYPE_IQ4_NL true, GGML_TYPE_IQ4_XS true, GGML_TYPE_TQ1_0 true, GGML_TYPE_TQ2_0 true,
+        GGML_TYPE_F8_E4M3 true,
     };
     // Formats of intermediate results and integers: no weights.
     table[GGML_TYPE_Q8_1 as usize].vec_dot = None;

@@ -229,11 +229,6 @@ pub fn gelu_exact(x: f32) -> f32 {
     0.5 * x * (1.0 + (0.797_884_560_802_865_4 * x * (1.0 + 0.044715 * x * x)).tanh())
 }
 
-/// GELU with the logistic function, computed.
-pub fn gelu_quick_exact(x: f32) -> f32 {
-    x * (1.0 / (1.0 + (-1.702 * x).exp()))
-}
-
 /// GELU with the error function.
 pub fn gelu_erf(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
@@ -251,11 +246,6 @@ fn table(of: fn(f32) -> f32) -> HalfTable {
 fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<HalfTable> = OnceLock::new();
     T.get_or_init(|| table(gelu_exact))
-}
-
-fn gelu_quick_table() -> &'static HalfTable {
-    static T: OnceLock<HalfTable> = OnceLock::new();
-    T.get_or_init(|| table(gelu_quick_exact))
 }
 
 /// y = table(y), then `f` for what the table does not say.
@@ -288,8 +278,8 @@ pub fn gelu_computed(y: &mut [f32]) {
     map(kernels().gelu, y);
 }
 
-/// y = quick GELU(y), computed.
-pub fn gelu_quick_computed(y: &mut [f32]) {
+/// y = y / (1 + exp(-1.702 y)), the quick GELU
+pub fn gelu_quick(y: &mut [f32]) {
     map(kernels().gelu_quick, y);
 }
 
@@ -301,11 +291,6 @@ pub fn exp(y: &mut [f32]) {
 /// y = 1 / (1 + exp(-y))
 pub fn sigmoid(y: &mut [f32]) {
     map(kernels().sigmoid, y);
-}
-
-/// y = quick GELU(y), in the precision of the table.
-pub fn gelu_quick(y: &mut [f32]) {
-    look_up(y, gelu_quick_table(), |_, found| found);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::block::{Encode, EncodeWeighted, bytes_of, encode_row, encode_row_weighted};
-use super::lattice::{self, EncodeSearch, Grid, Lattice};
+use super::lattice::{self, EncodeSearch, Lattice};
 use super::*;
 use crate::abi::ggml::ggml_type;
 use crate::abi::ggml::ggml_type::*;
@@ -36,21 +36,14 @@ pub fn requires_imatrix(ty: ggml_type) -> bool {
 
 /// Builds what quantizing to this type needs beforehand; otherwise that happens on first use.
 pub fn quantize_init(ty: ggml_type) {
-    let grid = match ty {
-        GGML_TYPE_IQ1_S | GGML_TYPE_IQ1_M => Grid::Iq1,
-        GGML_TYPE_IQ2_XXS => Grid::Iq2Xxs,
-        GGML_TYPE_IQ2_XS => Grid::Iq2Xs,
-        GGML_TYPE_IQ2_S => Grid::Iq2S,
-        GGML_TYPE_IQ3_XXS => Grid::Iq3Xxs,
-        GGML_TYPE_IQ3_S => Grid::Iq3S,
-        _ => return,
-    };
-    drop(lattice::get(grid));
+    if let Some(grid) = lattice::grid_of(ty) {
+        drop(lattice::get(grid));
+    }
 }
 
 /// Frees what [`quantize_init`] built. Quantizing that is under way is not disturbed.
 pub fn quantize_free() {
-    lattice::free();
+    lattice::free_all();
 }
 
 /// One job of [`quantize_chunk`], checked.

@@ -1,4 +1,4 @@
-//! Small floating-point formats: IEEE half, bfloat16, E8M0 and UE4M3, one value or one row at a time.
+//! Small floating-point formats: IEEE half, bfloat16, E4M3, E8M0 and UE4M3, one value or one row at a time.
 //!
 //! A half is held as its 16 bits (`u16`), as in the C interface. Rounding is to nearest, ties to even. A NaN that
 //! becomes a half loses its payload (`0x7e00` with the sign); one that becomes a bfloat16 keeps its upper bits, quiet.
@@ -117,9 +117,70 @@ pub fn f32_to_ue4m3(x: f32) -> u8 {
     if code >= 15 << 3 { 0x7e } else { code as u8 }
 }
 
+/// Value of a float in the format E4M3 (OCP FP8, revision 1.1): bias 7, no infinity, NaN where all exponent and fraction bits are set.
+#[inline]
+pub fn f8_e4m3_to_f32(x: u8) -> f32 {
+    let magnitude = u32::from(x & 0x7f);
+    if magnitude == 0x7f {
+        return f32::NAN;
+    }
+    // Shifted into place, the exponent is 120 too small; a multiplication puts that right, subnormals included.
+    let value = f32::from_bits(magnitude << 20) * f32::from_bits((120 + 127) << 23);
+    f32::from_bits(value.to_bits() | u32::from(x & 0x80) << 24)
+}
+
+/// The float in the format E4M3 that is nearest to `x`, ties to even; at most 448, infinities too. Every NaN becomes `0x7f`.
+#[inline]
+pub fn f32_to_f8_e4m3(x: f32) -> u8 {
+    if x.is_nan() {
+        return 0x7f;
+    }
+    let sign = (x.to_bits() >> 24) as u8 & 0x80;
+    let x = x.abs();
+    let magnitude = if x < 0.015625 {
+        // Multiples of 2^-9: that is the last place of a float around 2^14, where the addition rounds to.
+        (x + 16384.0).to_bits() & 15
+    } else {
+        let bits = x.min(448.0).to_bits();
+        ((bits + 0x7_ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)
+    };
+    sign | magnitude as u8
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_e4m3_survives_the_way_to_float_and_back() {
+        let known =
+            [(0x00, 0.0), (0x01, 0.001953125), (0x07, 0.013671875), (0x08, 0.015625), (0x38, 1.0), (0x7e, 448.0)];
+        for (bits, value) in known {
+            assert_eq!((f8_e4m3_to_f32(bits), f8_e4m3_to_f32(bits | 0x80)), (value, -value));
+        }
+        for bits in 0..=u8::MAX {
+            let x = f8_e4m3_to_f32(bits);
+            let back = f32_to_f8_e4m3(x);
+            assert_eq!(back, if x.is_nan() { 0x7f } else { bits });
+        }
+        assert_eq!(f8_e4m3_to_f32(0x80).to_bits(), (-0.0f32).to_bits());
+    }
+
+    #[test]
+    fn e4m3_rounds_to_nearest_even_and_saturates() {
+        for code in 0..0x7e {
+            let (low, high) = (f8_e4m3_to_f32(code), f8_e4m3_to_f32(code + 1));
+            let middle = (low + high) / 2.0;
+            assert_eq!(f32_to_f8_e4m3(middle), code + code % 2, "{middle}");
+            assert_eq!(f32_to_f8_e4m3(middle.next_down()), code);
+            assert_eq!(f32_to_f8_e4m3(middle.next_up()), code + 1);
+        }
+        for x in [448.0, 464.0, 465.0, 1e30, f32::INFINITY] {
+            assert_eq!((f32_to_f8_e4m3(x), f32_to_f8_e4m3(-x)), (0x7e, 0xfe));
+        }
+        assert_eq!((f32_to_f8_e4m3(1e-40), f32_to_f8_e4m3(-1e-40)), (0, 0x80));
+        assert_eq!((f32_to_f8_e4m3(f32::NAN), f32_to_f8_e4m3(-f32::NAN)), (0x7f, 0x7f));
+    }
 
     #[test]
     fn every_half_survives_the_way_to_float_and_back() {

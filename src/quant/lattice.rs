@@ -5,6 +5,7 @@
 use super::block::Block;
 use super::search::nearest;
 use super::tables::{iq1, iq2, iq3};
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::sys::sync::lock;
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -69,8 +70,26 @@ pub fn get(grid: Grid) -> Arc<Lattice> {
     built()[grid as usize].get_or_insert(lattice).clone()
 }
 
-/// Forgets the built lattices; those in use live on until their last user is done.
-pub fn free() {
+/// The grid of a format; `None` where it has none.
+pub fn grid_of(ty: ggml_type) -> Option<Grid> {
+    Some(match ty {
+        GGML_TYPE_IQ1_S | GGML_TYPE_IQ1_M => Grid::Iq1,
+        GGML_TYPE_IQ2_XXS => Grid::Iq2Xxs,
+        GGML_TYPE_IQ2_XS => Grid::Iq2Xs,
+        GGML_TYPE_IQ2_S => Grid::Iq2S,
+        GGML_TYPE_IQ3_XXS => Grid::Iq3Xxs,
+        GGML_TYPE_IQ3_S => Grid::Iq3S,
+        _ => return None,
+    })
+}
+
+/// Forgets a built lattice; while it is in use, it lives on.
+pub fn free(grid: Grid) {
+    lock(&BUILT)[grid as usize] = None;
+}
+
+/// Forgets all built lattices; those in use live on until their last user is done.
+pub fn free_all() {
     *lock(&BUILT) = [const { None }; 6];
 }
 
@@ -343,7 +362,7 @@ mod tests {
                 }
             }
         }
-        free();
+        free_all();
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! bfloat16 and the small scale formats); `search` (scale searches shared by encoders); `lattice` and `tables` (the grids
 //! of the IQ formats); `chunk` (quantizing many rows, with or without importance); `validate` (checking foreign data).
 //!
-//! The encoders give the same bytes as ggml 0.26 on the same input: quantized files are reproducible across programs.
+//! The encoders give the same bytes as ggml 0.28 on the same input: quantized files are reproducible across programs.
 //! That fixes the order of floating-point operations; see `search`.
 //!
 //! Names of the formats: the original ones are by the ggml authors; the K, IQ and TQ formats by I. Kawrakow and

@@ -101,8 +101,14 @@ const BF16: TypeTraits = TypeTraits {
     ..TypeTraits::plain(c"bf16", 2)
 };
 
+const F8_E4M3: TypeTraits = TypeTraits {
+    to_float: Some(|x, y| x.iter().zip(y).for_each(|(x, y)| *y = convert::f8_e4m3_to_f32(*x))),
+    from_float_ref: Some(|x, y| x.iter().zip(y).for_each(|(x, y)| *y = convert::f32_to_f8_e4m3(*x))),
+    ..TypeTraits::plain(c"f8_e4m3", 1)
+};
+
 /// Numbers of types, also those given up.
-pub const COUNT: usize = 43;
+pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
 const UNKNOWN: TypeTraits = TypeTraits::gone(c"");
 
@@ -156,6 +162,7 @@ pub static TABLE: [TypeTraits; COUNT + 1] = {
     t[GGML_TYPE_NVFP4 as usize] = TypeTraits::coded::<nvfp4::BlockNvfp4>(c"nvfp4");
     t[GGML_TYPE_Q1_0 as usize] = TypeTraits::coded::<q1_0::BlockQ1_0>(c"q1_0");
     t[GGML_TYPE_Q2_0 as usize] = TypeTraits::coded::<q2_0::BlockQ2_0>(c"q2_0");
+    t[GGML_TYPE_F8_E4M3 as usize] = F8_E4M3;
     t
 };
 

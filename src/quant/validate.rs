@@ -95,6 +95,9 @@ pub fn validate_row(ty: ggml_type, bytes: &[u8]) -> Result<()> {
             let finite = |b| u16::from_ne_bytes(b) & 0x7f80 != 0x7f80;
             numbers(ty, bytes, finite, |b| float(f64::from(convert::bf16_to_f32(u16::from_ne_bytes(b)))))
         }
+        GGML_TYPE_F8_E4M3 => {
+            numbers(ty, bytes, |[b]: [u8; 1]| b & 0x7f != 0x7f, |[b]| (b & 0x7f == 0x7f).then_some("nan"))
+        }
         GGML_TYPE_I8 | GGML_TYPE_I16 | GGML_TYPE_I32 | GGML_TYPE_I64 => Ok(()),
         GGML_TYPE_Q1_0 => each::<q1_0::BlockQ1_0>(bytes, |b| half(b.d)),
         GGML_TYPE_Q2_0 => each::<q2_0::BlockQ2_0>(bytes, |b| half(b.d)),

@@ -113,10 +113,12 @@ impl Scheduler {
             let (at_work, copying) = self.order.borrow().before(split.backend, split.guest_of);
             self.wait_out(at_work);
             self.wait_for_copies(copying);
-            for i in 0..split.inputs.len() {
+            // Weights in host memory come last: what chooses among them is one of the other inputs.
+            let (weights, others): (Vec<_>, Vec<_>) =
+                split.inputs.iter().partition(|input| experts::is_host_weight(input.tensor));
+            for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
-                self.copy_input(split, i, &mut routing)?;
-                let input = &split.inputs[i];
+                self.copy_input(split, input, &mut routing)?;
                 traced::copy(begun, input.tensor, self.backends[input.from], self.backends[split.backend]);
             }
             let backend = self.backends[split.backend];
@@ -160,8 +162,7 @@ impl Scheduler {
         self.copies.get(input.set, self.cur_copy).tensor
     }
 
-    fn copy_input(&self, split: &Split, i: usize, routing: &mut Routing) -> Result<()> {
-        let input = &split.inputs[i];
+    fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing) -> Result<()> {
         let (to, from) = (self.backends[split.backend], self.backends[input.from]);
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         // Whoever else shares the memory of `from` may have written the tensor.
@@ -182,18 +183,8 @@ impl Scheduler {
             Some(event) => event.wait(to),
             None => self.drain(split.backend),
         }
-        let first = split.graph.as_ref().map(handle).filter(|g| g.n_nodes() > 0).map(|g| g.node(0));
-        if experts::applies(first, tensor, copy) {
-            self.drain(input.from);
-            let Some(ids) = first.and_then(|node| node.src(2)) else { return Ok(()) };
-            if ids.is_empty() {
-                return Ok(());
-            }
-            // The routing may itself be an input that is copied only later.
-            let later = split.inputs[i + 1..].iter().find(|other| self.copy_of(other) == ids);
-            let ids = later.map_or((ids, to), |other| (other.tensor, self.backends[other.from]));
-            self.order.borrow_mut().given(split.backend, 0);
-            return routing.copy_used(tensor, copy, to, ids);
+        if experts::is_host_weight(tensor) && self.copy_weight(split, tensor, copy, input.from, routing)? {
+            return Ok(());
         }
         if to.try_copy_async(from, tensor, copy) {
             if self.order.borrow_mut().copies(input.from, self.guest_of(input.from), split.backend) {
@@ -204,6 +195,36 @@ impl Scheduler {
         self.drain(input.from);
         self.wait_for(split.backend);
         tensor_io::copy(tensor, copy)
+    }
+
+    /// Copies of a weight in host memory what its split needs: as the host's function does, or the experts in use. False: all of it is needed.
+    fn copy_weight(
+        &self,
+        split: &Split,
+        weight: TensorRef,
+        copy: TensorRef,
+        from: usize,
+        routing: &mut Routing,
+    ) -> Result<bool> {
+        let Some(graph) = split.graph.as_ref().map(handle) else { return Ok(false) };
+        let to = self.backends[split.backend];
+        if self.copies_weights.callback.is_some() {
+            self.order.borrow_mut().given(split.backend, 0);
+            return Ok(self.copies_weights.copy(to, weight, copy, graph));
+        }
+        let first = (graph.n_nodes() > 0).then(|| graph.node(0));
+        let Some(ids) = first.filter(|_| experts::applies(first, copy)).and_then(|node| node.src(2)) else {
+            return Ok(false);
+        };
+        self.drain(from);
+        if !ids.is_empty() {
+            // Where the routing is an input, too, it is read where it comes from: it may be a weight that is copied later.
+            let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
+            let ids = input.map_or((ids, to), |other| (other.tensor, self.backends[other.from]));
+            self.order.borrow_mut().given(split.backend, 0);
+            routing.copy_used(weight, copy, to, ids)?;
+        }
+        Ok(true)
     }
 
     /// Whose memory the stretches of a backend read where it lies.

@@ -17,11 +17,14 @@ pub struct Routing {
     used: Vec<bool>,
 }
 
-/// Whether `copy` holds the matrices of all experts for `node`, the first of a stretch, and its original `weights` are
-/// weights in host memory.
-pub fn applies(node: Option<TensorRef>, weights: TensorRef, copy: TensorRef) -> bool {
-    let routed = node.is_some_and(|n| n.op_raw() == ggml_op::GGML_OP_MUL_MAT_ID as i32 && n.src(0) == Some(copy));
-    routed && weights.buffer().is_some_and(|b| b.is_weights() && b.is_host())
+/// Whether a tensor holds weights in host memory.
+pub fn is_host_weight(t: TensorRef) -> bool {
+    t.buffer().is_some_and(|b| b.is_weights() && b.is_host())
+}
+
+/// Whether `copy` holds the matrices of all experts for `node`, the first of a split.
+pub fn applies(node: Option<TensorRef>, copy: TensorRef) -> bool {
+    node.is_some_and(|n| n.op_raw() == ggml_op::GGML_OP_MUL_MAT_ID as i32 && n.src(0) == Some(copy))
 }
 
 impl Routing {
@@ -42,6 +45,9 @@ impl Routing {
             for choice in 0..ne[0] as usize {
                 let at = token * nb[1] + choice * nb[0];
                 let word = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
+                if word == Some(-1) {
+                    continue; // no expert at all
+                }
                 let expert = word.and_then(|w| usize::try_from(w).ok()).and_then(|e| self.used.get_mut(e));
                 *expert.ok_or_else(|| invalid!("'{}' names an expert that is not there: {word:?}", ids.name()))? = true;
             }

@@ -5,7 +5,7 @@
 //! one backend and the copies they need), `arena` (the tensors of the copies), `assemble`
 //! (backends reorder their stretches; the whole as a problem for the allocator), `compute`, `order`, `experts` and `plans` (the
 //! run), `report` (debug output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a
-//! checker of the contract below), `scheduler` (the object that hosts hold).
+//! checker of the contract below), `callbacks` (what the host hears of), `scheduler` (the object that hosts hold).
 //!
 //! # A graph and its allocation
 //!
@@ -63,6 +63,7 @@
 pub mod arena;
 pub mod assemble;
 pub mod assign;
+pub mod callbacks;
 pub mod cause;
 pub mod compute;
 pub mod experts;

@@ -3,6 +3,7 @@
 use super::arena::Arena;
 use super::assemble::{Kept, optimize};
 use super::assign::Assigner;
+use super::callbacks::{CopyWeights, Eval, Realloc};
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::order::{Mask, Order};
@@ -12,7 +13,7 @@ use super::rules::{Known, Rules};
 use super::split::{Copies, Replaced, Split, Splitter};
 use super::traced;
 use super::{MAX_BACKENDS, MAX_COPIES, race};
-use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_sched_eval_callback};
+use crate::abi::backend::ggml_backend_dev_type;
 use crate::abi::ggml::ggml_status;
 use crate::alloc::{Binding, GraphAllocator, Likeness, Misfit, Problem, Quality, Recall, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef, EventBox};
@@ -21,28 +22,10 @@ use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, invalid};
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::path::PathBuf;
 
 /// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
 const MAX_REPLACED: usize = 1 << 20;
-
-/// Who watches the nodes.
-#[derive(Clone, Copy)]
-pub struct Eval {
-    /// The host's function.
-    pub callback: ggml_backend_sched_eval_callback,
-    /// Its last argument.
-    pub user_data: *mut c_void,
-}
-
-impl Eval {
-    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches.
-    pub fn ask(&self, t: TensorRef, ask: bool) -> bool {
-        // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.
-        self.callback.is_none_or(|f| unsafe { f(t.as_ptr(), ask, self.user_data) })
-    }
-}
 
 /// Spreads graphs over backends.
 pub struct Scheduler {
@@ -62,6 +45,8 @@ pub struct Scheduler {
     pub(super) debug: i32,
     debug_realloc: i32,
     pub(super) eval: Eval,
+    pub(super) copies_weights: CopyWeights,
+    hears_of_reallocs: Realloc,
     /// No graph has been split since the last reset. What there is belongs to an earlier graph, which may come again.
     is_reset: bool,
     /// What the host has placed since the last reset, before the first split.
@@ -178,7 +163,9 @@ impl Scheduler {
             op_offload,
             debug: number_from_env("GGML_SCHED_DEBUG"),
             debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
-            eval: Eval { callback: None, user_data: std::ptr::null_mut() },
+            eval: Eval::default(),
+            copies_weights: CopyWeights::default(),
+            hears_of_reallocs: Realloc::default(),
             is_reset: true,
             user: Vec::new(),
             user_ids: TensorIds::default(),
@@ -272,6 +259,16 @@ impl Scheduler {
     /// Sets who watches the nodes.
     pub fn set_eval(&mut self, eval: Eval) {
         self.eval = eval;
+    }
+
+    /// Sets who copies weights in place of the scheduler.
+    pub fn set_copy(&mut self, copy: CopyWeights) {
+        self.copies_weights = copy;
+    }
+
+    /// Sets who hears of buffers that are made anew.
+    pub fn set_realloc(&mut self, realloc: Realloc) {
+        self.hears_of_reallocs = realloc;
     }
 
     /// Places a tensor of the next graph. Holds until the next reset.
@@ -500,7 +497,7 @@ impl Scheduler {
             Ok(()) if self.recall.is_valid() => self.galloc.bind_and_note(problem, &mut self.bindings)?,
             Ok(()) => self.galloc.bind(problem)?,
             Err(why) => {
-                self.reallocate(why)?;
+                self.reallocate(graph, why)?;
                 self.planned_bytes = bytes_of_nodes(graph);
             }
         }
@@ -550,10 +547,16 @@ impl Scheduler {
         Ok(true)
     }
 
-    fn reallocate(&mut self, why: Misfit) -> Result<()> {
+    fn reallocate(&mut self, graph: GraphRef, why: Misfit) -> Result<()> {
+        let resized = self.prev_graph_size != self.graph_size;
         // Another way through the same sizes is no surprise: only who reads whom has changed.
-        let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && self.prev_graph_size == self.graph_size;
+        let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && !resized;
         // With one backend the allocator is free to plan anew.
+        if self.backends.len() > 1 {
+            let problem = if self.is_plain { &self.flat.problem } else { &self.problem };
+            let moved = self.galloc.moves(problem, &self.buffers);
+            self.hears_of_reallocs.tell(self, graph, moved, resized);
+        }
         let debug_realloc = if self.backends.len() == 1 { 0 } else { self.debug_realloc };
         if debug_realloc > 1 && why != Misfit::Edges || debug_realloc > 0 && surprising {
             ggml_abort!(

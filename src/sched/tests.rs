@@ -1,6 +1,6 @@
 //! The scheduler over fake devices. Names such as S2 are those of the regressions that a test guards against.
 
-use super::scheduler::Eval;
+use super::callbacks::Eval;
 use super::*;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 use crate::abi::ggml::ggml_tensor_flag::*;

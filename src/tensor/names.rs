@@ -98,6 +98,7 @@ const OP_NAMES: [&CStr; ggml_op::ALL.len()] = [
     c"DSV4_HC_COMB",
     c"DSV4_HC_PRE",
     c"DSV4_HC_POST",
+    c"TOP_K_MASK",
     c"UNARY",
     c"MAP_CUSTOM1",
     c"MAP_CUSTOM2",
@@ -203,6 +204,7 @@ const OP_SYMBOLS: [&CStr; ggml_op::ALL.len()] = [
     c"dsv4_hc_comb(mixes, scale, base)",
     c"dsv4_hc_pre(x, weights)",
     c"dsv4_hc_post(x, residual, post, comb)",
+    c"top_k_mask(mask, top_k, score, blocks, extra)",
     c"unary(x)",
     c"map_custom(x)",
     c"map_custom(x,y)",
@@ -318,6 +320,7 @@ pub fn dtype_c(t: ggml_type) -> &'static CStr {
         GGML_TYPE_NVFP4 => c"nvfp4",
         GGML_TYPE_Q1_0 => c"q1_0",
         GGML_TYPE_Q2_0 => c"q2_0",
+        GGML_TYPE_F8_E4M3 => c"f8_e4m3",
         GGML_TYPE_COUNT => c"",
     }
 }

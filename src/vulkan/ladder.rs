@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(there("mul_mat_vec_ints.subgroup."), ints);
         // All other rungs have every format.
         let every = there("mul_mat_rows.plain.");
-        assert_eq!(every.len(), 28);
+        assert_eq!(every.len(), 29);
         for source in
             ["mul_mat_rows.lanes.", "mul_mat_vec.subgroup.", "mul_mat_tile.", "mul_mat_coop.", "mul_mat_coop2."]
         {

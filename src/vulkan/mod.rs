@@ -31,6 +31,8 @@ mod coopmat2;
 pub mod core;
 pub mod device;
 pub mod env;
+#[cfg(test)]
+mod format_tests;
 pub mod fusion;
 #[cfg(test)]
 mod fusion_tests;

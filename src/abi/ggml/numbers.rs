@@ -59,6 +59,15 @@ pub struct ggml_bf16_t {
     pub bits: u16,
 }
 
+/// A float of 8 bits in the format E4M3 of OCP FP8.
+/// cbindgen:ignore
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ggml_fp8_e4m3_t {
+    /// Sign, 4 exponent bits (bias 7), 3 fraction bits; all exponent and fraction bits set: NaN.
+    pub bits: u8,
+}
+
 /// How a computation or an allocation ended.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
@@ -155,8 +164,10 @@ pub enum ggml_type {
     GGML_TYPE_Q1_0 = 41,
     /// Blocks of 64: 2-bit integers and a half-precision scale (2.25 bits per weight).
     GGML_TYPE_Q2_0 = 42,
+    /// Float of 8 bits, E4M3 (OCP FP8): sign, 4 exponent bits, 3 fraction bits; at most 448, no infinity.
+    GGML_TYPE_F8_E4M3 = 43,
     /// Number after the last format.
-    GGML_TYPE_COUNT = 43,
+    GGML_TYPE_COUNT = 44,
 }
 
 /// Precision an operation must keep, for its sums or for its conversion of a source.
@@ -247,4 +258,6 @@ pub enum ggml_ftype {
     GGML_FTYPE_MOSTLY_Q1_0 = 27,
     /// Mostly Q2_0.
     GGML_FTYPE_MOSTLY_Q2_0 = 28,
+    /// Mostly F8_E4M3.
+    GGML_FTYPE_MOSTLY_F8_E4M3 = 29,
 }

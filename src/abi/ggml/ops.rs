@@ -188,28 +188,30 @@ pub enum ggml_op {
     GGML_OP_DSV4_HC_PRE = 89,
     /// Hyper-connections: the layer's result spread over the mixed streams, after a layer.
     GGML_OP_DSV4_HC_POST = 90,
+    /// Attention mask that keeps only the picked cells of each row.
+    GGML_OP_TOP_K_MASK = 91,
     /// A function of each element: see `enum ggml_unary_op`.
-    GGML_OP_UNARY = 91,
+    GGML_OP_UNARY = 92,
     /// A function of the host with one source.
-    GGML_OP_MAP_CUSTOM1 = 92,
+    GGML_OP_MAP_CUSTOM1 = 93,
     /// A function of the host with two sources.
-    GGML_OP_MAP_CUSTOM2 = 93,
+    GGML_OP_MAP_CUSTOM2 = 94,
     /// A function of the host with three sources.
-    GGML_OP_MAP_CUSTOM3 = 94,
+    GGML_OP_MAP_CUSTOM3 = 95,
     /// A function of the host with any sources.
-    GGML_OP_CUSTOM = 95,
+    GGML_OP_CUSTOM = 96,
     /// Cross entropy of logits and labels, a scalar.
-    GGML_OP_CROSS_ENTROPY_LOSS = 96,
+    GGML_OP_CROSS_ENTROPY_LOSS = 97,
     /// Gradient of CROSS_ENTROPY_LOSS.
-    GGML_OP_CROSS_ENTROPY_LOSS_BACK = 97,
+    GGML_OP_CROSS_ENTROPY_LOSS_BACK = 98,
     /// A step of the optimizer AdamW.
-    GGML_OP_OPT_STEP_ADAMW = 98,
+    GGML_OP_OPT_STEP_ADAMW = 99,
     /// A step of stochastic gradient descent.
-    GGML_OP_OPT_STEP_SGD = 99,
+    GGML_OP_OPT_STEP_SGD = 100,
     /// A gated linear unit: see `enum ggml_glu_op`.
-    GGML_OP_GLU = 100,
+    GGML_OP_GLU = 101,
     /// Number after the last operation.
-    GGML_OP_COUNT = 101,
+    GGML_OP_COUNT = 102,
 }
 
 /// Functions of one number, for `GGML_OP_UNARY`.

@@ -5,6 +5,7 @@ use crate::abi::alloc::ggml_backend_buffer_t;
 use crate::abi::backend_impl::ggml_backend_buffer_i;
 use crate::abi::ggml::{ggml_status, ggml_tensor};
 use crate::abi::raw;
+use crate::backend::buffer::EMPTY_IFACE;
 use crate::backend::handle::slot;
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferBox, BufferRef, BufferTypeRef};
@@ -89,6 +90,7 @@ const fn iface<B: Buffer>() -> ggml_backend_buffer_i {
         cpy_tensor: if B::COPIES { Some(copy_from::<B>) } else { None },
         clear: Some(clear::<B>),
         reset: if B::RESETS { Some(reset::<B>) } else { None },
+        ..EMPTY_IFACE
     }
 }
 

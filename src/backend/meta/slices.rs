@@ -211,9 +211,16 @@ pub fn prepare(t: TensorRef, meta: &MetaBuffer) -> Result<Slices> {
         Some(v) if is_sliced(v) => Some(slices_of(v)?),
         _ => None,
     };
-    let seen = Arc::new(split_of(t, meta, &splits, true)?);
-    let is_sum = matches!(t.op(), ggml_op::GGML_OP_MUL_MAT | ggml_op::GGML_OP_MUL_MAT_ID) && seen.is_mirrored();
-    let left = if is_sum { Arc::new(split_of(t, meta, &splits, false)?) } else { seen.clone() };
+    let (seen, left) = match &base {
+        // A view of a whole tensor is spread as that is.
+        Some(base) if t.op() == ggml_op::GGML_OP_NONE => (base.seen.clone(), base.left.clone()),
+        _ => {
+            let seen = Arc::new(split_of(t, meta, &splits, true)?);
+            let is_sum = matches!(t.op(), ggml_op::GGML_OP_MUL_MAT | ggml_op::GGML_OP_MUL_MAT_ID) && seen.is_mirrored();
+            let left = if is_sum { Arc::new(split_of(t, meta, &splits, false)?) } else { seen.clone() };
+            (seen, left)
+        }
+    };
     let idle = (0..devices).map(|d| splits.iter().flatten().any(|s| s.dim().is_some() && s.total(d) == 0)).collect();
     let slices = Slices { memory: blank(devices)?, seen, left, idle, sources, base, image: Image::of(t) };
     for device in 0..devices {

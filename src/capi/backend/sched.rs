@@ -12,7 +12,7 @@ use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::log_error;
 use crate::sched::Scheduler;
-use crate::sched::scheduler::Eval;
+use crate::sched::callbacks::{CopyWeights, Eval, Realloc};
 use std::ffi::{c_int, c_void};
 
 /// The scheduler behind the opaque pointer, or `None` for NULL.
@@ -298,4 +298,30 @@ pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
 ) {
     // SAFETY: a valid scheduler, by the contract.
     unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
+}
+
+/// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`. Without a callback the
+/// scheduler copies only those experts of a MUL_MAT_ID that the tokens use.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_set_copy_callback(
+    sched: ggml_backend_sched_t,
+    callback: ggml_backend_sched_copy_callback,
+    user_data: *mut c_void,
+) {
+    // SAFETY: a valid scheduler, by the contract.
+    unsafe { need_sched(sched) }.set_copy(CopyWeights { callback, user_data });
+}
+
+/// Sets the callback that reports reallocation of compute buffers, or NULL for none; see `ggml_backend_sched_realloc_callback`. The callback
+/// may query the scheduler but not change it. A scheduler with one backend never calls it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_sched_set_realloc_callback(
+    sched: ggml_backend_sched_t,
+    callback: ggml_backend_sched_realloc_callback,
+    user_data: *mut c_void,
+) {
+    // SAFETY: a valid scheduler, by the contract.
+    unsafe { need_sched(sched) }.set_realloc(Realloc { callback, user_data });
 }

@@ -3,8 +3,10 @@
 use super::need_backend;
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
+use crate::backend::batch::{self, Part};
 use crate::backend::tensor_io::{self, Pieces};
 use crate::capi::convert::{logged, tensor as need_tensor};
+use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
@@ -16,6 +18,24 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: 
     // SAFETY: valid tensors, by the contract.
     let (src, dst) = unsafe { (need_tensor(src, "src"), need_tensor(dst, "dst")) };
     logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst));
+}
+
+/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs and returns when all copies are done. Both tensors of a pair have the same type, shape and
+/// strides; they may be on different devices. Uses the batched copy of a buffer type where it has one.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
+    srcs: *const *const ggml_tensor,
+    dsts: *const *mut ggml_tensor,
+    n_tensors: usize,
+) {
+    // SAFETY: both lists hold `n_tensors` valid tensors, by the contract.
+    let pairs: Vec<_> = unsafe {
+        std::iter::zip(list(srcs, n_tensors, "srcs"), list(dsts, n_tensors, "dsts"))
+            .map(|(src, dst)| (need_tensor(*src, "src"), need_tensor(*dst, "dst")))
+            .collect()
+    };
+    logged("ggml_backend_tensor_copy_n", batch::copy(&pairs));
 }
 
 /// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
@@ -143,6 +163,77 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
     // SAFETY: a valid tensor and writable memory, by the contract.
     unsafe { tensor_io::get_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+}
+
+/// Writes `n_tensors` pieces of host memory: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A tensor may
+/// occur several times. Uses the batched write of a buffer type where it has one.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_set_n(
+    tensors: *const *mut ggml_tensor,
+    data: *const c_void,
+    offsets: *const usize,
+    sizes: *const usize,
+    data_offsets: *const usize,
+    n_tensors: usize,
+) {
+    // SAFETY: the lists hold `n_tensors` entries, and the memory is readable, by the contract.
+    unsafe { batch::set(&parts(tensors.cast(), data.cast_mut(), offsets, sizes, data_offsets, n_tensors)) }
+}
+
+/// Reads `n_tensors` pieces into host memory: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A tensor may
+/// occur several times. Uses the batched read of a buffer type where it has one.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_tensor_get_n(
+    tensors: *const *const ggml_tensor,
+    data: *mut c_void,
+    offsets: *const usize,
+    sizes: *const usize,
+    data_offsets: *const usize,
+    n_tensors: usize,
+) {
+    // SAFETY: the lists hold `n_tensors` entries, and the memory is writable, by the contract.
+    unsafe { batch::get(&parts(tensors, data, offsets, sizes, data_offsets, n_tensors)) }
+}
+
+/// A list that the host gives with its length.
+///
+/// # Safety
+/// `p` points to `n` entries that stay unchanged during the call, or `n` is 0.
+unsafe fn list<'a, T>(p: *const T, n: usize, what: &str) -> &'a [T] {
+    if n == 0 {
+        return &[];
+    }
+    ggml_assert!(!p.is_null(), "{what} is NULL");
+    // SAFETY: forwarded to the caller.
+    unsafe { std::slice::from_raw_parts(p, n) }
+}
+
+/// The columns of a batch as its parts.
+///
+/// # Safety
+/// As for [`list`], for each of the four lists; `tensors` holds valid tensors.
+unsafe fn parts(
+    tensors: *const *const ggml_tensor,
+    data: *mut c_void,
+    offsets: *const usize,
+    sizes: *const usize,
+    data_offsets: *const usize,
+    n: usize,
+) -> Vec<Part> {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        let (tensors, offsets) = (list(tensors, n, "tensors"), list(offsets, n, "offsets"));
+        let (sizes, places) = (list(sizes, n, "sizes"), list(data_offsets, n, "data_offsets"));
+        let part = |i: usize| Part {
+            tensor: need_tensor(tensors[i], "tensor"),
+            data: data.cast::<u8>().wrapping_add(places[i]),
+            offset: offsets[i],
+            size: sizes[i],
+        };
+        (0..n).map(part).collect()
+    }
 }
 
 /// Sets `size` bytes of the tensor to `value`.

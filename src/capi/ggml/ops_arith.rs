@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ggml_add_cast(
 }
 
 /// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t].
+/// is I32 [m, t]; an id of -1 adds nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_id(

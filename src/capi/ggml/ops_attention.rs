@@ -5,7 +5,7 @@ use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
 use crate::ggml_abort;
 use crate::guard::guarded;
-use crate::tensor::ops::attention;
+use crate::tensor::ops::attention::{self, Picks};
 
 /// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
 /// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
@@ -98,4 +98,32 @@ pub unsafe extern "C" fn ggml_lightning_indexer(
     let (ctx, q, k, weights, mask) =
         unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(weights, "weights"), need(mask, "mask")) };
     out(attention::lightning_indexer(ctx, q, k, weights, mask))
+}
+
+/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
+/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
+/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
+/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
+/// the three may be NULL. Picks and cells out of range are passed over.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_top_k_mask(
+    ctx: *mut ggml_context,
+    mask: *mut ggml_tensor,
+    top_k: *mut ggml_tensor,
+    score: *mut ggml_tensor,
+    blocks: *mut ggml_tensor,
+    extra: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors and NULL or valid tensors, by the contract.
+    let (ctx, mask, picks) = unsafe {
+        let picks = Picks {
+            top_k: need(top_k, "top_k"),
+            score: opt_tensor(score),
+            blocks: opt_tensor(blocks),
+            extra: opt_tensor(extra),
+        };
+        (need_ctx(ctx), need(mask, "mask"), picks)
+    };
+    out(attention::top_k_mask(ctx, mask, picks))
 }

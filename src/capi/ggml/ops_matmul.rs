@@ -29,6 +29,22 @@ pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_
     matmul::set_src_precision(a, prec, idx)
 }
 
+/// The precision that `ggml_prec_set_acc` set; `GGML_PREC_UNDEFINED` for nodes of other operations.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_prec_get_acc(a: *const ggml_tensor) -> raw::ggml_prec {
+    // SAFETY: a valid tensor, by the contract.
+    matmul::acc_precision(unsafe { need(a, "a") })
+}
+
+/// The precision that `ggml_prec_set_src` set for source `idx`; `GGML_PREC_UNDEFINED` for sources that have no choice.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_prec_get_src(a: *const ggml_tensor, idx: c_int) -> raw::ggml_prec {
+    // SAFETY: a valid tensor, by the contract.
+    matmul::src_precision(unsafe { need(a, "a") }, idx)
+}
+
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
 /// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
 #[guarded]
@@ -66,7 +82,8 @@ pub unsafe extern "C" fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: raw::g
 
 /// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
 /// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
-/// `b`. used' divides used.
+/// `b`. used' divides used. An id of -1 chooses no expert: its column is zero. A token must not name an expert twice: not every backend
+/// can compute that.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_id(

@@ -129,7 +129,8 @@ pub unsafe extern "C" fn ggml_rwkv_wkv7(
 /// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
 /// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
 /// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first.
+/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
+/// may leave out all but the last state.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gated_delta_net(

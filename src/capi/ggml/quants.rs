@@ -78,7 +78,7 @@ macro_rules! entries {
 
 /// The types as C sees them.
 static TYPES: Table = Table(entries![
-    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42
+    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43
 ]);
 
 /// Value of a half-precision number, exactly.
@@ -213,6 +213,7 @@ pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw:
         Some(GGML_FTYPE_MOSTLY_Q8_0) => GGML_TYPE_Q8_0,
         Some(GGML_FTYPE_MOSTLY_MXFP4) => GGML_TYPE_MXFP4,
         Some(GGML_FTYPE_MOSTLY_NVFP4) => GGML_TYPE_NVFP4,
+        Some(GGML_FTYPE_MOSTLY_F8_E4M3) => GGML_TYPE_F8_E4M3,
         Some(GGML_FTYPE_MOSTLY_Q2_K) => GGML_TYPE_Q2_K,
         Some(GGML_FTYPE_MOSTLY_Q3_K) => GGML_TYPE_Q3_K,
         Some(GGML_FTYPE_MOSTLY_Q4_K) => GGML_TYPE_Q4_K,
@@ -369,13 +370,13 @@ mod tests {
 
     #[test]
     fn queries_survive_numbers_that_name_nothing() {
-        for ty in [-1, 4, 31, 43, i32::MAX, i32::MIN] {
+        for ty in [-1, 4, 31, 44, i32::MAX, i32::MIN] {
             // SAFETY: any number is allowed.
             unsafe {
                 assert_eq!((ggml_blck_size(ty), ggml_type_size(ty), ggml_row_size(ty, 64)), (0, 0, 0));
                 assert_eq!(ggml_type_sizef(ty), 0.0);
                 assert!(!ggml_is_quantized(ty) && !ggml_quantize_requires_imatrix(ty));
-                assert_eq!(ggml_type_name(ty).is_null(), !(0..43).contains(&ty));
+                assert_eq!(ggml_type_name(ty).is_null(), !(0..44).contains(&ty));
                 assert!(!ggml_validate_row_data(ty, [0u8; 64].as_ptr().cast(), 64));
             }
         }

@@ -39,11 +39,11 @@ pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_gui
     unsafe { !guid_a.is_null() && !guid_b.is_null() && guid_a.read() == guid_b.read() }
 }
 
-/// Version of the interface, "0.26.0".
+/// Version of the interface, "0.28.0".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_version() -> *const c_char {
-    c"0.26.0".as_ptr()
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 /// What the library was built from; names this implementation.

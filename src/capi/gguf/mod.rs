@@ -4,6 +4,8 @@ pub mod read;
 pub mod query;
 pub mod edit;
 pub mod write;
+#[cfg(unix)]
+mod vector;
 
 use crate::abi::gguf::gguf_context;
 use crate::gguf::Gguf;

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 /// Copies a tensor's data, through its buffer if it has one.
-fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
+pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
     if !t.buffer_raw().is_null() {
         tensor_io::get_bytes(t, out, 0);
     } else if !t.data().is_null() {

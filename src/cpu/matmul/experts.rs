@@ -1,4 +1,5 @@
-//! `MUL_MAT_ID`: every column picks its matrix by an index. Columns are sorted by matrix, then each matrix meets all its columns at once.
+//! `MUL_MAT_ID`: every column picks its matrix by an index, or none by -1. Columns are sorted by matrix, then each matrix meets all its columns at
+//! once.
 
 use super::plan::{ActForm, Plan, Shapes, Way, line_up};
 use super::product::{Columns, Job};
@@ -28,12 +29,13 @@ struct Entry {
     token: u32,
 }
 
-/// Scratch memory, in bytes from its start: rows for dots, rows for tiles, where each matrix's entries start, the entries,
-/// the threads' own memory.
+/// Scratch memory, in bytes from its start: rows for dots, rows for tiles, where each matrix's entries start, the entries, the matrix of each
+/// column, the threads' own memory.
 struct Layout {
     tile_rows: usize,
     starts: usize,
     entries: usize,
+    picked: usize,
     own: usize,
     end: usize,
 }
@@ -67,18 +69,26 @@ impl Node {
     fn layout(&self) -> Layout {
         let tile_rows = self.dots.own_at;
         let starts = tile_rows.saturating_add(if self.two_forms() { self.tiles.own_at } else { 0 });
-        let entries = starts.saturating_add(line_up(4 * (self.matrices() + 2)));
-        let own = entries.saturating_add(line_up(size_of::<Entry>() * self.columns()));
+        let entries = starts.saturating_add(line_up(4 * (self.buckets() + 2)));
+        let picked = entries.saturating_add(line_up(size_of::<Entry>() * self.columns()));
+        let own = picked.saturating_add(line_up(4 * self.columns()));
         let end = own.saturating_add(self.dots.threads * self.dots.own_bytes.max(self.tiles.own_bytes));
-        Layout { tile_rows, starts, entries, own, end }
+        Layout { tile_rows, starts, entries, picked, own, end }
     }
 
-    /// The matrix that an index names, if there is one.
-    fn matrix(&self, slot: usize, token: usize) -> Result<usize, i32> {
+    /// Lists of columns: one for each matrix, and the last for those without.
+    fn buckets(&self) -> usize {
+        self.matrices() + 1
+    }
+
+    /// The list that a column belongs to; the index where it names no matrix.
+    fn bucket(&self, slot: usize, token: usize) -> Result<usize, i32> {
         let at = self.ids.wrapping_add(slot * self.nb_ids[0] + token * self.nb_ids[1]);
         // SAFETY: slot and token are below the counts of `ids`, which was checked to be inside its memory.
-        let id = unsafe { at.cast::<i32>().read_unaligned() };
-        usize::try_from(id).ok().filter(|i| *i < self.matrices()).ok_or(id)
+        match unsafe { at.cast::<i32>().read_unaligned() } {
+            -1 => Ok(self.matrices()),
+            id => usize::try_from(id).ok().filter(|i| *i < self.matrices()).ok_or(id),
+        }
     }
 }
 
@@ -93,7 +103,7 @@ pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 }
 
 /// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` indices in I32 with `slots` a multiple
-/// of `p`; `dst` `[m, slots, tokens]` in F32. An index out of range is an error: nothing is computed.
+/// of `p`; `dst` `[m, slots, tokens]` in F32. The column of an index -1 is zero. Any other index out of range is an error: nothing is computed.
 pub fn mul_mat_id(w: &Worker<'_>, dst: TensorRef) {
     compute(kernels_for(w), w, dst);
 }
@@ -134,11 +144,12 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
         // SAFETY: the layout has room for both lists, and no other thread looks at them before the wait.
         let lists = unsafe {
             (
-                std::slice::from_raw_parts_mut(starts, node.matrices() + 2),
+                std::slice::from_raw_parts_mut(starts, node.buckets() + 2),
                 std::slice::from_raw_parts_mut(entries, node.columns()),
+                std::slice::from_raw_parts_mut(scratch.wrapping_add(layout.picked).cast::<u32>(), node.columns()),
             )
         };
-        if let Err(id) = sort(&node, lists.0, lists.1) {
+        if let Err(id) = sort(&node, lists.0, lists.1, lists.2) {
             w.fail(invalid!("{dst:?}: index {id} names no matrix, there are {}", node.matrices()));
         }
     }
@@ -148,8 +159,15 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     }
     // SAFETY: made above, and only read from now on.
     let (starts, entries) = unsafe {
-        (std::slice::from_raw_parts(starts, node.matrices() + 1), std::slice::from_raw_parts(entries, node.columns()))
+        (std::slice::from_raw_parts(starts, node.buckets() + 1), std::slice::from_raw_parts(entries, node.columns()))
     };
+
+    let without = &entries[starts[node.matrices()] as usize..starts[node.buckets()] as usize];
+    for column in w.share(without.len()) {
+        let result = s.result(without[column]);
+        // SAFETY: results of a column of the node, which was checked to be inside its memory; no other thread has this column.
+        unsafe { std::slice::from_raw_parts_mut(result, s.ne[0]) }.fill(0.0);
+    }
 
     let mut at = w.next_chunk();
     let mut before = 0;
@@ -184,26 +202,33 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     }
 }
 
-/// Sorts all indices by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`. An index out of range is the error.
-fn sort(node: &Node, starts: &mut [u32], entries: &mut [Entry]) -> Result<(), i32> {
+/// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, then come those without. An index out of range is the
+/// error. Each index is read once: a host that changes it meanwhile gets some matrix, not a list with holes.
+fn sort(node: &Node, starts: &mut [u32], entries: &mut [Entry], picked: &mut [u32]) -> Result<(), i32> {
     starts.fill(0);
-    let all = || (0..node.n_ids[1]).flat_map(|token| (0..node.n_ids[0]).map(move |slot| (slot, token)));
+    let all = (0..node.n_ids[1]).flat_map(|token| (0..node.n_ids[0]).map(move |slot| (slot, token)));
     // Counted one place further: adding up then leaves at `i + 1` where matrix `i` starts, and placing moves it to where it ends.
-    for (slot, token) in all() {
-        starts[node.matrix(slot, token)? + 2] += 1;
+    for ((slot, token), picked) in all.clone().zip(&mut *picked) {
+        let bucket = node.bucket(slot, token)?;
+        *picked = bucket as u32;
+        starts[bucket + 2] += 1;
     }
     for i in 1..starts.len() {
         starts[i] += starts[i - 1];
     }
-    for (slot, token) in all() {
-        let place = &mut starts[node.matrix(slot, token)? + 1];
-        // The host may change the indices meanwhile: never write beyond.
-        if let Some(e) = entries.get_mut(*place as usize) {
-            *e = Entry { slot: slot as u32, token: token as u32 };
-        }
+    for ((slot, token), picked) in all.zip(&*picked) {
+        let place = &mut starts[*picked as usize + 1];
+        entries[*place as usize] = Entry { slot: slot as u32, token: token as u32 };
         *place += 1;
     }
     Ok(())
+}
+
+impl Shapes {
+    /// Where the results of a column are.
+    fn result(&self, Entry { slot, token }: Entry) -> *mut f32 {
+        self.dst.wrapping_add(slot as usize * self.nb[1] + token as usize * self.nb[2]).cast()
+    }
 }
 
 /// The columns that picked one matrix.
@@ -224,6 +249,6 @@ impl Columns for Picked<'_> {
             Some(rows) => rows.wrapping_add((token * s.ne1[1] + from) * self.plan.act_bytes),
             None => s.src1.wrapping_add(from * s.nb1[1] + token * s.nb1[2]),
         };
-        (act, s.dst.wrapping_add(slot * s.nb[1] + token * s.nb[2]).cast())
+        (act, s.result(self.entries[j]))
     }
 }

@@ -74,6 +74,7 @@ impl Job<'_> {
                             GGML_TYPE_F32 => (k.dot)(n, row.cast(), act.cast()),
                             GGML_TYPE_F16 => (k.dot_f16)(n, row.cast(), act.cast()),
                             GGML_TYPE_BF16 => (k.dot_bf16)(n, row.cast(), act.cast()),
+                            GGML_TYPE_F8_E4M3 => (k.dot_f8)(n, row, act.cast()),
                             _ => vec_dot.map_or(0.0, |dot| dot(n, row, act)),
                         };
                         dst.wrapping_add(i).write_unaligned(sum);
@@ -133,6 +134,7 @@ impl Job<'_> {
                             _ if r >= rows => to.write_bytes(0, step),
                             GGML_TYPE_F16 => (k.f16_to_f32)(step, to, from.cast::<u16>().wrapping_add(k0)),
                             GGML_TYPE_BF16 => (k.bf16_to_f32)(step, to, from.cast::<u16>().wrapping_add(k0)),
+                            GGML_TYPE_F8_E4M3 => (k.f8_to_f32)(step, to, from.wrapping_add(k0)),
                             _ => to.cast::<u8>().copy_from_nonoverlapping(from.wrapping_add(4 * k0), 4 * step),
                         }
                     }

@@ -80,10 +80,10 @@ pub fn check_binary(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_binary`], or a quantized tensor plus single precision of the same shape.
+/// As [`check_binary`], or a tensor in blocks or floats of 8 bits plus single precision of the same shape.
 pub fn check_add(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
-    if a.dtype().blck_size() == 1 {
+    if a.dtype().blck_size() == 1 && a.dtype() != GGML_TYPE_F8_E4M3 {
         return check_binary(node);
     }
     ensure!(a.same_shape(b) && a.same_shape(node), "a quantized sum does not broadcast");
@@ -108,13 +108,17 @@ pub fn check_add1(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Row plus the row of source 1 that source 2 names: a bias per expert.
+/// Row plus the row of source 1 that source 2 names, none for -1: a bias per expert.
 pub fn add_id(w: &Worker<'_>, dst: TensorRef) {
     let (a, ids) = (Place::of(source(dst, 0)), Place::of(source(dst, 2)));
     let mut bias = Reader::new(source(dst, 1), dst);
     let mut out = Writer::new(dst);
     for row in rows(w, &a) {
         let id = ids.get::<i32>(row[0], [row[1], 0, 0]);
+        if id == -1 {
+            out.row(row, |y| a.load(row, 0, y));
+            continue;
+        }
         let Some(id) = usize::try_from(id).ok().filter(|&id| id < bias.at.ne[1]) else {
             return w.fail(invalid!("'{}': row {id} of {}", dst.name(), bias.at.ne[1]));
         };

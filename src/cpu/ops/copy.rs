@@ -112,10 +112,11 @@ pub fn check_dup(node: TensorRef) -> Result<()> {
     if from == to {
         return Ok(());
     }
-    let plain = |t: ggml_type| t.blck_size() == 1;
+    let plain = |t: ggml_type| t.blck_size() == 1 && t != GGML_TYPE_F8_E4M3;
     let way = match from {
         GGML_TYPE_F32 => to == GGML_TYPE_I32 || is_float(to) || convert::writable(to),
         GGML_TYPE_F16 | GGML_TYPE_BF16 => is_float(to) || (!plain(to) && convert::writable(to)),
+        GGML_TYPE_F8_E4M3 => is_float(to),
         GGML_TYPE_I32 => to == GGML_TYPE_F32,
         _ => !plain(from) && to == GGML_TYPE_F32 && convert::readable(from),
     };

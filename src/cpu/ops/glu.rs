@@ -19,7 +19,7 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
         (None, true) => (n, 0),
     };
     let (alpha, limit) = (dst.op_param_f32(2), dst.op_param_f32(3));
-    // The original's tables are for half and single precision.
+    // The original's table of GELU is for half and single precision.
     let computed = dst.dtype() == GGML_TYPE_BF16;
     let gate = Place::of(source(dst, 0));
     let mut up = Reader::new(dst.src(1).unwrap_or(source(dst, 0)), dst);
@@ -43,11 +43,7 @@ pub fn glu(w: &Worker<'_>, dst: TensorRef) {
                 }
                 GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
                 GGML_GLU_OP_GEGLU_QUICK => {
-                    if computed {
-                        vec::gelu_quick_computed(y)
-                    } else {
-                        vec::gelu_quick(y)
-                    }
+                    vec::gelu_quick(y);
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU_OAI => y.iter_mut().zip(g).for_each(|(y, g)| {

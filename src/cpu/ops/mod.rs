@@ -1,6 +1,6 @@
 //! Kernels, one file per family. Each offers, for each operation, a kernel and a check (types and shapes it takes).
 //!
-//! `unary` · `binary` · `glu` · `norm` · `softmax` · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
+//! `unary` · `binary` · `glu` · `norm` · `softmax` · `sparse` (attention masks) · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
 //! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `conv` · `window` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
 
 pub mod attention;
@@ -21,6 +21,7 @@ pub mod reduce;
 pub mod rope;
 pub mod softmax;
 pub mod sort;
+pub mod sparse;
 pub mod train;
 pub mod unary;
 pub mod window;

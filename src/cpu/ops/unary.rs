@@ -43,9 +43,8 @@ pub fn unary(w: &Worker<'_>, dst: TensorRef) {
     let p = |i| dst.op_param_f32(i);
     let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
     match (op, dst.dtype()) {
-        // The original's tables are for half and single precision.
+        // The original's table is for half and single precision.
         (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, dst, vec::gelu_computed),
-        (GGML_UNARY_OP_GELU_QUICK, GGML_TYPE_BF16) => map(w, dst, vec::gelu_quick_computed),
         _ => map(w, dst, |y| apply(op, xielu, y)),
     }
 }
@@ -68,7 +67,7 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
         GGML_UNARY_OP_EXP => vec::exp(y),
         GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
-        GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { (1.0 + x.exp()).ln() }),
+        GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { x.exp().ln_1p() }),
         GGML_UNARY_OP_XIELU => each(y, |x| xielu.at(x)),
         GGML_UNARY_OP_FLOOR => each(y, f32::floor),
         GGML_UNARY_OP_CEIL => each(y, f32::ceil),

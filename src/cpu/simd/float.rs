@@ -222,6 +222,17 @@ kernels! {
             widen_part::<V>(n - i, x.add(i), |p| V::load_bf16(p)).store_part(dst.add(i), n - i);
         }
     };
+    fn f8_to_f32(n: usize, dst: *mut f32, x: *const u8) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            V::load_f8(x.add(i)).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            widen_bytes::<V>(n - i, x.add(i)).store_part(dst.add(i), n - i);
+        }
+    };
     fn f32_to_f16(n: usize, dst: *mut u16, x: *const f32) = {
         let whole = n - n % V::N;
         let mut i = 0;
@@ -252,6 +263,8 @@ kernels! {
         dot_with::<V>(n, |i| V::load_f16(x.add(i)), |i| V::load(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_f16(p)), |i, r| V::load_part(y.add(i), r));
     fn dot_bf16(n: usize, x: *const u16, y: *const f32) -> f32 =
         dot_with::<V>(n, |i| V::load_bf16(x.add(i)), |i| V::load(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_bf16(p)), |i, r| V::load_part(y.add(i), r));
+    fn dot_f8(n: usize, x: *const u8, y: *const f32) -> f32 =
+        dot_with::<V>(n, |i| V::load_f8(x.add(i)), |i| V::load(y.add(i)), |i, r| widen_bytes(r, x.add(i)), |i, r| V::load_part(y.add(i), r));
     fn vec_dot_f32(n: usize, x: *const u8, y: *const u8) -> f32 = dot::<V>(n, x.cast(), y.cast());
     fn vec_dot_f16(n: usize, x: *const u8, y: *const u8) -> f32 = {
         let (x, y) = (x.cast::<u16>(), y.cast::<u16>());
@@ -261,6 +274,7 @@ kernels! {
         let (x, y) = (x.cast::<u16>(), y.cast::<u16>());
         dot_with::<V>(n, |i| V::load_bf16(x.add(i)), |i| V::load_bf16(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_bf16(p)), |i, r| widen_part(r, y.add(i), |p| V::load_bf16(p)))
     };
+    fn vec_dot_f8(n: usize, x: *const u8, y: *const u8) -> f32 = dot_f8::<V>(n, x, y.cast());
     fn axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32) = {
         let v = V::splat(v);
         let whole = n - n % V::N;
@@ -288,6 +302,18 @@ unsafe fn widen_part<V: Lanes>(n: usize, p: *const u16, widen: impl Fn(*const u1
         *h = unsafe { p.add(i).read_unaligned() };
     }
     widen(padded.as_ptr())
+}
+
+/// Reads fewer floats of 8 bits than there are lanes; the other lanes are zero.
+#[inline(always)]
+unsafe fn widen_bytes<V: Lanes>(n: usize, p: *const u8) -> V {
+    let mut padded = [0u8; 32];
+    for (i, b) in padded.iter_mut().enumerate().take(n) {
+        // SAFETY: `n` readable numbers, the caller's promise.
+        *b = unsafe { p.add(i).read() };
+    }
+    // SAFETY: more bytes than there are lanes, and the instruction set is there, the caller's promise.
+    unsafe { V::load_f8(padded.as_ptr()) }
 }
 
 /// Sum of the products of two rows that are read through closures.
@@ -347,15 +373,18 @@ macro_rules! instantiate {
                 max(n: usize, x: *const f32) -> f32;
                 f16_to_f32(n: usize, dst: *mut f32, x: *const u16);
                 bf16_to_f32(n: usize, dst: *mut f32, x: *const u16);
+                f8_to_f32(n: usize, dst: *mut f32, x: *const u8);
                 f32_to_f16(n: usize, dst: *mut u16, x: *const f32);
                 f32_to_bf16(n: usize, dst: *mut u16, x: *const f32);
                 dot(n: usize, x: *const f32, y: *const f32) -> f32;
                 dot_f16(n: usize, x: *const u16, y: *const f32) -> f32;
                 dot_bf16(n: usize, x: *const u16, y: *const f32) -> f32;
+                dot_f8(n: usize, x: *const u8, y: *const f32) -> f32;
                 axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32);
                 vec_dot_f32(n: usize, x: *const u8, y: *const u8) -> f32;
                 vec_dot_f16(n: usize, x: *const u8, y: *const u8) -> f32;
                 vec_dot_bf16(n: usize, x: *const u8, y: *const u8) -> f32;
+                vec_dot_f8(n: usize, x: *const u8, y: *const u8) -> f32;
                 from_float_f32(x: *const f32, y: *mut u8, n: usize);
                 from_float_f16(x: *const f32, y: *mut u8, n: usize);
                 from_float_bf16(x: *const f32, y: *mut u8, n: usize);
@@ -366,7 +395,8 @@ macro_rules! instantiate {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
                 add, sub, mul, div, axpy, scale, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
-                center, max, f16_to_f32, bf16_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, axpy_f16);
+                center, max, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8, axpy_f16);
+            k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [
                 (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),
                 (GGML_TYPE_F16, float_kernels::vec_dot_f16, float_kernels::from_float_f16),

@@ -1,6 +1,8 @@
 //! What the float kernels are written in: a handful of `f32` lanes. Each instruction set implements [`Lanes`] once, and
 //! `float.rs` is compiled once for each.
 
+use crate::quant::convert::f8_e4m3_to_f32;
+
 /// `N` floats that one instruction handles.
 ///
 /// Every method is inlined into a function that has the instruction set enabled.
@@ -28,6 +30,8 @@ pub trait Lanes: Copy {
     unsafe fn store_f16(self, p: *mut u16);
     /// Reads `N` bfloat16s.
     unsafe fn load_bf16(p: *const u16) -> Self;
+    /// Reads `N` floats of 8 bits in the format E4M3.
+    unsafe fn load_f8(p: *const u8) -> Self;
     /// `self + b`.
     unsafe fn add(self, b: Self) -> Self;
     /// `self - b`.
@@ -196,6 +200,11 @@ impl Lanes for Plain {
     unsafe fn load_bf16(p: *const u16) -> Self {
         // SAFETY: eight readable bfloat16s, the caller's promise.
         Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(|b| f32::from_bits(u32::from(b) << 16)))
+    }
+    #[inline(always)]
+    unsafe fn load_f8(p: *const u8) -> Self {
+        // SAFETY: eight readable bytes, the caller's promise.
+        Self(unsafe { p.cast::<[u8; 8]>().read_unaligned() }.map(f8_e4m3_to_f32))
     }
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {

@@ -121,6 +121,8 @@ pub struct Kernels {
     pub f16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
     /// Bfloat16s to floats (no overlap).
     pub bf16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
+    /// Floats of 8 bits (E4M3) to floats (no overlap).
+    pub f8_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u8),
     /// Floats to halves, to nearest even (no overlap).
     pub f32_to_f16: unsafe fn(n: usize, dst: *mut u16, x: *const f32),
     /// Floats to bfloat16s, to nearest even (no overlap).
@@ -131,6 +133,8 @@ pub struct Kernels {
     pub dot_f16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
     /// Sum of products of bfloat16s and floats.
     pub dot_bf16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
+    /// Sum of products of floats of 8 bits (E4M3) and floats.
+    pub dot_f8: unsafe fn(n: usize, x: *const u8, y: *const f32) -> f32,
     /// Matrix times column by weight format; `None`: `vec_dot` for each row.
     pub gemv: [Option<gemv::Gemv>; TYPES],
     /// Matrix products of floats.
@@ -210,7 +214,7 @@ pub fn reference() -> &'static Kernels {
 pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
     use ggml_type::*;
     Some(match t {
-        GGML_TYPE_F32 => GGML_TYPE_F32,
+        GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 => GGML_TYPE_F32,
         GGML_TYPE_F16 => GGML_TYPE_F16,
         GGML_TYPE_BF16 => GGML_TYPE_BF16,
         GGML_TYPE_Q1_0 | GGML_TYPE_Q2_0 | GGML_TYPE_Q4_0 | GGML_TYPE_Q5_0 | GGML_TYPE_Q8_0 | GGML_TYPE_IQ4_NL

@@ -84,7 +84,7 @@ pub(super) fn is_padded_rows(t: TensorRef) -> bool {
 }
 
 #[track_caller]
-pub(super) fn require_padded_rows(op: &str, a: TensorRef) {
+fn require_padded_rows(op: &str, a: TensorRef) {
     require(is_padded_rows(a), || {
         format!("{op}: a may have gaps between rows only (elements {:?}, strides {:?})", a.ne(), a.nb())
     });
@@ -147,6 +147,7 @@ pub fn acc(ctx: &mut Context, a: TensorRef, b: TensorRef, region: Region, place:
     require_contiguous("acc", &[("a", a)]);
     require_type("acc", "a", a, &[GGML_TYPE_F32]);
     require_type("acc", "b", b, &[GGML_TYPE_F32]);
+    require(region.offset < 1 << 30, || format!("acc: offset {} is not below 2^30", region.offset));
     let words = region.words("acc", b)?;
     Node::new(GGML_OP_ACC, place.result(ctx, a)?).params(0, words).param(4, place.is_inplace()).of([a, b])
 }

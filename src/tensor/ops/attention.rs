@@ -4,7 +4,7 @@
 use super::build::{ANY, Node, divides, require, require_contiguous, require_shape, require_type};
 use super::matmul::require_rows_match;
 use super::softmax::{require_mask_for_bias, set_sinks};
-use crate::abi::ggml::ggml_op::{GGML_OP_FLASH_ATTN_EXT, GGML_OP_LIGHTNING_INDEXER};
+use crate::abi::ggml::ggml_op::{GGML_OP_FLASH_ATTN_EXT, GGML_OP_LIGHTNING_INDEXER, GGML_OP_TOP_K_MASK};
 use crate::abi::ggml::ggml_prec;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
@@ -94,6 +94,52 @@ pub fn lightning_indexer(
     require(divides(mask.ne()[3], batches), || format!("{OP}: mask {:?} does not repeat {batches} times", mask.ne()));
     Node::new(GGML_OP_LIGHTNING_INDEXER, ctx.new_tensor(GGML_TYPE_F32, &[keys, queries, 1, batches])?)
         .of([q, k, weights, mask])
+}
+
+/// The sources of [`top_k_mask`] beside the mask.
+#[derive(Clone, Copy)]
+pub struct Picks {
+    /// I32 [picks, rows...]: what each row picks; out of range: nothing.
+    pub top_k: TensorRef,
+    /// F32 [all that can be picked, rows...]: a pick counts where its score is above minus infinity. Without it, all count.
+    pub score: Option<TensorRef>,
+    /// I32 [cells of a pick, all that can be picked]: the cells that a pick stands for. Without it, a pick is a cell.
+    pub blocks: Option<TensorRef>,
+    /// I32 [cells, rows...]: cells that each row keeps without a pick.
+    pub extra: Option<TensorRef>,
+}
+
+/// `mask` [cells, m1, m2, m3] (F16 or F32), repeated for the rows [n1, n2, n3] of the picks, with minus infinity in all cells that a row
+/// neither picks nor keeps: [cells, n1, n2, n3].
+pub fn top_k_mask(ctx: &mut Context, mask: TensorRef, picks: Picks) -> Result<TensorRef> {
+    const OP: &str = "top_k_mask";
+    let Picks { top_k, score, blocks, extra } = picks;
+    require_type(OP, "mask", mask, &[GGML_TYPE_F16, GGML_TYPE_F32]);
+    require(mask.nb()[0] == mask.dtype().type_size(), || {
+        format!("{OP}: rows of mask have gaps (strides {:?})", mask.nb())
+    });
+    require_type(OP, "top_k", top_k, &[GGML_TYPE_I32]);
+    let (nm, rows) = (mask.ne(), top_k.ne());
+    require((1..4).all(|i| divides(nm[i], rows[i])), || format!("{OP}: mask {nm:?} cannot be repeated for {rows:?}"));
+    if let Some(score) = score {
+        require_type(OP, "score", score, &[GGML_TYPE_F32]);
+        require_shape(OP, "score", score, [ANY, rows[1], rows[2], rows[3]]);
+    }
+    if let Some(blocks) = blocks {
+        require_type(OP, "blocks", blocks, &[GGML_TYPE_I32]);
+        require_shape(OP, "blocks", blocks, [ANY, score.map_or(ANY, |s| s.ne()[0]), 1, 1]);
+    }
+    if let Some(extra) = extra {
+        require_type(OP, "extra", extra, &[GGML_TYPE_I32]);
+        require_shape(OP, "extra", extra, [ANY, rows[1], rows[2], rows[3]]);
+    }
+    Node::new(GGML_OP_TOP_K_MASK, ctx.new_tensor(mask.dtype(), &[nm[0], rows[1], rows[2], rows[3]])?).of([
+        Some(mask),
+        Some(top_k),
+        score,
+        blocks,
+        extra,
+    ])
 }
 
 #[cfg(test)]

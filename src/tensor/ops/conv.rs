@@ -151,7 +151,9 @@ pub fn conv_1d(ctx: &mut Context, a: TensorRef, b: TensorRef, window: &Window<2>
     let kernel = reshape(ctx, a, &[product(&na[..2])?, na[2]])?;
     let rows = reshape(ctx, patches, &[np[0], product(&[np[1], np[2]])?])?;
     let t = mul_mat(ctx, rows, kernel)?;
-    reshape(ctx, t, &[np[1], na[2], np[2]])
+    let t = reshape(ctx, t, &[np[1], np[2], na[2]])?;
+    let t = permute(ctx, t, [0, 2, 1, 3])?;
+    cont(ctx, t)
 }
 
 /// Convolution of lines, each channel by its own kernel: `a` [K, 1, C], `b` [L, C, 1] give [OL, C, 1].

@@ -95,6 +95,15 @@ pub fn set_acc_precision(node: TensorRef, prec: ggml_prec) -> bool {
     true
 }
 
+/// The precision that the sums of a product or of attention must keep, as its number; that of no choice for other operations.
+pub fn acc_precision(node: TensorRef) -> i32 {
+    match node.op() {
+        GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID => node.op_param_i32(0),
+        GGML_OP_FLASH_ATTN_EXT => node.op_param_i32(3),
+        _ => ggml_prec::GGML_PREC_UNDEFINED as i32,
+    }
+}
+
 /// Sets the smallest format that source `idx` of a product may be converted to; `false` where that cannot be chosen.
 pub fn set_src_precision(node: TensorRef, prec: ggml_prec, idx: i32) -> bool {
     require((0..GGML_MAX_SRC as i32).contains(&idx), || format!("prec_set_src: there is no source {idx}"));
@@ -103,6 +112,15 @@ pub fn set_src_precision(node: TensorRef, prec: ggml_prec, idx: i32) -> bool {
         node.set_op_param_i32(3, prec as i32);
     }
     can
+}
+
+/// The smallest format that source `idx` may be converted to, as its number; that of no choice where that cannot be chosen.
+pub fn src_precision(node: TensorRef, idx: i32) -> i32 {
+    require((0..GGML_MAX_SRC as i32).contains(&idx), || format!("prec_get_src: there is no source {idx}"));
+    match node.op() {
+        GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID if idx == 1 => node.op_param_i32(3),
+        _ => ggml_prec::GGML_PREC_UNDEFINED as i32,
+    }
 }
 
 #[track_caller]
@@ -147,6 +165,8 @@ mod tests {
         assert!(set_src_precision(t, ggml_prec::GGML_PREC_Q8, 1) && !set_src_precision(t, ggml_prec::GGML_PREC_Q8, 0));
         mul_mat_set_hint(t, ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD);
         assert_eq!(t.op_params()[..4], [10, 1, 0, 30]);
+        assert_eq!((acc_precision(t), src_precision(t, 1), src_precision(t, 0)), (10, 30, 0));
+        assert_eq!((acc_precision(a), src_precision(a, 1)), (0, 0));
         assert!(!set_acc_precision(a, ggml_prec::GGML_PREC_F32));
     }
 }

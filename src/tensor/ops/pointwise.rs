@@ -1,7 +1,6 @@
 //! One source, element by element: functions, scaling, clamping, filling.
 #![forbid(unsafe_code)]
 
-use super::arith::require_padded_rows;
 use super::build::{Node, Place, require_contiguous, require_contiguous_rows, require_type};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::*;
@@ -88,7 +87,7 @@ pub fn leaky_relu(ctx: &mut Context, a: TensorRef, negative_slope: f32, place: P
 /// # Parameters
 /// 0: `s`, 1: `b`.
 pub fn scale_bias(ctx: &mut Context, a: TensorRef, s: f32, b: f32, place: Place) -> Result<TensorRef> {
-    require_padded_rows("scale", a);
+    require_contiguous_rows("scale", &[("a", a)]);
     Node::new(GGML_OP_SCALE, place.result(ctx, a)?).params(0, [s, b]).of([a])
 }
 

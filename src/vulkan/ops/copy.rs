@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::elementwise::grid;
-use super::{ensure, format_name, is_float, src};
+use super::{ensure, format_name, is_any_float, is_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
@@ -61,9 +61,10 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
         ensure!(a.nelements() == d.nelements() && a.nelements() < 1 << 31, "{:?} into {:?}", a.ne(), d.ne());
         return blocks_as_words(View::shape(a)?, View::shape(d)?).map(drop);
     }
-    let number = |t| is_float(t) || t == GGML_TYPE_I32;
+    let number = |t| is_any_float(t) || t == GGML_TYPE_I32;
     ensure!(plain(from) && plain(to), "copies of {from:?} into {to:?}");
-    ensure!(from == to || (number(from) && number(to)), "copies of {from:?} into {to:?}");
+    let narrow = from == GGML_TYPE_F8_E4M3 && !is_float(to) || to == GGML_TYPE_F8_E4M3 && !is_float(from);
+    ensure!(from == to || (number(from) && number(to) && !narrow), "copies of {from:?} into {to:?}");
     ensure!(a.nelements() == d.nelements(), "{} elements into {}", a.nelements(), d.nelements());
     ensure!(a.same_shape(d) || a.nelements() < 1 << 32, "{} elements into another shape", a.nelements());
     View::shape(a)?;
@@ -102,7 +103,7 @@ pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
     match converter(a.dtype, dtype) {
         Some(shader) => shader.map(drop),
         None => {
-            ensure!(is_float(a.dtype) && is_float(dtype), "{:?} as {dtype:?}", a.dtype);
+            ensure!(is_any_float(a.dtype) && is_float(dtype), "{:?} as {dtype:?}", a.dtype);
             Ok(())
         }
     }

@@ -195,7 +195,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// MUL_MAT_ID: src2 names for each token (dimension 1) and slot (dimension 0) the matrix of src0. Few tokens take a group for each pair;
+/// MUL_MAT_ID: src2 names for each token (dimension 1) and slot (dimension 0) the matrix of src0, or none, which gives zeros. Few tokens take a group for each pair;
 /// many are first ordered by expert, so that a matrix is read once for a tile of them.
 pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
@@ -247,9 +247,10 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     if lists {
         let threads = if info.software { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
         let kernel = Kernel::new(Shader::named("product_lists")?, [threads, 1, 1], &[]);
-        let push = Push::new().at(ids.at).at(pair_room.address).at(tile_room.address);
+        let push = Push::new().at(ids.at).at(pair_room.address).at(tile_room.address).at(o.d.at);
         let push = push.words(&[slots, pairs, experts, form.width, n_tiles, ids.nb[0], ids.nb[1]]);
-        plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pair_room, tile_room]);
+        let push = push.words(&[o.d.ne[0], o.d.nb[1], o.d.nb[2]]);
+        plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pair_room, tile_room, o.d.range]);
         let push = o.push([pair_room.address, tile_room.address], slots, repeat, [0; 2]);
         let groups = [o.d.ne[0].div_ceil(form.rows), n_tiles, 1];
         plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range, pair_room, tile_room], &[o.d.range]);

@@ -116,6 +116,11 @@ pub(super) fn is_float(t: ggml_type) -> bool {
     matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
 }
 
+/// Whether a type is a float of any width, as shaders load and store it.
+pub(super) fn is_any_float(t: ggml_type) -> bool {
+    is_float(t) || t == GGML_TYPE_F8_E4M3
+}
+
 /// Name of a format as it stands in the names of shader variants.
 pub(super) fn format_name(t: ggml_type) -> String {
     crate::quant::types::TABLE[t as usize].name().to_lowercase()

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::elementwise::grid;
-use super::{ensure, format_name, is_float, src};
+use super::{ensure, format_name, is_any_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -45,7 +45,7 @@ pub fn check_set(node: TensorRef, _: &Info) -> Result<()> {
     let (a, ids) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(a.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows of {:?}", a.dtype());
     ensure!(matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64), "indices of {:?}", ids.dtype());
-    if !is_float(node.dtype()) {
+    if !is_any_float(node.dtype()) {
         Shader::named(&format!("quantize.{}", format_name(node.dtype())))?;
     }
     ensure!(node.is_contiguous_rows(), "rows with gaps");

@@ -37,11 +37,13 @@ pub(super) fn table() -> Kernels {
         max,
         f16_to_f32,
         bf16_to_f32,
+        f8_to_f32,
         f32_to_f16,
         f32_to_bf16,
         dot,
         dot_f16,
         dot_bf16,
+        dot_f8,
         float_tiles: float_tiles::FLOAT_TILES,
         byte_tiles: byte_tiles::table(),
     };

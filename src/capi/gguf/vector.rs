@@ -1,0 +1,98 @@
+//! `gguf_write_to_buf`: the one function of the original's libggml-base whose C++ type shows in its name. No header declares it.
+
+use super::file as content;
+use crate::abi::gguf::gguf_context;
+use crate::capi::convert::logged;
+use crate::error::{Error, Result};
+use crate::ggml_assert;
+use crate::guard::guarded;
+use std::ffi::c_void;
+use std::io::Write;
+
+/// A `std::vector<int8_t>` as both C++ libraries lay it out: first byte, end of the contents, end of the memory, which `operator new` gave.
+#[repr(C)]
+pub struct Vector {
+    begin: *mut u8,
+    end: *mut u8,
+    limit: *mut u8,
+}
+
+/// `operator new` and `operator delete` of the process: a caller with a vector brings them.
+struct Operators {
+    /// The one that gives NULL instead of throwing; its second argument only chooses it.
+    new: unsafe extern "C" fn(usize, *const u8) -> *mut c_void,
+    delete: unsafe extern "C" fn(*mut c_void),
+}
+
+impl Operators {
+    fn find() -> Result<Self> {
+        // SAFETY: `dlsym` of valid C strings. Names that the C++ ABI fixes stand for functions of these types.
+        unsafe {
+            let symbol = |name: &std::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            let (new, delete) = (symbol(c"_ZnwmRKSt9nothrow_t"), symbol(c"_ZdlPv"));
+            if new.is_null() || delete.is_null() {
+                return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
+            }
+            Ok(Self {
+                new: std::mem::transmute::<*mut c_void, _>(new),
+                delete: std::mem::transmute::<*mut c_void, _>(delete),
+            })
+        }
+    }
+}
+
+/// A vector that is written behind its contents.
+struct Appended<'a> {
+    vector: &'a mut Vector,
+    operators: Operators,
+}
+
+impl Write for Appended<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let v = &mut *self.vector;
+        let (len, room) = (v.end.addr() - v.begin.addr(), v.limit.addr() - v.begin.addr());
+        // SAFETY: a vector's memory reaches from `begin` to `limit`, its contents to `end`; new memory has room for both, and the old memory
+        // came from the same operators.
+        unsafe {
+            if room - len < bytes.len() {
+                let wanted = (len + bytes.len()).next_power_of_two();
+                let memory = (self.operators.new)(wanted, &0).cast::<u8>();
+                if memory.is_null() {
+                    return Err(std::io::ErrorKind::OutOfMemory.into());
+                }
+                if len > 0 {
+                    memory.copy_from_nonoverlapping(v.begin, len);
+                }
+                if !v.begin.is_null() {
+                    (self.operators.delete)(v.begin.cast());
+                }
+                *v = Vector { begin: memory, end: memory.add(len), limit: memory.add(wanted) };
+            }
+            v.end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            v.end = v.end.add(bytes.len());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends the file to `buf`, a `std::vector<int8_t>`; with `only_meta` everything before the tensor data.
+///
+/// # Safety
+/// `ctx` is a valid `gguf_context`, `buf` a valid vector that nobody else uses during the call.
+///
+/// cbindgen:ignore
+#[guarded]
+#[unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb")]
+pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut Vector, only_meta: bool) {
+    ggml_assert!(!buf.is_null());
+    // SAFETY: NULL or valid, by the contract.
+    let Some(gguf) = (unsafe { content(ctx) }) else { return };
+    // SAFETY: a valid vector that nobody else uses, by the contract.
+    let vector = unsafe { &mut *buf };
+    let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &super::write::fetch);
+    logged("gguf_write_to_buf", Operators::find().and_then(write));
+}

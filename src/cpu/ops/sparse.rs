@@ -1,0 +1,139 @@
+//! Sparse attention: the mask of the keys that were chosen.
+
+use super::super::check::{ensure, src};
+use super::super::rows::{Place, Plain, RowIndex, rows};
+use super::{check_type, source};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// The sources of a node beside the mask.
+struct Picks {
+    top_k: Place,
+    score: Option<Place>,
+    blocks: Option<Place>,
+    extra: Option<Place>,
+    /// How many things there are to be picked.
+    n: usize,
+}
+
+impl Picks {
+    fn of(node: TensorRef) -> Self {
+        let [score, blocks, extra] = [2, 3, 4].map(|i| node.src(i).map(Place::of));
+        let n = match (&blocks, &score) {
+            (Some(blocks), _) => blocks.ne[1],
+            (None, Some(score)) => score.ne[0],
+            (None, None) => Place::of(node).ne[0],
+        };
+        Self { top_k: Place::of(source(node, 1)), score, blocks, extra, n }
+    }
+
+    /// Calls `keep` for each cell that a row keeps. Cells may repeat, and may be out of range.
+    fn cells(&self, row: RowIndex, mut keep: impl FnMut(i32)) {
+        for i in 0..self.top_k.ne[0] {
+            let cell = self.top_k.get::<i32>(i, row);
+            let Some(pick) = usize::try_from(cell).ok().filter(|&pick| pick < self.n) else { continue };
+            // A score that is no number is not above anything.
+            let counts = self.score.as_ref().is_none_or(|s| s.get::<f32>(pick, row) > f32::NEG_INFINITY);
+            match &self.blocks {
+                _ if !counts => {}
+                None => keep(cell),
+                Some(blocks) => (0..blocks.ne[0]).for_each(|k| keep(blocks.get(k, [pick, 0, 0]))),
+            }
+        }
+        if let Some(extra) = &self.extra {
+            (0..extra.ne[0]).for_each(|i| keep(extra.get(i, row)));
+        }
+    }
+}
+
+fn typed<T: Plain>(w: &Worker<'_>, dst: TensorRef, closed: T) {
+    let (mask, d, picks) = (Place::of(source(dst, 0)), Place::of(dst), Picks::of(dst));
+    for row in rows(w, &d) {
+        let open = mask.row::<T>([row[0] % mask.ne[1], row[1] % mask.ne[2], row[2] % mask.ne[3]]);
+        let y = d.row_mut::<T>(row);
+        y.fill(closed);
+        picks.cells(row, |cell| {
+            if let Some(cell) = usize::try_from(cell).ok().filter(|&cell| cell < y.len()) {
+                y[cell] = open[cell];
+            }
+        });
+    }
+}
+
+/// Source 0, repeated for the rows of source 1, with minus infinity in all cells that a row neither picks nor keeps.
+pub fn top_k_mask(w: &Worker<'_>, dst: TensorRef) {
+    match dst.dtype() {
+        GGML_TYPE_F16 => typed(w, dst, half::f16::NEG_INFINITY.to_bits()),
+        _ => typed(w, dst, f32::NEG_INFINITY),
+    }
+}
+
+/// Types and shapes fit, and rows of mask and node are dense.
+pub fn check_top_k_mask(node: TensorRef) -> Result<()> {
+    let (mask, top_k) = (src(node, 0)?, src(node, 1)?);
+    ensure!(matches!(mask.dtype(), GGML_TYPE_F16 | GGML_TYPE_F32), "a mask of {:?}", mask.dtype());
+    check_type(node, mask.dtype())?;
+    check_type(top_k, GGML_TYPE_I32)?;
+    let (m, t, n) = (mask.ne(), top_k.ne(), node.ne());
+    ensure!(n[0] == m[0] && n[1..] == t[1..], "mask {m:?} and picks {t:?} into {n:?}");
+    ensure!((1..4).all(|i| n[i] % m[i] == 0), "mask {m:?} does not repeat to {n:?}");
+    ensure!([mask, node].iter().all(|t| Place::of(*t).has_dense_rows()), "rows of the mask have gaps");
+    if let Some(score) = node.src(2) {
+        check_type(score, GGML_TYPE_F32)?;
+        ensure!(score.ne()[1..] == n[1..], "scores {:?} for {n:?}", score.ne());
+    }
+    if let Some(blocks) = node.src(3) {
+        check_type(blocks, GGML_TYPE_I32)?;
+        let b = blocks.ne();
+        ensure!(b[2] == 1 && b[3] == 1, "blocks {b:?}");
+        ensure!(node.src(2).is_none_or(|s| s.ne()[0] == b[1]), "blocks {b:?} for other scores");
+    }
+    if let Some(extra) = node.src(4) {
+        check_type(extra, GGML_TYPE_I32)?;
+        ensure!(extra.ne()[1..] == n[1..], "cells {:?} for {n:?}", extra.ne());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::attention::{self, Picks};
+
+    #[test]
+    fn what_is_picked_or_kept_stays_open() {
+        let mut c = ctx();
+        for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
+            let mask = tensor(&mut c, dtype, &[6, 1, 2], 1);
+            let m = read(mask);
+            let top_k = integers(&mut c, &[3, 2, 2], &[0, 2, -1, 1, 1, 9, 5, 0, 3, 2, 4, 6]);
+            let score = c.new_tensor(GGML_TYPE_F32, &[3, 2, 2]).unwrap();
+            let closed = f32::NEG_INFINITY;
+            write(score, &[1.0, 2.0, closed, 1.0, f32::NAN, 3.0, 0.0, 0.0, 0.0, -1e30, closed, 5.0]);
+            let blocks = integers(&mut c, &[2, 3], &[0, 1, 2, 3, 4, 77]);
+            let extra = integers(&mut c, &[1, 2, 2], &[5, -3, 5, 6]);
+
+            let cases: [(Option<TensorRef>, Option<TensorRef>, Option<TensorRef>, [&[usize]; 4]); 4] = [
+                (None, None, None, [&[0, 2], &[1], &[0, 3, 5], &[2, 4]]),
+                // Of three things to pick, those with a score.
+                (Some(score), None, None, [&[0], &[], &[0], &[2]]),
+                (None, Some(blocks), None, [&[0, 1, 4], &[2, 3], &[0, 1], &[4]]),
+                (Some(score), Some(blocks), Some(extra), [&[0, 1, 5], &[], &[0, 1, 5], &[4]]),
+            ];
+            for (score, blocks, extra, want) in cases {
+                let t = attention::top_k_mask(&mut c, mask, Picks { top_k, score, blocks, extra }).unwrap();
+                assert_eq!((t.ne(), t.dtype()), ([6, 2, 2, 1], dtype));
+                let got = compute(t);
+                for (row, want) in want.iter().enumerate() {
+                    for cell in 0..6 {
+                        let open = if want.contains(&cell) { m[row / 2 * 6 + cell] } else { closed };
+                        assert_eq!(got[row * 6 + cell], open, "{dtype:?} row {row} cell {cell}");
+                    }
+                }
+            }
+        }
+    }
+}
