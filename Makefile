@@ -17,7 +17,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export DESTDIR MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff install clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -78,6 +78,10 @@ check-shaders:
 # DIR=path of a tree. BASE=path, or BASE_CRATE and BASE_VERSION: compared with what; CHECK=1: any change is a failure. docs/UPSTREAM.md.
 upstream-diff:
 	@python3 scripts/upstream_diff.py
+
+# The lists in c_tests/abi, from the sources of the version that scripts/fetch.py pins, or as for upstream-diff; CHECK=1 writes nothing.
+upstream-facts:
+	@python3 scripts/upstream_facts.py
 
 install: all
 	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"

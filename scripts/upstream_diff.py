@@ -44,7 +44,7 @@ def given(path):
 
 
 def tree(folder, crate, version, otherwise):
-    """One side of the comparison, and what to call it; `otherwise` is the crate where none is named."""
+    """One side of the comparison; `otherwise` is the crate where none is named."""
     if folder and (crate or version):
         usage("a folder and a crate are named; one is enough")
     if folder:
@@ -54,6 +54,20 @@ def tree(folder, crate, version, otherwise):
     if not version:
         crate, version = otherwise if otherwise else usage("no version and no folder")
     return Tree(fetched(crate or fetch.CRATE[0], version))
+
+
+def had(*wanted):
+    """The tree, or the end with status 3."""
+    try:
+        return tree(*wanted)
+    except SystemExit as e:
+        if isinstance(e.code, str): # fetch.py's way to say what is wrong
+            print(e.code, file=sys.stderr)
+            sys.exit(3)
+        raise
+    except OSError as e:
+        print(f"upstream-diff: {e}", file=sys.stderr)
+        sys.exit(3)
 
 
 def sections(old, new):
@@ -87,17 +101,8 @@ def main():
     if len(sys.argv) > 1:
         usage("it takes no arguments, but variables")
     env = {name: os.environ.get(name, "") for name in ("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK")}
-    try:
-        new = tree(env["DIR"], env["CRATE"], env["VERSION"], None)
-        old = tree(env["BASE"], env["BASE_CRATE"], env["BASE_VERSION"], fetch.CRATE[:2])
-    except SystemExit as e:
-        if isinstance(e.code, str): # fetch.py's way to say what is wrong
-            print(e.code, file=sys.stderr)
-            sys.exit(3)
-        raise
-    except OSError as e:
-        print(f"upstream-diff: {e}", file=sys.stderr)
-        sys.exit(3)
+    new = had(env["DIR"], env["CRATE"], env["VERSION"], None)
+    old = had(env["BASE"], env["BASE_CRATE"], env["BASE_VERSION"], fetch.CRATE[:2])
     found = sections(old, new)
     lines = []
     for title, items in found:

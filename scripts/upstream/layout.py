@@ -18,19 +18,6 @@ def compiler():
     return cc
 
 
-def _program(tree, structs):
-    """Prints a line for each struct and member: name, size, alignment or offset."""
-    lines = []
-    for name, (aggregate, spelling) in sorted(structs.items()):
-        lines.append(f'    printf("{name} %zu %zu\\n", sizeof({spelling}), _Alignof({spelling}));')
-        for member in dict.fromkeys(n for n, _ in aggregate.fields):
-            lines.append(f'    printf("{name}.{member} %zu %zu\\n", sizeof((({spelling} *) 0)->{member}), offsetof({spelling}, {member}));')
-    present = [h for h in _HEADERS if f"include/{h}" in tree.files or f"src/{h}" in tree.files]
-    common = "#define GGML_COMMON_DECL_C\n#include \"ggml-common.h\"\n" if "src/ggml-common.h" in tree.files else ""
-    return "#include <stddef.h>\n#include <stdio.h>\n" + "".join(f'#include "{h}"\n' for h in present) + common + \
-        "int main(void) {\n" + "\n".join(lines) + "\n    return 0;\n}\n"
-
-
 def structs_of(tree):
     """The complete structs of the C headers: name -> (Aggregate, how C spells the type)."""
     found = {}
@@ -46,26 +33,41 @@ def structs_of(tree):
     return found
 
 
-def layout(tree):
-    """Name of a struct or struct.member -> (size, alignment or offset), and why there is none: (facts, reason)."""
+def run(tree, lines):
+    """What a C program prints that has these lines and includes the tree's headers, and why there is nothing: (text, reason)."""
     cc = compiler()
     if cc is None:
-        return {}, "no C compiler for x86-64"
-    structs = structs_of(tree)
+        return "", "no C compiler for x86-64"
+    present = [h for h in _HEADERS if f"include/{h}" in tree.files or f"src/{h}" in tree.files]
+    common = "#define GGML_COMMON_DECL_C\n#include \"ggml-common.h\"\n" if "src/ggml-common.h" in tree.files else ""
+    program = "#include <stddef.h>\n#include <stdio.h>\n" + "".join(f'#include "{h}"\n' for h in present) + common + \
+        "int main(void) {\n" + "\n".join(lines) + "\n    return 0;\n}\n"
     with tempfile.TemporaryDirectory(prefix="upstream-") as work:
         source, exe = os.path.join(work, "layout.c"), os.path.join(work, "layout")
         with open(source, "w", encoding="utf-8") as f:
-            f.write(_program(tree, structs))
+            f.write(program)
         includes = ["-I", os.path.join(tree.root, "include"), "-I", os.path.join(tree.root, "src")]
         # Inline functions of the internal headers call what no library here has.
         r = subprocess.run([*cc, "-std=gnu11", "-w", "-O1", "-Wl,--unresolved-symbols=ignore-all", *includes, source, "-o", exe],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         if r.returncode != 0:
             errors = [line for line in r.stdout.splitlines() if "error" in line] or r.stdout.splitlines()
-            return {}, "the headers do not compile: " + (errors[0].replace(tree.root + "/", "") if errors else "no reason given")
-        out = subprocess.run([exe], stdout=subprocess.PIPE, text=True, check=True).stdout
+            return "", "the headers do not compile: " + (errors[0].replace(tree.root + "/", "") if errors else "no reason given")
+        return subprocess.run([exe], stdout=subprocess.PIPE, text=True, check=True).stdout, ""
+
+
+def layout(tree):
+    """Name of a struct or struct.member -> (size, alignment or offset), and why there is none: (facts, reason)."""
+    lines = []
+    for name, (aggregate, spelling) in sorted(structs_of(tree).items()):
+        lines.append(f'    printf("{name} %zu %zu\\n", sizeof({spelling}), _Alignof({spelling}));')
+        # A member that is a struct, and its members.
+        parts = [part for n, _ in aggregate.fields for part in (n.split(".")[0], n)]
+        for member in dict.fromkeys(parts):
+            lines.append(f'    printf("{name}.{member} %zu %zu\\n", sizeof((({spelling} *) 0)->{member}), offsetof({spelling}, {member}));')
+    text, why = run(tree, lines)
     facts = {}
-    for line in out.splitlines():
+    for line in text.splitlines():
         name, size, where = line.rsplit(" ", 2)
         facts[name] = (int(size), int(where))
-    return facts, ""
+    return facts, why
