@@ -25,7 +25,7 @@ all:
 
 # The library, a real model and a plain C host: prints how alike some sentences are.
 run: all
-	@DESTDIR= scripts/run_embed.sh
+	@exec env DESTDIR= scripts/run_embed.sh
 
 # Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists them.
 test:

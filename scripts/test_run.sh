@@ -75,12 +75,12 @@ with zipfile.ZipFile(wheel, "w") as z:
 PYTHON
 export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls
 
-# Two signals, to this shell's child alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
+# Two signals, to make alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
 fresh_group='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
 stopped() { # SIGNAL WHOM
     rm -rf "$work/cache"
     : > "$work/calls"
-    FAKE_PIP=slow python3 -c "$fresh_group" scripts/run_embed.sh > "$work/out" 2>&1 &
+    FAKE_PIP=slow python3 -c "$fresh_group" make --no-print-directory run CARGO=true > "$work/out" 2>&1 &
     local pid=$! n=0
     until [ -s "$work/calls" ]; do
         n=$((n + 1))
