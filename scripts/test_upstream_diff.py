@@ -220,7 +220,8 @@ class Reading(Case):
                          ["t * f(const t * a, unsigned int, int c[4], void (*d) (int, char), ...)"])
         self.assertEqual(self.prototypes("extern int f(void); int g();"), ["int f(void)", "int g(void)"])
         self.assertEqual(self.prototypes('GGML_DEPRECATED(GGML_API int f(int a, int b), "use (g), please");\nint g(int);'), ["int f(int a, int b)", "int g(int)"])
-        f = parse('GGML_DEPRECATED(GGML_API int f(int a), "no"); static inline int g(void) { return 1; } __attribute__((format(printf, 1, 2))) int h(int);').functions
+        f = parse('GGML_DEPRECATED(GGML_API int f(int a), "no"); static inline int g(void) { return 1; }'
+                  "__attribute__((format(printf, 1, 2))) int h(int);").functions
         self.assertEqual([(x.exported, x.deprecated, x.static, x.inline) for x in f], [(True, True, False, False), (False, False, True, True), (False,) * 4])
         self.assertEqual([(x.name, x.c_linkage) for x in parse('extern "C" { int a(void); } extern "C" int b(void); int c(void);').functions],
                          [("a", True), ("b", True), ("c", False)])
@@ -231,10 +232,11 @@ class Reading(Case):
 
     def test_structs(self):
         d = parse("struct a { int x, *y, z[2]; struct { int p; struct { int q; } in; } m; union { int u; float v; }; unsigned bits : 3; "
-                  "void (*call)(struct a * self, int); const char * const * names; }; typedef struct { short s; } b; struct c;")
+                  "void (*call)(struct a * self, int); const char * const * names; enum { X, Y } mood; static int none; }; typedef struct { short s; } b; struct c;")
         self.assertEqual(d.aggregates["a"].fields, [
             ("x", "int"), ("y", "int *"), ("z", "int [2]"), ("m.p", "int"), ("m.in.q", "int"), ("u", "int"), ("v", "float"), ("bits", "unsigned"),
-            ("call", "void (*) (a *, int)"), ("names", "const char * const *")])
+            ("call", "void (*) (a *, int)"), ("names", "const char * const *"),
+            ("mood", "enum")])
         self.assertEqual(d.aggregates["b"].fields, [("s", "short")])
         self.assertNotIn("c", d.aggregates)
 
@@ -253,7 +255,8 @@ class Reading(Case):
         self.assertEqual(text_of(d.variables["b"].init), "{ 1 }")
 
     def test_numbers(self):
-        d = parse("#define A 3\n#define B (A << 2 | 1)\n#define F(x) x\n#define D 0x10uLL\n#define Z 1/0\nenum e { P = -2, Q, R = B, S = 'a', T = (1 + 2) * 3 - ~0, U = unknown(), V };")
+        d = parse("#define A 3\n#define B (A << 2 | 1)\n#define F(x) x\n#define D 0x10uLL\n#define Z 1/0\n"
+                  "enum e { P = -2, Q, R = B, S = 'a', T = (1 + 2) * 3 - ~0, U = unknown(), V };")
         c = Constants([d])
         self.assertEqual(c.enums["e"], [("P", -2), ("Q", -1), ("R", 13), ("S", 97), ("T", 10), ("U", None), ("V", None)])
         self.assertEqual([c.macro(n) for n in "ABFDZ"], [3, 13, None, 16, None])
@@ -330,7 +333,8 @@ class Interface(Case):
         self.assertIn("~ ggml_tensor.data: type void * -> no_such_type *", found)
 
     def test_structs_come_go_and_turn(self):
-        found = self.lines(interface.types, ("include/ggml.h", "    int64_t ne[4];\n    void * data; // where it is\n", "    void * data;\n    int64_t ne[4];\n"),
+        found = self.lines(interface.types,
+                           ("include/ggml.h", "    int64_t ne[4];\n    void * data; // where it is\n", "    void * data;\n    int64_t ne[4];\n"),
                            ("include/ggml.h", "struct ggml_context;", "struct ggml_fresh { char c; };\nstruct ggml_context;"))
         self.assertTrue(any(re.match(r"\+ ggml.h: struct ggml_fresh(, 1 bytes)?: c: char", line) for line in found), found)
         self.assertTrue(any(re.match(r"~ ggml_tensor: members in another order: (data|ne) moved", line) for line in found), found)
@@ -471,7 +475,8 @@ class Inside(Case):
             '- ggml.c ggml_set_callback: INFO "%s: set\\n", __func__', '+ ggml.c ggml_set_callback: INFO "%s: done\\n", __func__'])
 
     def test_a_change_of_comments_only(self):
-        edits = (("src/ggml.c", "    int32_t params[]", "    // a remark\n    int32_t   params[]"), ("src/ggml-cpu/ops.cpp", "    helper<float>(3);", "    helper<float>(3); /* three */"))
+        edits = (("src/ggml.c", "    int32_t params[]", "    // a remark\n    int32_t   params[]"),
+                 ("src/ggml-cpu/ops.cpp", "    helper<float>(3);", "    helper<float>(3); /* three */"))
         self.assertEqual(self.operations(*edits), ([], []))
         self.assertEqual(self.lines(areas.files, *edits), ["~ cpu: src/ggml-cpu/ops.cpp +1 -1", "~ core: src/ggml.c +2 -1"])
 
@@ -627,7 +632,7 @@ class Facts(unittest.TestCase):
 
 
 def main():
-    program = unittest.main(exit=False, verbosity=1)
+    program = unittest.main(exit=False, verbosity=1, warnings="ignore")
     result = program.result
     for _, why in result.skipped:
         print(f"note: left out: {why}")

@@ -75,8 +75,8 @@ def _macros(tree, paths):
     for path in paths:
         d = tree.parse(path)
         for name, entries in d.macros.items():
-            alone = [Constants([*(tree.parse(h) for h in tree.interface() if h != path), _one(d, name, entry)]).macro(name) for entry in entries]
-            if entries[0][0] is None and None not in alone:
+            others = [tree.parse(h) for h in tree.interface() if h != path]
+            if entries[0][0] is None and None not in [Constants([*others, _one(d, name, entry)]).macro(name) for entry in entries]:
                 names.append(name)
     lines = [f'#ifdef {n}\n    printf("{n} %lld\\n", (long long) ({n}));\n#endif' for n in names]
     return ", ".join(run(tree, lines)[0].splitlines())

@@ -5,8 +5,9 @@ Names stand for themselves: nothing is looked up in other files, and macros are 
 import re
 from dataclasses import dataclass, field
 
-from .heads import (AGGREGATES, ATTRIBUTES, angle, declarator, find, is_label, is_mark, member_init, members, name_start, parameter_list,
+from .heads import (AGGREGATES, ATTRIBUTES, angle, declarator, find, is_label, is_mark, member_init, name_start, parameter_list,
                     parameters, plain, split_types, type_text)
+from .members import members
 from .tokens import Token, choose, closing, split, tokenize, words
 
 
@@ -175,7 +176,8 @@ class Parser:
             returns = type_text(head[end + 2:])
         self.out.functions.append(Function(
             name, returns, parameters(head[group + 1:end]), line, last, exported="api" in marks, static="static" in marks,
-            inline=bool(marks & {"inline", "__inline", "__forceinline", "constexpr"}), c_linkage=c_linkage, deprecated="deprecated" in marks, body=body))
+            inline=bool(marks & {"inline", "__inline", "__forceinline", "constexpr"}), c_linkage=c_linkage,
+            deprecated="deprecated" in marks, body=body))
 
     def aggregate(self, head, body, behind, line):
         typedef = any(t.text == "typedef" for t in head)
@@ -189,7 +191,8 @@ class Parser:
         name = name or (aliases[0] if aliases else "")
         if kind == "enum":
             values = [(v[0].text, v[2:] if len(v) > 2 else None) for v in split(body) if v]
-            self.out.enums[name or f"unnamed {values[0][0]}" if values else name] = Enum(name, line, values)
+            name = name or f"unnamed, with {values[0][0] if values else 'nothing'}"
+            self.out.enums[name] = Enum(name, line, values)
         else:
             self.out.aggregates[name] = Aggregate(kind, name, line, members(body))
             self.methods(name, body)
@@ -220,7 +223,8 @@ class Parser:
             kind, name = declarator(head[1:])
             group = parameter_list(head)
             if not name and group is not None: # typedef void name(int)
-                kind, name = f"{type_text(head[1:group - 1])} ({', '.join(t for t, _ in parameters(head[group + 1:closing(head, group)]))})", head[group - 1].text
+                types = ", ".join(t for t, _ in parameters(head[group + 1:closing(head, group)]))
+                kind, name = f"{type_text(head[1:group - 1])} ({types})", head[group - 1].text
             self.out.typedefs[name] = kind.replace("@", "").strip()
             return
         group = parameter_list(head) if init is None else None
@@ -234,7 +238,8 @@ class Parser:
             kind, name = declarator(part if n == 0 else head[:1] + part)
             if name:
                 constant = "const" in kind.split("*")[-1].split() or "constexpr" in marks
-                self.out.variables[name] = Variable(name, kind.replace("@", "").strip(), head[0].line, "static" in marks, constant, "api" in marks, init)
+                kind = kind.replace("@", "").strip()
+                self.out.variables[name] = Variable(name, kind, head[0].line, "static" in marks, constant, "api" in marks, init)
 
 
 def _tables(tokens):

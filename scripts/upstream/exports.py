@@ -27,7 +27,8 @@ def shown(tree, library):
     for path in sources(tree, library):
         d = tree.parse(path)
         for f in d.functions:
-            if f.body is not None and not f.static and not f.inline and "::" not in f.name and (path.endswith(".c") or f.c_linkage or f.name in c_names):
+            visible = f.body is not None and not f.static and not f.inline and "::" not in f.name
+            if visible and (path.endswith(".c") or f.c_linkage or f.name in c_names):
                 names.add(f.name)
         names |= {v.name for v in d.variables.values() if not v.static and (path.endswith(".c") or not v.constant)}
     concealed = hidden(tree, library)

@@ -1,4 +1,4 @@
-"""Heads of declarations: storage classes, attributes, types and names, and the members of structs."""
+"""Heads of declarations: storage classes, attributes, types and names."""
 import re
 
 from .tokens import Token, closing, split, text_of
@@ -174,9 +174,9 @@ def parameter_list(head):
             operator = any(t.text == "operator" for t in head[max(0, i - 4):i])
             if operator and is_mark(head[i + 1], ")") and i + 2 < len(head) and is_mark(head[i + 2], "(") and before.text == "operator":
                 return i + 2
-            if operator or is_mark(before, ">", ">>") or before.kind == "name" and before.text not in _NO_FUNCTION | _BASIC:
-                return i if i + 1 < len(head) and not is_mark(head[i + 1], "*") or operator else None
-            return None
+            named = is_mark(before, ">", ">>") or before.kind == "name" and before.text not in _NO_FUNCTION | _BASIC
+            pointer = i + 1 >= len(head) or is_mark(head[i + 1], "*") # (*name)
+            return i if operator or named and not pointer else None
         if is_mark(head[i], "[", "{"):
             i = closing(head, i)
         elif is_mark(head[i], "<") and i > 0 and head[i - 1].kind == "name" and head[i - 1].text != "operator":
@@ -191,53 +191,3 @@ def member_init(head, group):
     """Whether the brace behind the head initializes a member in a constructor's list."""
     end = closing(head, group)
     return end + 1 < len(head) and is_mark(head[end + 1], ":") and head[-1].kind == "name"
-
-
-def members(body):
-    """The data members of a struct: [(name, type)], those of nested structs with the outer member's name before them."""
-    found, i = [], 0
-    while i < len(body):
-        t = body[i]
-        if is_mark(t, ";", ":"):
-            i += 1
-            continue
-        if t.text in ("public", "private", "protected") and i + 1 < len(body) and is_mark(body[i + 1], ":"):
-            i += 2
-            continue
-        if t.text == "template":
-            i = angle(body, i + 1)
-            continue
-        if t.text in ("using", "friend", "static", "static_assert", "typedef", "enum") and not (t.text == "enum" and not is_mark(body[min(find(body, i, ";", "{"), len(body) - 1)], "{")):
-            j = find(body, i, ";", "{")
-            i = (closing(body, j) if j < len(body) and is_mark(body[j], "{") else j) + 1
-            continue
-        j = i
-        while j < len(body) and not is_mark(body[j], ";", "{", "="):
-            j = closing(body, j) + 1 if is_mark(body[j], "(", "[") else j + 1
-        head, _ = plain(body[i:j])
-        if j < len(body) and is_mark(body[j], "{"):
-            end = closing(body, j)
-            if head and head[0].text in ("struct", "union", "class") and parameter_list(head) is None:
-                stop = find(body, end + 1, ";")
-                inner = members(body[j + 1:end])
-                # A name in capitals is a macro that C leaves empty.
-                names = [declarator([Token("name", "x", t.line)] + p) for p in split(plain(body[end + 1:stop])[0]) if not p[-1].text.isupper()]
-                for kind, name in names:
-                    found += [(f"{name}.{n}", k) for n, k in inner] if inner else [(name, "struct")]
-                if not names and len(head) == 1:
-                    found += inner
-                i = stop + 1
-            else: # a method, or a member with {...} behind its name
-                if parameter_list(head) is None and head:
-                    found.append(declarator(head)[::-1])
-                i = end + 1
-            continue
-        stop = find(body, j, ";")
-        if head and parameter_list(head) is None:
-            parts = split_types(head)
-            base = [t for t in (parts[0][:-1] if parts else []) if not is_mark(t, "*")]
-            for n, part in enumerate(parts):
-                kind, name = declarator(part if n == 0 else base + part)
-                found.append((name, kind.replace("@", "").strip()))
-        i = stop + 1
-    return [(n, k.replace("@", "").strip()) for n, k in found if n]

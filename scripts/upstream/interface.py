@@ -151,7 +151,8 @@ def _shifts(name, moved):
 
     def flush():
         if len(run) > 3:
-            items.append(f"~ {name}: {run[0][0]} .. {run[-1][0]}: {len(run)} numbers {run[0][2] - run[0][1]:+}, {run[0][1]} .. {run[-1][1]} -> {run[0][2]} .. {run[-1][2]}")
+            (first, a, b), (last, y, z) = run[0], run[-1]
+            items.append(f"~ {name}: {first} .. {last}: {len(run)} numbers {b - a:+}, {a} .. {y} -> {b} .. {z}")
         else:
             items.extend(f"~ {name}: {e} {x} -> {y}" for e, x, y in run)
         run.clear()

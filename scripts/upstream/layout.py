@@ -7,7 +7,8 @@ import tempfile
 
 
 # Without C++ and without what only the CPU backend's own files can include.
-_HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h", "ggml-backend-impl.h", "ggml-impl.h")
+_HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h",
+            "ggml-backend-impl.h", "ggml-impl.h")
 
 
 def compiler():
@@ -52,7 +53,7 @@ def run(tree, lines):
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         if r.returncode != 0:
             errors = [line for line in r.stdout.splitlines() if "error" in line] or r.stdout.splitlines()
-            return "", "the headers do not compile: " + (errors[0].replace(tree.root + "/", "") if errors else "no reason given")
+            return "", "the headers do not compile: " + (errors[0].replace(tree.root + "/", "").replace(work + "/", "") if errors else "no reason given")
         return subprocess.run([exe], stdout=subprocess.PIPE, text=True, check=True).stdout, ""
 
 

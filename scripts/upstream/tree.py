@@ -8,7 +8,8 @@ from .declarations import parse
 from .values import Constants
 
 # What modules and backends include besides the public headers.
-INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-cpu/ggml-cpu-impl.h", "src/ggml-impl.h", "src/ggml-quants.h", "src/ggml-threading.h")
+INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-cpu/ggml-cpu-impl.h", "src/ggml-impl.h", "src/ggml-quants.h",
+            "src/ggml-threading.h")
 SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
 
 
