@@ -45,6 +45,7 @@ struct device {
     enum ggml_backend_dev_type type;
     bool queue, transfers, events, copies, host_copies, reads_host, unmapped, is_host;
     bool only_set_2d, only_get_2d;
+    bool batches, refuses_copies; /* batched transfers; batched copies that are not to be had */
     int  slow;          /* microseconds that a job sleeps at most */
     size_t max_size, alignment, padding;
     bool (*supports)(const struct ggml_tensor *);
@@ -53,7 +54,7 @@ struct device {
     int fail_buffer, fail_event, fail_compute;
     bool lost;          /* every computation fails */
     /* what happened */
-    int live_buffers, live_events, n_buffers, n_computes, n_inits, n_2d;
+    int live_buffers, live_events, n_buffers, n_computes, n_inits, n_2d, n_batches, n_singles;
     enum ggml_backend_buffer_usage last_init_usage;
     int poison;         /* fills new buffers with this byte, -1: not */
 
@@ -170,11 +171,11 @@ static void device_buffer_memset(ggml_backend_buffer_t b, struct ggml_tensor * t
     memset(real(t) + offset, v, size);
 }
 static void device_buffer_set(ggml_backend_buffer_t b, struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
-    (void) b;
+    ((struct memory *) b->context)->device->n_singles++;
     memcpy(real(t) + offset, data, size);
 }
 static void device_buffer_get(ggml_backend_buffer_t b, const struct ggml_tensor * t, void * data, size_t offset, size_t size) {
-    (void) b;
+    ((struct memory *) b->context)->device->n_singles++;
     memcpy(data, real(t) + offset, size);
 }
 static void device_buffer_set_2d(ggml_backend_buffer_t b, struct ggml_tensor * t, const void * data, size_t offset, size_t size, size_t n,
@@ -186,6 +187,23 @@ static void device_buffer_get_2d(ggml_backend_buffer_t b, const struct ggml_tens
                                  size_t stride_t, size_t stride_d) {
     ((struct memory *) b->context)->device->n_2d++;
     for (size_t i = 0; i < n; i++) memcpy((char *) data + i * stride_d, real(t) + offset + i * stride_t, size);
+}
+static void device_buffer_set_n(ggml_backend_buffer_t b, struct ggml_tensor * const * t, const void * const * data, const size_t * offsets,
+                                const size_t * sizes, size_t n) {
+    ((struct memory *) b->context)->device->n_batches++;
+    for (size_t i = 0; i < n; i++) memcpy(real(t[i]) + offsets[i], data[i], sizes[i]);
+}
+static void device_buffer_get_n(ggml_backend_buffer_t b, const struct ggml_tensor * const * t, void * const * data, const size_t * offsets,
+                                const size_t * sizes, size_t n) {
+    ((struct memory *) b->context)->device->n_batches++;
+    for (size_t i = 0; i < n; i++) memcpy(data[i], real(t[i]) + offsets[i], sizes[i]);
+}
+static bool device_buffer_cpy_n(ggml_backend_buffer_t b, const struct ggml_tensor * const * srcs, struct ggml_tensor * const * dsts, size_t n) {
+    struct device * d = ((struct memory *) b->context)->device;
+    if (d->refuses_copies) return false;
+    d->n_batches++;
+    for (size_t i = 0; i < n; i++) memcpy(real(dsts[i]), real(srcs[i]), ggml_nbytes(srcs[i]));
+    return true;
 }
 static void device_buffer_clear(ggml_backend_buffer_t b, uint8_t v) { memset(((struct memory *) b->context)->bytes, v, b->size); }
 
@@ -206,6 +224,8 @@ static ggml_backend_buffer_t device_buft_alloc(ggml_backend_buffer_type_t t, siz
         .free_buffer = device_buffer_free, .get_base = device_buffer_base, .init_tensor = device_buffer_init, .memset_tensor = device_buffer_memset,
         .set_tensor = device_buffer_set, .get_tensor = device_buffer_get, .clear = device_buffer_clear,
         .set_tensor_2d = d->only_set_2d ? device_buffer_set_2d : NULL, .get_tensor_2d = d->only_get_2d ? device_buffer_get_2d : NULL,
+        .set_tensor_n = d->batches ? device_buffer_set_n : NULL, .get_tensor_n = d->batches ? device_buffer_get_n : NULL,
+        .cpy_tensor_n = d->batches ? device_buffer_cpy_n : NULL,
     };
     return ggml_backend_buffer_init(t, iface, m, size);
 }

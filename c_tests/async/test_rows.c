@@ -207,7 +207,7 @@ static void S22_the_tail_of_copied_weights(void) {
     }
     for (int i = 0; i < 8 * matrix; i++) n_copied += copy[i] == copy[i];
     CHECK_EQ(n_bad, 0);
-    CHECK_EQ(n_copied, 2 * (matrix + 128));
+    CHECK_EQ(n_copied, careful ? 8 * matrix : 2 * (matrix + 128)); /* without a callback the original copies all experts */
     ggml_backend_sched_free(s);
     ggml_backend_buffer_free(b);
     ggml_free(ctx);

@@ -26,6 +26,14 @@ static struct ggml_tensor * t(enum ggml_type type, int64_t n0, int64_t n1, int64
     X(add_id with F32 ids, ggml_add_id(c, F(8, 2, 5, 1), F(8, 4, 1, 1), F(2, 5, 1, 1)))                        \
     X(add_cast of F32, ggml_add_cast(c, F(8, 2, 1, 1), F(8, 2, 1, 1), GGML_TYPE_F32))                          \
     X(acc of F16, ggml_acc(c, H(8, 2, 1, 1), F(8, 2, 1, 1), 32, 64, 64, 0))                                    \
+    X(acc far behind, ggml_acc(c, F(8, 2, 1, 1), F(8, 2, 1, 1), 32, 64, 64, (size_t) 1 << 30))                \
+    X(scale of elements that are apart, ggml_scale(c, ggml_transpose(c, F(4, 6, 1, 1)), 2.0f))                 \
+    X(top_k_mask of integers, ggml_top_k_mask(c, I(8, 2, 1, 1), I(3, 2, 1, 1), NULL, NULL, NULL))              \
+    X(top_k_mask with F32 picks, ggml_top_k_mask(c, F(8, 2, 1, 1), F(3, 2, 1, 1), NULL, NULL, NULL))           \
+    X(top_k_mask that does not repeat, ggml_top_k_mask(c, F(8, 2, 1, 1), I(3, 3, 1, 1), NULL, NULL, NULL))     \
+    X(top_k_mask with scores of other rows, ggml_top_k_mask(c, F(8, 2, 1, 1), I(3, 2, 1, 1), F(8, 3, 1, 1), NULL, NULL)) \
+    X(top_k_mask with blocks of other scores, ggml_top_k_mask(c, F(8, 2, 1, 1), I(3, 2, 1, 1), F(8, 2, 1, 1), I(2, 7, 1, 1), NULL)) \
+    X(top_k_mask with more of other rows, ggml_top_k_mask(c, F(8, 2, 1, 1), I(3, 2, 1, 1), NULL, NULL, I(3, 1, 1, 1))) \
     X(argmax of a cube, ggml_argmax(c, F(4, 3, 2, 1)))                                                         \
     X(count_equal of two shapes, ggml_count_equal(c, I(4, 3, 1, 1), I(4, 2, 1, 1)))                            \
     X(repeat into what does not fit, ggml_repeat(c, F(3, 1, 1, 1), F(4, 1, 1, 1)))                             \

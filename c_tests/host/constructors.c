@@ -177,6 +177,8 @@ static void norms_and_scales(void) {
     CASE(ggml_scale_inplace(c, a, 2.5f), F16(8, 3));
     CASE(ggml_scale_bias(c, a, 0.5f, 1.25f), F32(8, 3));
     CASE(ggml_scale_bias_inplace(c, a, 0.5f, -1.25f), F32(8, 3));
+    CASE(ggml_scale(c, ggml_view_2d(c, a, 5, 3, a->nb[1], 4), 0.5f), F32(8, 3));
+    CASE(ggml_scale(c, ggml_permute(c, a, 0, 2, 1, 3), 0.5f), F32(8, 3, 4));
     CASE(ggml_soft_max_ext(c, a, NULL, 0.125f, 0.0f), F32(8, 3, 4));
     CASE(ggml_soft_max_ext(c, a, b, 0.25f, 8.0f), F32(8, 3, 4, 2), F16(8, 5, 2, 1));
     CASE(ggml_soft_max_ext_inplace(c, a, b, 1.0f, 0.0f), F32(8, 3), F32(8, 3));
@@ -200,6 +202,8 @@ static void products(void) {
     CASE((printf("  src1 q8 %d\n", ggml_prec_set_src(d = ggml_mul_mat(c, a, b), GGML_PREC_Q8, 1)), d), F32(8, 5), F32(8, 3));
     CASE((printf("  src0 f16 %d\n", ggml_prec_set_src(d = ggml_mul_mat(c, a, b), GGML_PREC_F16, 0)), d), F32(8, 5), F32(8, 3));
     CASE((printf("  src1 undefined %d\n", ggml_prec_set_src(d = ggml_mul_mat(c, a, b), GGML_PREC_UNDEFINED, 1)), d), F32(8, 5), F32(8, 3));
+    CASE((ggml_prec_set_acc(d = ggml_mul_mat(c, a, b), GGML_PREC_BF16), ggml_prec_set_src(d, GGML_PREC_Q8, 1), printf("  acc %d src0 %d src1 %d\n", ggml_prec_get_acc(d), ggml_prec_get_src(d, 0), ggml_prec_get_src(d, 1)), d), F32(8, 5), F32(8, 3));
+    CASE((d = ggml_add(c, a, b), printf("  of an add: acc %d src1 %d\n", ggml_prec_get_acc(d), ggml_prec_get_src(d, 1)), d), F32(8, 5), F32(8, 5));
     CASE((printf("  src5 %d\n", ggml_prec_set_src(d = ggml_mul_mat(c, a, b), GGML_PREC_Q4, 5)), d), F32(8, 5), F32(8, 3));
     CASE((printf("  src1 of an id product %d\n", ggml_prec_set_src(e = ggml_mul_mat_id(c, a, b, d), GGML_PREC_Q4, 1)), e), F32(8, 5, 4), F32(8, 1, 3), I32(2, 3));
     CASE(ggml_mul_mat_id(c, a, b, d), F32(8, 5, 4), F32(8, 1, 3), I32(2, 3));
@@ -209,6 +213,10 @@ static void products(void) {
     CASE((ggml_flash_attn_ext_set_prec(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), GGML_PREC_F32), printf("  prec %d\n", ggml_flash_attn_ext_get_prec(f)), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((ggml_flash_attn_ext_add_sinks(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), g = ggml_new_tensor_1d(c, GGML_TYPE_F32, 4)), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((ggml_flash_attn_ext_set_n_kv_max(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), 17), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
+    CASE((printf("  acc %d\n", (ggml_prec_set_acc(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), GGML_PREC_F32), ggml_prec_get_acc(f))), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
+    CASE(ggml_top_k_mask(c, a, b, NULL, NULL, NULL), F16(16, 5), I32(3, 5));
+    CASE(ggml_top_k_mask(c, a, b, d, NULL, NULL), F32(16, 1, 2), I32(3, 5, 4), F32(9, 5, 4));
+    CASE(ggml_top_k_mask(c, a, b, d, e, f), F32(16, 5), I32(3, 5), F32(9, 5), I32(2, 9), I32(4, 5));
     CASE(ggml_lightning_indexer(c, a, b, d, e), F32(8, 4, 3, 2), F16(8, 1, 6, 2), F32(4, 3, 1, 2), F16(6, 3, 1, 1));
 }
 
@@ -311,6 +319,7 @@ static void convolutions(void) {
     CASE(ggml_im2col_3d(c, a, b, 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, GGML_TYPE_F16), F16(3, 3, 2, 12), F32(8, 7, 6, 3));
     CASE(ggml_col2im_1d(c, a, 2, 3, 1), F32(12, 5));
     CASE(ggml_conv_1d(c, a, b, 1, 1, 1), F16(3, 4, 5), F32(12, 4));
+    CASE(ggml_conv_1d(c, a, b, 2, 1, 1), F16(3, 4, 5), F32(12, 4, 3));
     CASE(ggml_conv_1d_ph(c, a, b, 2, 1), F16(3, 4, 5), F32(12, 4));
     CASE(ggml_conv_1d_dw(c, a, b, 1, 1, 1), F16(3, 1, 4), F32(12, 4));
     CASE(ggml_conv_1d_dw_ph(c, a, b, 1, 1), F16(3, 1, 4), F32(12, 4));

@@ -5,6 +5,8 @@
 #include "ggml-cpu.h"
 #include "ggml-opt.h"
 
+#include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -60,7 +62,28 @@ static void threads_of_cpp() { // contexts of their own in threads of the host
     for (int n : good) { CHECK_EQ(n, 50); }
 }
 
+// What the original's libggml-base exports without a public header.
+void gguf_write_to_buf(const gguf_context * ctx, std::vector<int8_t> & buf, bool only_meta);
+
+static void a_file_in_a_vector() {
+    gguf_context_ptr gguf(gguf_init_empty());
+    gguf_set_val_str(gguf.get(), "name", "value");
+    for (int i = 0; i < 300; i++) { gguf_set_val_u32(gguf.get(), ("key." + std::to_string(i)).c_str(), (uint32_t) i); }
+    std::vector<int8_t> buf{ 1, 2, 3 }; // the file comes behind
+    gguf_write_to_buf(gguf.get(), buf, true);
+    std::vector<int8_t> want(gguf_get_meta_size(gguf.get()));
+    gguf_get_meta_data(gguf.get(), want.data());
+    CHECK_EQ(buf.size(), want.size() + 3);
+    CHECK(buf[0] == 1 && buf[2] == 3 && std::equal(want.begin(), want.end(), buf.begin() + 3));
+    std::vector<int8_t> empty;
+    gguf_write_to_buf(gguf.get(), empty, true);
+    CHECK(empty == want);
+    empty.insert(empty.end(), 100000, 7); // the vector goes on as any other
+    CHECK_EQ(empty.size(), want.size() + 100000);
+}
+
 int main() {
+    RUN(a_file_in_a_vector);
     RUN(owners);
     RUN(threads_of_cpp);
     return test_summary();

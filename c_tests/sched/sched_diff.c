@@ -298,12 +298,41 @@ static bool on_eval(struct ggml_tensor * t, bool ask, void * user) {
     return ask ? mix((uint32_t) eval_count, 3) % 3 == 0 : mix((uint32_t) eval_count, 4) % 20 != 0;
 }
 
+/* Copies the experts in use, as llama.cpp 0.8.0 does, or leaves the copy to the scheduler. (Without a callback this library copies the experts in use,
+ * and the original all of them: c_tests/async/test_batches.c.) */
+static bool on_copy(ggml_backend_t backend, const struct ggml_tensor * src, struct ggml_tensor * dst, struct ggml_cgraph * graph, void * user) {
+    const struct ggml_tensor * node = ggml_graph_n_nodes(graph) > 0 ? ggml_graph_node(graph, 0) : NULL;
+    say("  copy "); print_tensor(src); say(" -> "); print_tensor(dst); say(" for %d nodes\n", ggml_graph_n_nodes(graph));
+    if (user == NULL || node == NULL || node->op != GGML_OP_MUL_MAT_ID || node->src[0] != dst) return false;
+    const struct ggml_tensor * ids = node->src[2];
+    if (ggml_nelements(ids) == 0) return true;
+    int32_t * chosen = malloc(ggml_nbytes(ids));
+    ggml_backend_tensor_get_async(backend, ids, chosen, 0, ggml_nbytes(ids));
+    ggml_backend_synchronize(backend);
+    for (int64_t e = 0; e < src->ne[2]; e++) {
+        bool used = false;
+        for (int64_t i = 0; i < ids->ne[0] * ids->ne[1]; i++) {
+            used |= chosen[i % ids->ne[0] * (int64_t) (ids->nb[0] / 4) + i / ids->ne[0] * (int64_t) (ids->nb[1] / 4)] == e;
+        }
+        if (used) ggml_backend_tensor_set_async(backend, dst, (const char *) src->data + (size_t) e * src->nb[2], (size_t) e * src->nb[2], src->nb[2]);
+    }
+    free(chosen);
+    return true;
+}
+
+static void on_realloc(ggml_backend_sched_t s, struct ggml_cgraph * g, bool ids_changed, bool size_changed, void * user) {
+    (void) s; (void) g; (void) user;
+    say("realloc: ids changed %d, size changed %d\n", ids_changed, size_changed);
+}
+
 static void run_sched(rng_t * r, model_t * m, int max_ops) {
     ggml_backend_t bs[MAX_FAKES]; ggml_backend_buffer_type_t ts[MAX_FAKES];
     for (int i = 0; i < n_fakes; i++) { bs[i] = &fakes[i].backend; ts[i] = dev_buft(&fakes[i].dev); }
     bool parallel = rng_odds(r, 40), offload = rng_odds(r, 60), bufts = rng_odds(r, 50);
     ggml_backend_sched_t s = ggml_backend_sched_new(bs, bufts ? ts : NULL, n_fakes, 4096, parallel, offload);
     if (rng_odds(r, 20)) ggml_backend_sched_set_eval_callback(s, on_eval, NULL);
+    ggml_backend_sched_set_copy_callback(s, on_copy, n_fakes % 2 ? (void *) s : NULL);
+    ggml_backend_sched_set_realloc_callback(s, on_realloc, NULL);
     uint64_t shape = rng_next(r);
     int n_ops = 3 + rng_int(r, max_ops), T = 8 + rng_int(r, 24);
     struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));

@@ -55,8 +55,6 @@ struct Assembler<'a> {
     buffers: &'a mut Vec<i32>,
     /// By number: the place in the host's order. Filled when a backend has moved a node.
     place_of: Vec<u32>,
-    /// Tensors that backends want to keep.
-    n_wishes: usize,
 }
 
 impl Assembler<'_> {
@@ -143,7 +141,6 @@ impl Assembler<'_> {
             self.problem.end_node();
             self.buffers.push(backend as i32);
         }
-        self.n_wishes += list.len();
         Ok(())
     }
 
@@ -208,7 +205,7 @@ impl Scheduler {
         let (mut problem, mut buffers) = (std::mem::take(&mut self.problem), std::mem::take(&mut self.buffers));
         buffers.clear();
         self.is_plain = self.n_copies == 1 && !self.reorders && self.splits.iter().all(|s| s.inputs.is_empty());
-        let mut n_wishes = 0;
+        let n_keepers: usize = kept.values().map(|list| list.len().div_ceil(GGML_MAX_SRC)).sum();
         let result = if self.is_plain {
             self.plain_buffers(&mut buffers)
         } else {
@@ -219,17 +216,17 @@ impl Scheduler {
                 problem: &mut problem,
                 buffers: &mut buffers,
                 place_of: Vec::new(),
-                n_wishes: 0,
             };
             let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
             if self.n_copies > 1 && result.is_ok() {
                 assembler.rotate();
             }
-            n_wishes = assembler.n_wishes;
             result
         };
         self.prev_graph_size = self.graph_size;
-        self.graph_size = buffers.len() + n_wishes;
+        // Hosts hear whether this number changed, so it is counted as the original counts it.
+        let n_inputs = self.graph_inputs.len() + self.splits.iter().map(|s| s.inputs.len()).sum::<usize>();
+        self.graph_size = graph.n_nodes().max(graph.n_leafs()) + n_inputs * 2 * self.n_copies + n_keepers;
         self.problem = problem;
         self.buffers = buffers;
         result
