@@ -42,7 +42,7 @@ mkdir -p "$root/target"
     if command -v flock > /dev/null; then flock 9; fi
     "$root/scripts/install.sh" "$prefix" > /dev/null
     "$CC" -std=c11 -O2 -Wall -Wextra -I"$prefix/include" "$root/c_tests/examples/embed.c" -o "$host.new" \
-        -L"$prefix/lib" -lggml -Xlinker -rpath -Xlinker "$prefix/lib" -lm
+        -L"$prefix/lib" -lggml -lggml-base -Xlinker -rpath -Xlinker "$prefix/lib" -lm
     mv "$host.new" "$host"
 ) 9> "$host.lock"
 if [ -n "${SENTENCES:-}" ]; then
