@@ -10,9 +10,14 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export DESTDIR REPORT TRACE DEVICE
+# File names and sentences reach the scripts as they were written: not through the shell's words, and $ is no variable of make's.
+override MODEL := $(value MODEL)
+override SENTENCES := $(value SENTENCES)
+override REPORT := $(value REPORT)
+override TRACE := $(value TRACE)
+export DESTDIR MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install clean help
 
 all:
 	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
@@ -20,7 +25,7 @@ all:
 
 # The library, a real model and a plain C host: prints how alike some sentences are.
 run: all
-	@DESTDIR= scripts/run_embed.sh $(MODEL)
+	@exec env DESTDIR= scripts/run_embed.sh
 
 # Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists them.
 test:
@@ -68,6 +73,15 @@ shaders:
 check-shaders:
 	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
+
+# What changed in the original: make upstream-diff VERSION=0.12.0 (of the crate that scripts/fetch.py pins; CRATE=name names another), or
+# DIR=path of a tree. BASE=path, or BASE_CRATE and BASE_VERSION: compared with what; CHECK=1: any change is a failure. docs/UPSTREAM.md.
+upstream-diff:
+	@python3 scripts/upstream_diff.py
+
+# The lists in c_tests/abi, from the sources of the version that scripts/fetch.py pins, or as for upstream-diff; CHECK=1 writes nothing.
+upstream-facts:
+	@python3 scripts/upstream_facts.py
 
 install: all
 	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"

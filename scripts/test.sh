@@ -6,6 +6,8 @@
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install, and find_package and pkg-config find it
+#   run       make run: odd names, interrupted fetches, two at once
+#   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
@@ -22,7 +24,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: `asan` and `mutants`, whose builds take five minutes of processor time each.
-all=(fmt clippy unit headers shaders install c hosts peers vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install run upstream c hosts peers vulkan fuzz tsan status)
 known=("${all[@]}" asan mutants)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -74,6 +76,8 @@ suite_headers() {
     return $status
 }
 suite_install() { library && scripts/test_install.sh; }
+suite_run() { library && scripts/test_run.sh; }
+suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
 suite_c() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh modules || return 1

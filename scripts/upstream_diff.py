@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""What changed in the original ggml since the version that this library follows.
+
+usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
+       DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
+
+In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1
+makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
+
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text.
+Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree cannot be had. docs/UPSTREAM.md says what to do with it.
+"""
+import contextlib
+import os
+import sys
+
+sys.dont_write_bytecode = True
+import fetch
+from upstream import areas, bodies, cmake, exports, interface, operations, sources, tables
+from upstream.tree import Tree
+
+
+def usage(message):
+    print(f"upstream-diff: {message}\n\n{__doc__.strip()}", file=sys.stderr)
+    sys.exit(2)
+
+
+def fetched(name, version):
+    """The folder of a crate's ggml."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = os.path.join(os.path.abspath(os.environ.get("GGML_CACHE") or os.path.join(here, "target", "cache")), "upstream")
+    wanted = fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None
+    target = f"{name}-{version}"
+    with contextlib.redirect_stdout(sys.stderr), fetch.locked(root):
+        fetch.ggml(root, name, version, wanted, target)
+    return os.path.join(root, target)
+
+
+def given(path):
+    for folder in (path, os.path.join(path, "ggml")):
+        if os.path.isfile(os.path.join(folder, "include", "ggml.h")):
+            return os.path.abspath(folder)
+    return usage(f"{path} holds no include/ggml.h")
+
+
+def tree(folder, crate, version, otherwise):
+    """One side of the comparison; `otherwise` is the crate where none is named."""
+    if folder and (crate or version):
+        usage("a folder and a crate are named; one is enough")
+    if folder:
+        return Tree(given(folder))
+    if crate and not version:
+        usage(f"the version of {crate} is missing")
+    if not version:
+        crate, version = otherwise if otherwise else usage("no version and no folder")
+    return Tree(fetched(crate or fetch.CRATE[0], version))
+
+
+def had(*wanted):
+    """The tree, or the end with status 3."""
+    try:
+        return tree(*wanted)
+    except SystemExit as e:
+        if isinstance(e.code, str): # fetch.py's way to say what is wrong
+            print(e.code, file=sys.stderr)
+            sys.exit(3)
+        raise
+    except OSError as e:
+        print(f"upstream-diff: {e}", file=sys.stderr)
+        sys.exit(3)
+
+
+def sections(old, new):
+    """[(title, items)]"""
+    version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
+    by_operation, rest = operations.operations(old, new)
+    return [
+        ("version", version),
+        ("functions in headers", interface.functions(old, new)),
+        ("types", interface.types(old, new)),
+        ("enums", interface.enums(old, new)),
+        ("macros", interface.macros(old, new)),
+        ("static assertions", interface.asserts(old, new)),
+        ("comments in public headers", interface.comments(old, new)),
+        ("exported names", exports.exports(old, new)),
+        ("tables", tables.tables(old, new)),
+        ("types and numbers inside the sources", sources.inside(old, new)),
+        ("environment variables", tables.environment(old, new)),
+        ("functions looked up by name", tables.lookups(old, new)),
+        ("operations", by_operation),
+        ("other functions", areas.by_area(rest)),
+        ("assertions in functions", bodies.asserts(old, new)),
+        ("op_params", bodies.op_params(old, new)),
+        ("log lines", areas.log_lines(old, new)),
+        ("cmake", cmake.changes(old, new)),
+        ("files", areas.files(old, new)),
+    ]
+
+
+def main():
+    if len(sys.argv) > 1:
+        usage("it takes no arguments, but variables")
+    env = {name: os.environ.get(name, "") for name in ("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK")}
+    new = had(env["DIR"], env["CRATE"], env["VERSION"], None)
+    old = had(env["BASE"], env["BASE_CRATE"], env["BASE_VERSION"], fetch.CRATE[:2])
+    found = sections(old, new)
+    lines = []
+    for title, items in found:
+        lines += [f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *([""] if items else [])]
+    total = sum(len(items) for _, items in found)
+    lines.append(f"{total} items in {sum(1 for _, items in found if items)} of {len(found)} sections")
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError: # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1 if total and env["CHECK"] not in ("", "0") else 0)
+
+
+if __name__ == "__main__":
+    fetch.quiet_ending(main)
