@@ -19,7 +19,7 @@ FLOATS = ("f32", "f16", "bf16", "f8_e4m3")
 
 # Bit-equal. These only move or convert values, or compute integers: the format says what comes out, not the kernel.
 MOVES = set("CONT DUP CPY CONCAT REPEAT GET_ROWS SET_ROWS SET ARGMAX ARGSORT TOP_K COUNT_EQUAL DIAG_MASK_INF DIAG_MASK_ZERO TRI DIAG FILL "
-            "PAD PAD_REFLECT_1D ROLL IM2COL IM2COL_3D GET_REL_POS WIN_PART WIN_UNPART".split())
+            "PAD PAD_REFLECT_1D ROLL IM2COL IM2COL_3D GET_REL_POS WIN_PART WIN_UNPART TOP_K_MASK".split())
 # Bit-equal too. Each value is one operation of IEEE 754, which rounds in one way only (and then once more into halves).
 ROUNDED_ONCE = set("ADD SUB MUL DIV ADD1 ADD_ID ADD_REL_POS ACC SQR SQRT CLAMP LEAKY_RELU".split())
 # Units of the last place: sums in double precision that are rounded once at the end, functions of the C library, and a product with
@@ -56,13 +56,14 @@ def bound(op, kind, details):
         # format, 2^-11 (as above) and 2^-8: (2^-8)^2 / 12 = 1.3e-6, more where sums cancel. Quantized: the right side becomes 8-bit integers,
         # here by blocks of 32 and there by blocks of 32 or 256: steps of 1/127 of the greatest value are 1.6e-5 for evenly spread numbers,
         # and one short column of sums that cancel has had twelve times that (Q5_K). test-backend-ops allows 5e-4 for the same reason.
-        return {"f32": 1e-11, "f16": 1e-6, "bf16": 3e-5}.get(kind, 5e-4)
+        return {"f32": 1e-11, "f8_e4m3": 1e-11, "f16": 1e-6, "bf16": 3e-5}.get(kind, 5e-4)
     if op == "FLASH_ATTN_EXT":
         # F32: as products, and exponentials that differ by 2 units of the last place. F16: the original sums the values in halves,
         # 2^-11 at every step; BF16: it rounds the queries to 2^-8. Quantized: the queries become 8-bit integers, as in products.
-        return {"f32": 1e-11, "f16": 2e-5, "bf16": 2e-5}.get(kind, 5e-4)
-    if op in ("UNARY", "GLU") and ("GELU" in details or "GEGLU" in details):
-        # The original's GELU is a table with halves for argument and value: (2^-11)^2 for each.
+        return {"f32": 1e-11, "f16": 2e-5, "bf16": 2e-5, "f8_e4m3": 2e-5}.get(kind, 5e-4)
+    if op in ("UNARY", "GLU") and ("GELU" in details or "GEGLU" in details) and not (kind == "f32" and ("QUICK" in details or "ERF" in details)):
+        # The original's GELU is a table with halves for argument and value: (2^-11)^2 for each. GEGLU_QUICK of halves: the GELU is rounded before
+        # it is multiplied.
         return 1e-6
     if op == "NORM" and "far from zero" in details:
         # The original's mean of numbers near 100 is rounded to 2^-18; what is left of them spreads by 0.58: (3.8e-6 / 0.58)^2.

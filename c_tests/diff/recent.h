@@ -44,7 +44,6 @@ void recent() {
         for (int64_t batch : { 2, 3 }) {
             add("CONV_1D", type_name(type), "batch " + std::to_string(batch), [=](Graph & g) { T a = g.in(type, { 3, 4, 5 }); return ggml_conv_1d(g.c, a, g.f({ 20, 4, batch }), 1, 1, 1); });
             add("CONV_1D", type_name(type), "by half, batch " + std::to_string(batch), [=](Graph & g) { T a = g.in(type, { 5, 4, 6 }); return ggml_conv_1d_ph(g.c, a, g.f({ 21, 4, batch }), 2, 1); });
-            add("CONV_1D_DW", type_name(type), "batch " + std::to_string(batch), [=](Graph & g) { T a = g.in(type, { 3, 1, 4 }); return ggml_conv_1d_dw(g.c, a, g.f({ 20, 4, batch }), 1, 1, 1); });
         }
         add("GLU", type_name(type), "SWIGLU_OAI, views", [=](Graph & g) {
             T a = g.in(type, { 80, 5 }, -6, 6), b = g.in(type, { 80, 5 }, -6, 6);
