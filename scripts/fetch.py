@@ -117,8 +117,10 @@ def archive(root, how, name, version, wanted):
 def unpack(path, inside, target, without=()):
     """The folder `inside` of an archive, as `target`; whole or not at all. What an older archive left there is replaced."""
     stamp = os.path.join(target, ".unpacked-from")
-    if os.path.exists(stamp) and open(stamp).read() == os.path.basename(path):
-        return
+    if os.path.exists(stamp):
+        with open(stamp) as f:
+            if f.read() == os.path.basename(path):
+                return
     print(f"unpacking {os.path.basename(target)} ...", flush=True)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(target), prefix=".unpack-") as work:
         with tarfile.open(path) as tar:
@@ -151,7 +153,7 @@ def main():
     root = os.path.abspath(sys.argv[1])
     with locked(root):
         path = ggml(root)
-        unpack(path, f"{CRATE[0]}-{CRATE[1]}/llama.cpp", os.path.join(root, "llama-new"), without=["ggml"])
+        unpack(path, f"{CRATE[0]}-{CRATE[1]}/llama.cpp", os.path.join(root, "llama-new"), without=["ggml/include", "ggml/src"])
         # Folders that the crate leaves out and that its build files name.
         for folder in ("tools/ui", "app"):
             os.makedirs(os.path.join(root, "llama-new", folder), exist_ok=True)

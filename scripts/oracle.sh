@@ -64,6 +64,18 @@ fetch() {
     python3 "$root/scripts/fetch.py" "$cache/src"
 }
 
+# GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other 56 (its bug 114098):
+# the original's AMX kernels then end with an illegal instruction.
+amx_flags() {
+    "$CXX" -march=native -dM -E -x c++ /dev/null 2> /dev/null | grep -q __AMX_TILE__ || return 0
+    cat > "$cache/amx.h" << 'END'
+#include <immintrin.h>
+struct tile_config_bytes { char bytes[64]; };
+#define _tile_loadconfig(config) __asm__ volatile("ldtilecfg %0" ::"m"(*(const struct tile_config_bytes *) (config)))
+END
+    echo "-include $cache/amx.h"
+}
+
 # OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the defaults.
 original() {
     fresh "$cache/original" && return
@@ -73,7 +85,8 @@ original() {
     echo "building the original ggml $version (some minutes) ..."
     cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/original-build" -DCMAKE_BUILD_TYPE=Release \
         -DCMAKE_INSTALL_PREFIX="$cache/original" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON \
-        -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF > "$cache/original-configure.log" 2>&1 ||
+        -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="$(amx_flags)" \
+        > "$cache/original-configure.log" 2>&1 ||
         die "the original cannot be configured; see $cache/original-configure.log"
     build "$cache/original-build.log" "$cache/original-build"
     cmake --install "$cache/original-build" > /dev/null

@@ -85,12 +85,12 @@ suite_c() {
 }
 suite_hosts() {
     library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts || { echo "hosts: 0 passed, 1 failed"; return 1; }
+    scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
 }
 suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
     library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh hosts || { echo "peers: 0 passed, 1 failed"; return 1; }
+    scripts/oracle.sh original && scripts/oracle.sh tests || { echo "peers: 0 passed, 1 failed"; return 1; }
     # shellcheck disable=SC2086
     python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}
 }

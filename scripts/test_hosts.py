@@ -3,8 +3,8 @@
 
 usage: test_hosts.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, peers, src), OURS the folder of the installed library's
-lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the installed
+library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line counts the checks.
 
 The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the original's
 own test programs, built against the original, run on this library the same way: the swap goes both ways.
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import server_load
+
 SENTENCES = ["The cat sits outside", "A man is playing guitar", "The new movie is awesome", "The dog plays in the garden",
              "A woman watches TV", "The new movie is so great", "Rust is a systems programming language",
              "Numbers such as 3.14159 and 42 occur, too", "Berlin is the capital of Germany",
@@ -26,6 +28,7 @@ FORMATS = ["Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS"]
 # What the original gives for the first sentence (MiniLM F32).
 KNOWN = (0.1393, 0.0029, 0.0470)
 SANE_TIMEOUT = 600
+OLDER = ("llama-embedding", "llama-server", "test-c")
 
 
 class Bench:
@@ -33,11 +36,16 @@ class Bench:
 
     def __init__(self, cache, ours):
         self.cache, self.libs = cache, {"ours": ours, "original": os.path.join(cache, "original/lib")}
-        self.bin = os.path.join(cache, "hosts/bin")
         self.peers = os.path.join(cache, "peers")
         self.models = os.path.join(cache, "models")
         self.passed = self.failed = 0
         os.makedirs(self.models, exist_ok=True)
+
+    def path(self, program):
+        """The newest llama.cpp's tools; what only the older tree holds; the original's tests, built against the original."""
+        if not program.startswith("llama-") and program != "test-c":
+            return os.path.join(self.peers, program)
+        return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
 
     def check(self, good, what, detail=""):
         self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
@@ -46,7 +54,7 @@ class Bench:
 
     def run(self, side, program, *arguments):
         """Runs a host on one library; None and a failed check when it does not end well."""
-        path = os.path.join(self.bin if program.startswith("llama-") or program == "test-c" else self.peers, program)
+        path = self.path(program)
         env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1")
         try:
             r = subprocess.run([path, *map(str, arguments)], env=env, capture_output=True, timeout=SANE_TIMEOUT)
@@ -149,17 +157,18 @@ def cosine(a, b):
 
 
 def warnings(t):
-    log = os.path.join(t.cache, "hosts-all.log")
-    with open(log, errors="replace") as f:
-        found = sorted({re.sub(r"^.*/", "", l.strip()) for l in f if re.search(r"\bwarning:", l)})
-    if found:
-        found = warnings_of_ours_only(t, log)
-    t.check(not found, "llama.cpp builds against the installed headers without a warning of its own", "; ".join(found[:5]))
+    for tree, what in (("hosts", "llama.cpp 0.8.0's tools build"), ("tests", "the older llama.cpp's tests and server build")):
+        with open(os.path.join(t.cache, tree, "all.log"), errors="replace") as f:
+            found = sorted({re.sub(r"^.*/", "", l.strip()) for l in f if re.search(r"\bwarning:", l)})
+        if found:
+            found = warnings_of_ours_only(t, tree)
+        t.check(not found, f"{what} against the installed headers without a warning of theirs", "; ".join(found[:5]))
 
 
-def warnings_of_ours_only(t, log):
+def warnings_of_ours_only(t, tree):
     """Compiles the files that warned against the original's headers; what they still say is not ours."""
-    with open(os.path.join(t.cache, "hosts/compile_commands.json")) as f:
+    log = os.path.join(t.cache, tree, "all.log")
+    with open(os.path.join(t.cache, tree, "compile_commands.json")) as f:
         commands = {c["file"]: c for c in json.load(f)}
     with open(log, errors="replace") as f:
         text = f.read()
@@ -248,6 +257,28 @@ def completion(t):
         t.check(texts[0] == texts[2], "llama-completion gives the same text with 1 and 2 threads")
 
 
+def perplexity(t):
+    """How well the model foretells a text, by llama-perplexity: the same number from both libraries."""
+    text = os.path.join(t.models, "text.txt")
+    with open(text, "w") as f:
+        f.write(" ".join(SENTENCES * 24))
+    for kind in ("f16", "Q4_0"):
+        model = t.random_llama(kind) if kind == "f16" else t.quantized("original", kind)
+        found = {}
+        for side in t.libs:
+            out = model and t.run(side, "llama-perplexity", "-m", model, "-f", text, "-c", 128, "-b", 128, "-t", 2)
+            said = re.search(r"Final estimate: PPL = ([0-9.]+)", (out or "") + t.stderr if out is not None else "")
+            if said:
+                found[side] = float(said.group(1))
+        t.check(len(found) == 2 and abs(found["ours"] / found["original"] - 1) < 2e-3, f"llama-perplexity, {kind}: as with the original",
+                ", ".join(f"{side} {value:.4f}" for side, value in found.items()))
+
+
+def server(t):
+    for kind in ("f16", "Q4_0"):
+        server_load.load(t, kind)
+
+
 def speed(t):
     rates = {}
     for side in ("original", "ours"):
@@ -275,7 +306,7 @@ def peers(t):
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,
-            "completion": completion, "speed": speed, "peers": peers}
+            "completion": completion, "perplexity": perplexity, "server": server, "speed": speed, "peers": peers}
 
 
 def main():

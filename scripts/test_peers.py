@@ -4,7 +4,7 @@ machine or on random models, they say of the original too, and both are compared
 
 usage: test_peers.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib), OURS the folder of the installed library's lib. NAMEs choose
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib. NAMEs choose
 some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make test-peers-all): gradients against finite
 differences, states of models, samplers, and `ops-all`, `grad-all`, `models-all`: every case of test-backend-ops (hours) and
 every architecture. The last line counts the checks.
@@ -39,16 +39,21 @@ class Peers(Bench):
 
     def __init__(self, cache, ours):
         super().__init__(cache, ours)
+        self.bin = os.path.join(cache, "tests/bin")
         self.timeout = 3600
         self.folder = os.path.join(cache, "peer-models")
         self.starter = []  # a program that starts the programs
 
+    def path(self, program):
+        return os.path.join(self.bin, program) if program.startswith("test-") else super().path(program)
+
     def start(self, side, program, *arguments, timeout=None, **environment):
         """Exit status, what it printed (without colours) and seconds."""
-        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + self.bin, GGML_NO_BACKTRACE="1", **environment)
+        path = self.path(program)
+        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1", **environment)
         begin = time.time()
         try:
-            r = subprocess.run([*self.starter, os.path.join(self.bin, program), *map(str, arguments)], env=env, capture_output=True,
+            r = subprocess.run([*self.starter, path, *map(str, arguments)], env=env, capture_output=True,
                                timeout=timeout or self.timeout, cwd=self.folder)
             status, out, err = r.returncode, r.stdout, r.stderr
         except subprocess.TimeoutExpired as e:

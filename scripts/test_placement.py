@@ -4,7 +4,7 @@ with a queue that computes with the CPU's kernels): splits, inputs and placement
 
 usage: test_placement.py CACHE OURS [ARCH ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib. Without
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib, src), OURS the folder of the installed library's lib. Without
 ARCH all architectures, about a quarter of an hour. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of most graphs, as
 the output counts as a layer). This library runs with its race checker; the last line counts the checks."""
 import os
@@ -53,7 +53,7 @@ def main():
     cache, ours, *archs = sys.argv[1:]
     out = f"{ROOT}/target/placement"
     os.makedirs(out, exist_ok=True)
-    host, original = f"{cache}/hosts/bin/test-llama-archs", f"{cache}/original/lib"
+    host, original = f"{cache}/tests/bin/test-llama-archs", f"{cache}/original/lib"
     build(out, f"{cache}/src/llama.cpp/include", original)
     passed = failed = 0
 

@@ -3,7 +3,7 @@
 
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
 names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
 cards, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
 `matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line

@@ -6,7 +6,7 @@
 # theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every architecture it knows,
 # `quick` (the default) a representative part.
 #
-# Needs target/install and, for the ops, GGML_CACHE/hosts (scripts/oracle.sh hosts). The last line counts the checks.
+# Needs target/install and, for the ops, GGML_CACHE/hosts and GGML_CACHE/tests (scripts/oracle.sh hosts, tests). The last line counts the checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -189,7 +189,7 @@ fi
 [ -n "$mesa" ] || echo "note: cooperative matrices are not tested, nor shaders while they run (scripts/fetch_mesa.py $newer)"
 
 # llama.cpp's own programs: its test of every op, models with layers on the device, every architecture.
-if [ -x "$cache/hosts/bin/test-backend-ops" ]; then
+if [ -x "$cache/tests/bin/test-backend-ops" ]; then
     sections="ops ${mesa:+matrices sanitize} models starts archs"
     [ "$extent" != all ] || sections="ops-all cards ${mesa:+matrices-all sanitize-all} models-all starts archs-all"
     log=$out/hosts.log
@@ -198,7 +198,7 @@ if [ -x "$cache/hosts/bin/test-backend-ops" ]; then
     n=$(sed -n 's/^vulkan hosts: \([0-9]*\) passed.*/\1/p' "$log"); passed=$((passed + ${n:-0}))
     n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed$/\1/p' "$log"); failed=$((failed + ${n:-1}))
 else
-    echo "note: no $cache/hosts/bin/test-backend-ops (scripts/oracle.sh hosts): ops and models were not tested"
+    echo "note: no $cache/tests/bin/test-backend-ops (scripts/oracle.sh tests): ops and models were not tested"
     [ "$extent" != all ] || bad "llama.cpp's programs" "they are not built"
 fi
 finish

@@ -1,0 +1,101 @@
+"""llama-server under load: the same questions one after the other, and eight at a time. For scripts/test_hosts.py."""
+import concurrent.futures
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+
+QUESTIONS = 40
+AT_ONCE = 8
+TOKENS = 24
+START_TIMEOUT = 120
+
+
+def questions():
+    """Of different lengths, so that their tokens meet in ever other batches."""
+    words = "the cat sits outside and a man plays his guitar while dogs watch the moon over quiet gardens".split()
+    return [f"Tell me about {' '.join(words[(i + k) % len(words)] for k in range(2 + i % 11))}" for i in range(QUESTIONS)]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def post(port, question):
+    """The tokens of an answer at temperature 0, which depend on the question alone: no cache of earlier questions."""
+    body = {"prompt": question, "n_predict": TOKENS, "temperature": 0, "seed": 1, "cache_prompt": False, "return_tokens": True, "ignore_eos": True}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=300) as answer:
+        return json.load(answer)["tokens"]
+
+
+@contextlib.contextmanager
+def server(t, side, model, *arguments):
+    """A server on a port of its own; ends when the block does. Gives the port, or None when it does not start."""
+    path, port = t.path("llama-server"), free_port()
+    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1")
+    log = os.path.join(t.models, f"server-{side}.log")
+    with open(log, "w") as err:
+        process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * 256), "-t", "2", "--no-webui",
+                                    *arguments], env=env, stdout=err, stderr=err)
+    try:
+        end = time.time() + START_TIMEOUT
+        ready = False
+        while not ready and time.time() < end and process.poll() is None:
+            try:
+                with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                    ready = answer.status == 200
+            except OSError:
+                time.sleep(0.1)
+        if not ready:
+            with open(log, errors="replace") as f:
+                t.check(False, f"llama-server on {side} starts", " | ".join(f.read().splitlines()[-4:])[-500:])
+        yield port if ready else None
+        if ready:
+            t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def answers(t, side, model, *arguments):
+    """Answers one by one, answers to eight questions at a time, and the seconds of each; None when the server fails."""
+    asked, times = questions(), []
+    with server(t, side, model, *arguments) as port:
+        if port is None:
+            return None
+        found = []
+        for workers in (1, AT_ONCE):
+            begin = time.time()
+            try:
+                with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+                    found.append(list(pool.map(lambda q: post(port, q), asked)))
+            except (OSError, ValueError, KeyError) as e:
+                t.check(False, f"llama-server on {side} answers {workers} at a time", str(e))
+                return None
+            times.append(time.time() - begin)
+    return found[0], found[1], times
+
+
+def load(t, kind):
+    """Every question is answered in full at any load. How many answers stay the same is told, not required yet: it takes kernels whose
+    columns do not depend on how many columns are computed with them."""
+    model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
+    for side in t.libs:
+        got = model and answers(t, side, model)
+        if not got:
+            continue
+        alone, together, (slow, fast) = got
+        full = sum(len(a) == TOKENS for a in alone + together)
+        same = sum(a == b for a, b in zip(alone, together))
+        t.check(full == 2 * QUESTIONS, f"llama-server on {side}, {kind}: {QUESTIONS} questions, one at a time and {AT_ONCE} at a time, temperature 0",
+                f"{full} of {2 * QUESTIONS} answers whole, {same} of {QUESTIONS} the same at both loads, {slow:.1f} s and {fast:.1f} s")
