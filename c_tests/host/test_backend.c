@@ -479,6 +479,21 @@ static void copied_graphs(void) {
     CHECK(same >= 2);
     ggml_backend_buffer_free(buffer);
     ggml_free(c);
+    /* what ggml_cast makes is its own second source */
+    c = meta(1u << 18);
+    struct ggml_tensor *w = ggml_new_tensor_2d(c, GGML_TYPE_F32, 8, 8), *half = ggml_cast(c, w, GGML_TYPE_F16), *back = ggml_cast(c, half, GGML_TYPE_F32);
+    CHECK(half->src[1] == half);
+    g = ggml_new_graph(c);
+    ggml_build_forward_expand(g, back);
+    buffer = ggml_backend_alloc_ctx_tensors(c, b);
+    ggml_set_f32(w, 0.25f);
+    copy = ggml_backend_graph_copy(b2, g);
+    CHECK(copy.graph != NULL && ggml_graph_n_nodes(copy.graph) == 2);
+    CHECK_EQ(ggml_backend_graph_compute(b2, copy.graph), GGML_STATUS_SUCCESS);
+    CHECK_NEAR(ggml_get_f32_1d(ggml_graph_node(copy.graph, 1), 63), 0.25, 0);
+    ggml_backend_graph_copy_free(copy);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
     ggml_backend_free(b);
     ggml_backend_free(b2);
     ggml_free(s.c);

@@ -7,7 +7,7 @@ use crate::graph::{GraphRef, build};
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_assert, invalid, log_error};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A copied graph with everything it needs.
 pub struct GraphCopy {
@@ -21,7 +21,7 @@ pub struct GraphCopy {
     pub graph: GraphRef,
 }
 
-/// One tensor of the graph and its copy, sources before those who read them.
+/// One tensor of the graph and its copy; in the list the source of a view stands before the view.
 struct Pair {
     from: TensorRef,
     to: TensorRef,
@@ -35,33 +35,43 @@ struct Copier {
 }
 
 impl Copier {
-    /// The copy of a tensor, made with all it depends on when it does not exist. Works on a list, not by recursion:
-    /// graphs may be deeper than the stack.
-    fn copy(&mut self, root: TensorRef) -> Result<TensorRef> {
-        let mut todo = vec![(root, false)];
-        while let Some((t, ready)) = todo.pop() {
-            if self.copies.contains_key(&t) {
-                continue;
-            }
-            if ready {
-                self.duplicate(t)?;
-                continue;
-            }
-            todo.push((t, true));
-            let needs = t.srcs().map(|(_, s)| s).chain(t.view_src());
-            todo.extend(needs.filter(|s| !self.copies.contains_key(s)).map(|s| (s, false)));
-            if todo.len() > 1 << 24 {
-                return Err(invalid!("a graph whose tensors read each other in a circle cannot be copied"));
+    /// Copies a tensor, the source of a view before the view. Its sources are set later ([`Copier::connect`]): a tensor may be among its
+    /// own, as the result of `ggml_cast` is.
+    fn copy(&mut self, t: TensorRef) -> Result<()> {
+        let mut chain = vec![t];
+        while let Some(t) = chain.last().copied() {
+            match t.view_src() {
+                _ if self.copies.contains_key(&t) => _ = chain.pop(),
+                Some(base) if !self.copies.contains_key(&base) => {
+                    if chain.contains(&base) {
+                        return Err(invalid!("'{}' is a view of itself", base.name()));
+                    }
+                    chain.push(base);
+                }
+                _ => {
+                    self.duplicate(t)?;
+                    chain.pop();
+                }
             }
         }
-        self.find(root)
+        Ok(())
+    }
+
+    /// Gives every copy the copies of its tensor's sources.
+    fn connect(&self) -> Result<()> {
+        for Pair { from, to } in &self.pairs {
+            for (i, s) in from.srcs() {
+                to.set_src(i, Some(self.find(s)?));
+            }
+        }
+        Ok(())
     }
 
     fn find(&self, t: TensorRef) -> Result<TensorRef> {
         self.copies.get(&t).copied().ok_or_else(|| invalid!("'{}' is not part of the copy", t.name()))
     }
 
-    /// Copies one tensor whose sources and view source have been copied.
+    /// Copies one tensor whose view source has been copied.
     fn duplicate(&mut self, from: TensorRef) -> Result<()> {
         ggml_assert!(!from.data().is_null(), "graph must be allocated: '{}'", from.name());
         let context = if from.view_src().is_none() { &mut self.allocated } else { &mut self.unallocated };
@@ -75,39 +85,39 @@ impl Copier {
         to.set_flags(from.flags());
         to.set_op_params(from.op_params());
         to.set_name(&from.name_bytes());
-        for (i, s) in from.srcs() {
-            to.set_src(i, Some(self.find(s)?));
-        }
         self.copies.insert(from, to);
         self.pairs.push(Pair { from, to });
         Ok(())
     }
 }
 
-/// Tensors that a graph reaches: an upper bound for the size of the copy.
-fn reachable(graph: GraphRef) -> usize {
-    let mut seen = std::collections::HashSet::new();
+/// Tensors that a graph reaches. Works on a list, not by recursion: graphs may be deeper than the stack.
+fn reachable(graph: GraphRef) -> Vec<TensorRef> {
+    let (mut seen, mut all) = (HashSet::new(), Vec::new());
     let mut todo: Vec<_> = graph.nodes().collect();
     while let Some(t) = todo.pop() {
         if seen.insert(t) {
+            all.push(t);
             todo.extend(t.srcs().map(|(_, s)| s).chain(t.view_src()));
         }
     }
-    seen.len()
+    all
 }
 
 /// Copies a graph, whose tensors must have data, to the device of `backend`.
 pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
-    let tensors = reachable(graph) * (OBJECT_SIZE + TENSOR_SIZE);
+    let tensors = reachable(graph);
+    let room = tensors.len() * (OBJECT_SIZE + TENSOR_SIZE);
     let mut copier = Copier {
-        copies: HashMap::new(),
-        pairs: Vec::new(),
-        allocated: Context::with_size(tensors + build::overhead(graph.size().max(graph.n_nodes()), false), true)?,
-        unallocated: Context::with_size(tensors, true)?,
+        copies: HashMap::with_capacity(tensors.len()),
+        pairs: Vec::with_capacity(tensors.len()),
+        allocated: Context::with_size(room + build::overhead(graph.size().max(graph.n_nodes()), false), true)?,
+        unallocated: Context::with_size(room, true)?,
     };
-    for node in graph.nodes() {
-        copier.copy(node)?;
+    for t in tensors {
+        copier.copy(t)?;
     }
+    copier.connect()?;
     let mut list: Vec<_> = copier.allocated.tensors().map(TensorRef::as_ptr).collect();
     let buffer = backend
         .default_buffer_type()
@@ -219,6 +229,35 @@ mod tests {
         let mut out = [0; 16];
         tensor_io::get_bytes(view, &mut out, 0);
         assert_eq!(out, data[16..]);
+    }
+
+    #[test]
+    fn a_tensor_may_be_a_source_of_itself_and_two_of_each_other() {
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let a = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+        // What ggml_cast makes: a copy into its own memory.
+        let cast = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+        cast.set_op(ggml_op::GGML_OP_CPY);
+        cast.set_src(0, Some(a));
+        cast.set_src(1, Some(cast));
+        let base = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+        let view = ctx.new_view(base, &[2], 8).unwrap();
+        view.set_op(ggml_op::GGML_OP_CPY);
+        view.set_src(0, Some(base));
+        base.set_op(ggml_op::GGML_OP_ADD);
+        base.set_src(0, Some(cast));
+        base.set_src(1, Some(view));
+        let mut list: Vec<_> = ctx.tensors().map(TensorRef::as_ptr).collect();
+        let _buffer = host::buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
+        let graph = build::new(&mut ctx, 16, false).unwrap();
+        graph.expand(view, true);
+
+        let stream = author::tests::toy().device(0).unwrap().init(None).unwrap();
+        let copied = copy(stream.handle(), graph).unwrap();
+        assert_eq!(copied.graph.n_nodes(), graph.n_nodes());
+        let of = |t: TensorRef| copied.graph.node(graph.nodes().position(|n| n == t).unwrap());
+        assert_eq!((of(cast).src(1), of(base).src(0), of(base).src(1)), (Some(of(cast)), Some(of(cast)), Some(of(view))));
+        assert_eq!((of(view).src(0), of(view).view_src()), (Some(of(base)), Some(of(base))));
     }
 
     #[test]
