@@ -84,7 +84,7 @@ enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
 /// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
 /// `ggml_backend_sched_alloc_graph` (or `_split_graph`, then without memory), while the graph lives and before the next
 /// reset; NULL, with an error, when no graph is split. The environment variable GGML_SCHED_REPORT=file.html (or .json)
-/// writes one for the largest graph of a scheduler without the host's help.
+/// writes one for the graph with the most work, of all the process has, without the host's help.
 ///
 /// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
 /// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,

@@ -256,7 +256,10 @@ mod tests {
         let copied = copy(stream.handle(), graph).unwrap();
         assert_eq!(copied.graph.n_nodes(), graph.n_nodes());
         let of = |t: TensorRef| copied.graph.node(graph.nodes().position(|n| n == t).unwrap());
-        assert_eq!((of(cast).src(1), of(base).src(0), of(base).src(1)), (Some(of(cast)), Some(of(cast)), Some(of(view))));
+        assert_eq!(
+            (of(cast).src(1), of(base).src(0), of(base).src(1)),
+            (Some(of(cast)), Some(of(cast)), Some(of(view)))
+        );
         assert_eq!((of(view).src(0), of(view).view_src()), (Some(of(base)), Some(of(base))));
     }
 

@@ -11,8 +11,13 @@ use crate::sys::sync;
 use std::ffi::{CStr, c_int};
 use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Gives a built-in backend's registry, or `None` when it cannot work here.
-pub type Builtin = fn() -> Option<RegRef>;
+/// A built-in backend.
+pub struct Builtin {
+    /// Its name, as hosts know it.
+    pub name: &'static str,
+    /// Gives its registry, or `None` when it cannot work here.
+    pub reg: fn() -> Option<RegRef>,
+}
 
 struct Entry {
     reg: RegRef,
@@ -28,20 +33,24 @@ struct State {
 
 static STATE: RwLock<State> = RwLock::new(State { regs: Vec::new(), devices: Vec::new() });
 static BUILTINS: OnceLock<&'static [Builtin]> = OnceLock::new();
-static CPU: OnceLock<Builtin> = OnceLock::new();
+static CPU: OnceLock<fn() -> Option<RegRef>> = OnceLock::new();
 static FILLED: Once = Once::new();
 
 /// Says which backends are built in, in the order of their registration, and which of them, alone, has the CPU. The first
 /// call counts.
-pub fn set_builtins(list: &'static [Builtin], cpu: Builtin) {
+pub fn set_builtins(list: &'static [Builtin], cpu: fn() -> Option<RegRef>) {
     let _ = BUILTINS.set(list);
     let _ = CPU.set(cpu);
 }
 
-/// Registers the built-in backends, once it is known which they are.
+/// Registers the built-in backends, once it is known which they are. One without a device here is left out: hosts list the registered
+/// ones for their users.
 fn fill() {
     if let Some(list) = BUILTINS.get() {
-        FILLED.call_once(|| list.iter().filter_map(|builtin| builtin()).for_each(|reg| _ = add(reg, None)));
+        FILLED.call_once(|| {
+            let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
+            here.for_each(|reg| _ = add(reg, None));
+        });
     }
 }
 
@@ -129,10 +138,11 @@ pub fn reg_by_name(name: &[u8]) -> Option<RegRef> {
     regs().into_iter().find(|r| r.name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Whether a backend of this name is built in.
+/// Whether a backend of this name is part of the library, with or without a device here, or of the host.
 pub(super) fn is_builtin(name: &str) -> bool {
-    let builtin: Vec<_> = read().regs.iter().filter(|e| e.module.is_none()).map(|e| e.reg).collect();
-    builtin.iter().any(|r| r.name().eq_ignore_ascii_case(name))
+    let from_host: Vec<_> = read().regs.iter().filter(|e| e.module.is_none()).map(|e| e.reg).collect();
+    BUILTINS.get().is_some_and(|list| list.iter().any(|b| b.name.eq_ignore_ascii_case(name)))
+        || from_host.iter().any(|r| r.name().eq_ignore_ascii_case(name))
 }
 
 /// All devices.

@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::procs;
 use super::threadpool::Pool;
 use super::worker::Scratch;
-use super::{check, features};
+use super::{check, features, simd};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type, ggml_backend_feature};
 use crate::abi::ggml::{GGML_DEFAULT_N_THREADS, ggml_guid};
 use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, stream_author};
@@ -272,13 +272,15 @@ unsafe impl Send for Features {}
 // SAFETY: as above.
 unsafe impl Sync for Features {}
 
-/// The features of this processor, ended by an entry of NULLs.
+/// The features of this processor and the level of kernels in use, ended by an entry of NULLs. What names parts of the original that this
+/// library does not have (`LLAMAFILE`, `REPACK`, `OPENMP`, `KLEIDIAI`) is not in it.
 pub fn feature_list() -> &'static [ggml_backend_feature] {
     static LIST: OnceLock<Features> = OnceLock::new();
     let list = LIST.get_or_init(|| {
         let present = features::ALL.iter().filter(|f| (f.present)());
         let entry = |name: *const _, value: *const _| ggml_backend_feature { name, value };
         let mut list: Vec<_> = present.map(|f| entry(f.name.as_ptr(), c"1".as_ptr())).collect();
+        list.push(entry(c"KERNELS".as_ptr(), simd::kernels().level.name().as_ptr()));
         list.push(entry(std::ptr::null(), std::ptr::null()));
         Features(list)
     });

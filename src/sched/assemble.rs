@@ -211,12 +211,8 @@ impl Scheduler {
         } else {
             problem.start_from(&self.flat.problem);
             self.copies.made().for_each(|c| problem.add_tensor(c.tensor));
-            let mut assembler = Assembler {
-                sched: self,
-                problem: &mut problem,
-                buffers: &mut buffers,
-                place_of: Vec::new(),
-            };
+            let mut assembler =
+                Assembler { sched: self, problem: &mut problem, buffers: &mut buffers, place_of: Vec::new() };
             let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
             if self.n_copies > 1 && result.is_ok() {
                 assembler.rotate();

@@ -75,9 +75,8 @@ pub struct Scheduler {
     said_fallbacks: u128,
     /// Nodes of the graph that was last looked through for that.
     asked_fallbacks: usize,
-    /// Where the environment wants a placement report, and the nodes of the largest graph that one was written for.
+    /// Where the environment wants a placement report.
     pub(super) report_path: Option<PathBuf>,
-    pub(super) reported_nodes: usize,
     /// Bytes of the nodes of the graph that memory was planned for last.
     pub(super) planned_bytes: usize,
     /// Some backend reorders its stretches.
@@ -186,7 +185,6 @@ impl Scheduler {
             said_fallbacks: 0,
             asked_fallbacks: 0,
             report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
-            reported_nodes: 0,
             planned_bytes: 0,
             reorders: backends.iter().any(|b| b.has_graph_optimize()),
             reordered: Vec::new(),

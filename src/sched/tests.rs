@@ -643,3 +643,44 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
     s.synchronize();
     assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (1.0, 300.0, 50.0));
 }
+
+/// The report that the environment asks for is of the graph with the most work, whichever scheduler has it, and when.
+#[test]
+fn the_report_is_of_the_graph_with_the_most_work() {
+    let path = std::env::temp_dir().join(format!("ggml-report-{}.json", std::process::id()));
+    let cpu = Fake::new(Spec::cpu());
+    let mut first = scheduler(&[&cpu], false);
+    let mut second = scheduler(&[&cpu], false);
+    let said = || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["nodes"].as_array().unwrap().len()
+    };
+    // Columns of one product, and how many sums follow it: more nodes need not be more work.
+    let mut round = |sched: &mut Scheduler, columns: i64, sums: usize| {
+        let mut c = ctx();
+        let a = c.new_tensor(GGML_TYPE_F32, &[64, 64]).unwrap();
+        let b = c.new_tensor(GGML_TYPE_F32, &[64, columns]).unwrap();
+        for t in [a, b] {
+            t.add_flag(GGML_TENSOR_FLAG_INPUT);
+        }
+        let mut t = matmul::mul_mat(&mut c, a, b).unwrap();
+        for _ in 0..sums {
+            t = pointwise::scale(&mut c, t, 2.0).unwrap();
+        }
+        let g = graph(&mut c, &[t]);
+        sched.report_path = Some(path.clone());
+        sched.reset();
+        sched.alloc_graph(g).unwrap();
+    };
+    round(&mut first, 2, 3);
+    assert_eq!(said(), 4);
+    round(&mut first, 64, 2);
+    assert_eq!(said(), 3, "fewer nodes, more work");
+    round(&mut first, 1, 9);
+    assert_eq!(said(), 3);
+    round(&mut second, 8, 5);
+    assert_eq!(said(), 3, "less than the other scheduler had");
+    round(&mut second, 100, 1);
+    assert_eq!(said(), 2);
+    std::fs::remove_file(path).unwrap();
+}

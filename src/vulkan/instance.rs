@@ -3,8 +3,9 @@
 //! The instance is made on first use and stays until the process ends: drivers may have threads that run until the very
 //! end, and nothing of them may go away under another thread's feet.
 
-use super::env;
 use super::info::{Identity, Info};
+use super::{env, nodes};
+use crate::sys::process;
 use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
 use ash::{ext, vk};
 use std::ffi::{CStr, c_void};
@@ -30,7 +31,7 @@ impl Instance {
     }
 }
 
-/// The instance, made on first use; `None` when there is no libvulkan, or Vulkan is switched off.
+/// The instance, made on first use; `None` when there is no libvulkan or nothing that it could drive, or Vulkan is switched off.
 pub fn instance() -> Option<&'static Instance> {
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
     INSTANCE.get_or_init(open).as_ref()
@@ -46,16 +47,33 @@ static ABORT_ON_MESSAGE: AtomicBool = AtomicBool::new(false);
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
+/// Says why there are no devices: to everybody who asked for some, else only to those who read every line.
+fn explain(reason: std::fmt::Arguments<'_>) {
+    match env::asks_for_devices() {
+        true => log_info!("ggml_vulkan: {reason}: no devices"),
+        false => log_debug!("ggml_vulkan: {reason}: no devices"),
+    }
+}
+
 fn open() -> Option<Instance> {
     if env::set("GGML_DISABLE_VULKAN") {
         log_debug!("ggml_vulkan: switched off by GGML_DISABLE_VULKAN");
+        return None;
+    }
+    if !process::opens_libraries() {
+        explain(format_args!("a statically linked program cannot open the Vulkan library"));
+        return None;
+    }
+    // Software drivers would be loaded only to be left out: tens of megabytes, a tenth of a second.
+    if !env::asks_for_devices() && !nodes::any() {
+        explain(format_args!("no graphics device in /dev"));
         return None;
     }
     // SAFETY: running the initializers of the system's Vulkan loader is what the user of this backend wants.
     let entry = match unsafe { ash::Entry::load() } {
         Ok(entry) => entry,
         Err(e) => {
-            log_info!("ggml_vulkan: no Vulkan library here ({e}): no devices");
+            explain(format_args!("no Vulkan library here ({e})"));
             return None;
         }
     };
@@ -65,7 +83,7 @@ fn open() -> Option<Instance> {
             Some(Instance { entry, vk, cards })
         }
         Err(reason) => {
-            log_info!("ggml_vulkan: {reason}: no devices");
+            explain(format_args!("{reason}"));
             None
         }
     }
@@ -179,7 +197,7 @@ fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
         }
     }
     if cards.is_empty() {
-        log_info!("ggml_vulkan: no devices found");
+        explain(format_args!("none of {} can be used", all.len()));
     } else {
         log_debug!("ggml_vulkan: found {} Vulkan devices:", cards.len());
     }

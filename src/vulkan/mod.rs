@@ -2,7 +2,7 @@
 //!
 //! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device can do, and why it is
 //!   refused; `workarounds`: what drivers
-//!   promise and do not keep; `env`: switches from the environment
+//!   promise and do not keep; `env`: switches from the environment; `nodes`: whether the system shows a device at all
 //! - `core`: a logical device with its queue and allocator; `memory`: pieces of memory on it; `timeline`: counted progress
 //! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
@@ -45,6 +45,7 @@ pub mod instance;
 mod lab;
 pub mod ladder;
 pub mod memory;
+mod nodes;
 #[cfg(test)]
 mod op_tests;
 pub mod ops;

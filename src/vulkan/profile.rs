@@ -3,7 +3,6 @@
 
 use super::core::Core;
 use super::env;
-use crate::abi::ggml::ggml_op;
 use crate::abi::ggml::ggml_op::*;
 use crate::error::Result;
 use crate::log_info;
@@ -40,14 +39,10 @@ impl Label {
             let separator = if label.title.is_empty() { "" } else { " + " };
             label.title = format!("{}{separator}{}", label.title, title(node));
             label.node = node.name();
-            label.flops = label.flops.saturating_add(flops(node));
+            label.flops = label.flops.saturating_add(node.flops());
         }
         label
     }
-}
-
-fn n(x: i64) -> u64 {
-    u64::try_from(x).unwrap_or(0)
 }
 
 fn op_name(node: TensorRef) -> String {
@@ -84,24 +79,6 @@ fn title(node: TensorRef) -> String {
             format!("{name} {} {:?}", format_of(node), &out[..dims])
         }
     }
-}
-
-fn flops(node: TensorRef) -> u64 {
-    let (a, out) = (node.src(0).map_or([0; 4], TensorRef::ne), n(node.nelements()));
-    match node.op() {
-        GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID => out * (2 * n(a[0])).saturating_sub(1),
-        GGML_OP_FLASH_ATTN_EXT => {
-            let (k, v) = (node.src(1).map_or([0; 4], TensorRef::ne), node.src(2).map_or([0; 4], TensorRef::ne));
-            n(a[1]) * n(a[2]) * n(a[3]) * n(k[1]) * 2 * (n(k[0]) + n(v[0]))
-        }
-        GGML_OP_CONV_2D | GGML_OP_CONV_TRANSPOSE_2D => out * 2 * n(a[0]) * n(a[1]) * n(a[2]),
-        op if is_elementwise(op) => out,
-        _ => 0,
-    }
-}
-
-fn is_elementwise(op: ggml_op) -> bool {
-    matches!(op, GGML_OP_ADD | GGML_OP_SUB | GGML_OP_MUL | GGML_OP_DIV | GGML_OP_SCALE | GGML_OP_SQR)
 }
 
 /// The timestamps of one piece of work.

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The built-in backends, in the order of their registration.
 const BUILTINS: &[Builtin] = &[
     #[cfg(feature = "vulkan")]
-    crate::vulkan::reg,
-    || Some(cpu()),
+    Builtin { name: "Vulkan", reg: crate::vulkan::reg },
+    Builtin { name: "CPU", reg: || Some(cpu()) },
 ];
 
 /// The CPU backend.

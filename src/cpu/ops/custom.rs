@@ -1,7 +1,9 @@
 //! The host's own functions as nodes.
 
 use super::super::check::ensure;
-use crate::abi::ggml::{GGML_N_TASKS_MAX, ggml_custom_op_t, ggml_custom1_op_t, ggml_custom2_op_t, ggml_custom3_op_t, ggml_tensor};
+use crate::abi::ggml::{
+    GGML_N_TASKS_MAX, ggml_custom_op_t, ggml_custom1_op_t, ggml_custom2_op_t, ggml_custom3_op_t, ggml_tensor,
+};
 use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;

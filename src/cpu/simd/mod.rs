@@ -25,6 +25,7 @@ mod avx512;
 pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// Number of number formats, the length of the tables by format.
@@ -65,6 +66,21 @@ pub enum Level {
     Avx512,
     /// The same with VNNI.
     Avx512Vnni,
+}
+
+impl Level {
+    /// All, from the lowest to the highest.
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Avx512Vnni];
+
+    /// Its name in `GGML_RS_CPU_LEVEL` and in the list of features.
+    pub const fn name(self) -> &'static CStr {
+        match self {
+            Self::Scalar => c"scalar",
+            Self::Avx2 => c"avx2",
+            Self::Avx512 => c"avx512",
+            Self::Avx512Vnni => c"avx512_vnni",
+        }
+    }
 }
 
 /// The kernels in force. Every function has the safety contract of its type; where a field has a type of its own, its
@@ -187,19 +203,14 @@ fn has_avx512() -> bool {
 pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let wanted = match std::env::var("GGML_RS_CPU_LEVEL").as_deref() {
-            Ok("scalar") => Level::Scalar,
-            Ok("avx2") => Level::Avx2,
-            Ok("avx512") => Level::Avx512,
-            Ok("avx512_vnni") | Err(_) => Level::Avx512Vnni,
-            Ok(other) => {
-                crate::log_warn!(
-                    "GGML_RS_CPU_LEVEL={other}: no such level (scalar, avx2, avx512, avx512_vnni); using the best"
-                );
-                Level::Avx512Vnni
-            }
-        };
-        Kernels::for_level(wanted)
+        let best = Level::ALL[Level::ALL.len() - 1];
+        let Some(wanted) = std::env::var_os("GGML_RS_CPU_LEVEL") else { return Kernels::for_level(best) };
+        let level = Level::ALL.into_iter().find(|l| wanted.as_encoded_bytes() == l.name().to_bytes());
+        if level.is_none() {
+            let names = Level::ALL.map(|l| l.name().to_string_lossy()).join(", ");
+            crate::log_warn!("GGML_RS_CPU_LEVEL={}: no such level ({names}); using the best", wanted.display());
+        }
+        Kernels::for_level(level.unwrap_or(best))
     })
 }
 

@@ -5,7 +5,10 @@ use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;
 use crate::sched::scheduler::Scheduler;
-use std::path::Path;
+use crate::sys::sync::lock;
+use crate::tensor::TensorRef;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,9 @@ pub enum Format {
     /// For people: one page that needs nothing else.
     Html,
 }
+
+/// Reports that the environment asked for: their files, and the work of the graph that each describes.
+static REPORTED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
 impl Scheduler {
     /// The placement report as text.
@@ -39,17 +45,20 @@ impl Scheduler {
     }
 
     /// Writes the report that the environment variable GGML_SCHED_REPORT asks for (a page; JSON when the name ends with
-    /// `.json`), when this graph is the largest of the scheduler so far.
-    pub(in crate::sched) fn report_if_asked(&mut self, graph: GraphRef) {
+    /// `.json`), when this graph is the most work of all that the process has had: hosts start with small ones, to warm up, and may have
+    /// several schedulers.
+    pub(in crate::sched) fn report_if_asked(&self, graph: GraphRef) {
         let Some(path) = self.report_path.as_deref() else { return };
-        let n = graph.n_nodes();
-        if n <= self.reported_nodes {
-            return;
+        let work = graph.nodes().map(TensorRef::work).fold(0, u64::saturating_add);
+        let mut reported = lock(&REPORTED);
+        match reported.iter_mut().find(|(p, _)| p == path) {
+            Some((_, most)) if work <= *most => return,
+            Some((_, most)) => *most = work,
+            None => reported.push((path.to_owned(), work)),
         }
         let format = if path.extension().is_some_and(|e| e == "json") { Format::Json } else { Format::Html };
         if let Err(e) = self.write_report(format, path) {
             log_warn!("GGML_SCHED_REPORT: {e}");
         }
-        self.reported_nodes = n;
     }
 }
