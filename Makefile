@@ -3,20 +3,21 @@
 #   MODEL=file.gguf    what make run reads instead of MiniLM        SENTENCES="one|two"  what it compares
 #   DEVICE=Vulkan0     make run: on that device, also when it is a software driver; DEVICE=CPU: no other than the CPU
 #   REPORT=file.html   make run: what was placed where, and why    TRACE=file.json      what ran when (for ui.perfetto.dev)
-#   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX)
+#   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX), and where
+#                      make uninstall finds them               STRIP=1   install without names and lines for debuggers
+#   GGML_MAX_NAME=128  another length of tensors' names (64); hosts must be compiled with the same: docs/INSTALL.md
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
 PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export DESTDIR REPORT TRACE DEVICE
+export CARGO DESTDIR STRIP GGML_MAX_NAME REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install uninstall clean help
 
 all:
-	@command -v $(CARGO) > /dev/null || { echo "cargo is missing: install Rust 1.88 or later (https://rustup.rs)"; exit 1; }
-	$(CARGO) build --release
+	@scripts/build.sh
 
 # The library, a real model and a plain C host: prints how alike some sentences are.
 run: all
@@ -69,8 +70,13 @@ check-shaders:
 	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
 
-install: all
-	scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"
+# Copies what is built; builds only what is not, so that root needs no compiler.
+install:
+	@scripts/build.sh if-needed
+	@scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"
+
+uninstall:
+	@scripts/uninstall.sh "$(PREFIX)" "$(LIBDIR)"
 
 clean:
 	$(CARGO) clean

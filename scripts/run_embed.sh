@@ -36,7 +36,7 @@ fi
 
 "$root/scripts/install.sh" "$prefix" > /dev/null
 "$CC" -std=c11 -O2 -Wall -Wextra -I"$prefix/include" "$root/c_tests/examples/embed.c" -o "$root/target/embed" \
-    -L"$prefix/lib" -lggml -Wl,-rpath,"$prefix/lib" -lm
+    -L"$prefix/lib" -lggml -lggml-base -Wl,-rpath,"$prefix/lib" -lm
 if [ -n "${SENTENCES:-}" ]; then
     IFS='|'
     set -f

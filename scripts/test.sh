@@ -55,7 +55,7 @@ built=
 library() { # builds and installs the library once
     [ -z "$built" ] || return 0
     echo "building the library ..."
-    cargo build --release 2>&1 | tail -n 3
+    scripts/build.sh 2>&1 | tail -n 3
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
