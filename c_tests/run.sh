@@ -92,9 +92,13 @@ suite_abi() {
     counted "abi layout" python3 "$here/abi/abi.py" layout "$prefix/include"
     counted "abi signatures" python3 "$here/abi/abi.py" signatures "$prefix/include"
     counted "abi symbols" python3 "$here/abi/abi.py" symbols "$prefix/lib/libggml-base.so"
+    counted "abi files" python3 "$here/abi/abi.py" files "$prefix/lib"
+    counted "abi backends" python3 "$here/abi/abi.py" backends "$prefix/include"
     if [ -n "$oracle" ]; then # the facts themselves, against the original's headers
         counted "abi layout of the original" python3 "$here/abi/abi.py" layout "$oracle/include" $oracle_src
         counted "abi signatures of the original" python3 "$here/abi/abi.py" signatures "$oracle/include"
+        counted "abi files of the original" python3 "$here/abi/abi.py" files "$oracle/lib"
+        counted "abi backends of the original" python3 "$here/abi/abi.py" backends "$oracle/include"
     fi
     # every constructor stands in the dump
     local missing

@@ -160,9 +160,11 @@ put() {
     fi
 }
 # First with what was there before, so that uninstall.sh knows all of it when this is stopped halfway.
-cat "$work/manifest" > "$work/both"
-grep -E '^(file|link) ' "$work/old" >> "$work/both" || true
-place "$work/both" "$base/$manifest" 644
+if ! cmp -s "$work/manifest" "$work/old"; then
+    cat "$work/manifest" > "$work/both"
+    grep -E '^(file|link) ' "$work/old" >> "$work/both" || true
+    place "$work/both" "$base/$manifest" 644
+fi
 each put
 
 # What an older or newer libggml-rs left here, and this one does not have.
