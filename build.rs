@@ -64,7 +64,7 @@ fn main() {
     }
     shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.0");
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
         // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines the
         // same names and stands before this library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");

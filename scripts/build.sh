@@ -29,7 +29,11 @@ command -v "$CARGO" > /dev/null || { echo "cargo is missing: install Rust 1.89 o
 # What rustc shall write instead of a folder of this machine; the last that fits counts.
 quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 remap() { printf '"--remap-path-prefix=%s=%s"' "$(quoted "$1")" "$2"; }
-flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(remap "${CARGO_HOME:-$HOME/.cargo}" /cargo)"
+home=${CARGO_HOME:-$HOME/.cargo}
+flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(remap "$home" /cargo)"
+for part in registry git; do # where a link leads, too
+    if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
+done
 if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ]; then
     # These take the place of all flags of the configuration: who sets them has the last word.
     echo "note: RUSTFLAGS is set: the build will show its folders"

@@ -10,6 +10,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 library=${1:?usage: forward.sh LIBRARY FOLDER}
 out=${2:?usage: forward.sh LIBRARY FOLDER}
 CC=${CC:-cc}
+major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -n 1)
 command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install the package gcc" >&2; exit 1; }
 
 # The name of a table, then those of its functions, a line each.
@@ -56,7 +57,7 @@ for part in ggml cpu vulkan; do
     assembly $part > "$work/forward.S"
     # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an error here.
     # shellcheck disable=SC2086
-    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.0" \
+    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"
     printf '!<arch>\n' > "$out/$name.a"

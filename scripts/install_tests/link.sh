@@ -63,6 +63,28 @@ for order in $orders; do
     check "linked to $order, swapped both ways" swap "$order"
 done
 
+# A program from when one file of ours had everything: it needs libggml alone.
+former_host() {
+    mkdir -p "$work/one" && { echo 'const char *ggml_version(void) { return "one"; }' && awk 'NF && !/^[[#]/ { print "int " $1 "(void) { return 7; }" }' "$root/c_tests/abi/files.txt"; } > "$work/one/one.c" &&
+        $CC -w -shared -fPIC -o "$work/one/libggml.so" "$work/one/one.c" -Wl,-soname,libggml.so.0 && linked "$work/one" "$work/bin/former" -DUSE_GGML -DUSE_BASE -DUSE_CPU -lggml &&
+        LD_LIBRARY_PATH="$prefix/lib" "$work/bin/former"
+}
+check "a program that was linked to the layout of before" says "version=$version devices=1 vlen=0 copies=1" former_host
+
+# A processor that forward.sh has no jump for: files without functions, which libggml-base makes up for.
+case $($CC -dumpmachine) in
+    x86_64-* | aarch64-*)
+        elsewhere() {
+            env CC="$CC -U__x86_64__ -U__aarch64__" "$root/scripts/forward.sh" "$prefix/lib/libggml-base.so" "$work/elsewhere" &&
+                ln -sf libggml.so "$work/elsewhere/libggml.so.0" && ln -sf libggml-cpu.so "$work/elsewhere/libggml-cpu.so.0" &&
+                ln -sf "$prefix/lib/libggml-base.so" "$work/elsewhere/libggml-base.so" && ln -sf "$prefix/lib/libggml-base.so" "$work/elsewhere/libggml-base.so.0" &&
+                linked "$work/elsewhere" "$work/bin/elsewhere" -DUSE_GGML -DUSE_BASE -DUSE_CPU -Wl,--no-as-needed -lggml -lggml-cpu -lggml-base &&
+                LD_LIBRARY_PATH="$work/elsewhere" "$work/bin/elsewhere" && LD_LIBRARY_PATH="$work/elsewhere" "$work/bin/other-ggml,cpu,base"
+        }
+        check "a processor without jumps" elsewhere
+        ;;
+esac
+
 # With --as-needed a program names the files in which the linker found something. libggml-base comes last, as it does in every build
 # that goes by what needs what; where it comes first it has everything here, and the others are not named.
 as_needed() { # DEFINES LIBRARIES
