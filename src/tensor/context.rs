@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn impossible_tensors_are_errors_and_leave_the_context_as_it_was() {
-        let mut ctx = Context::with_size(1024, true).unwrap();
+        let mut ctx = Context::with_size(2 * (OBJECT_SIZE + TENSOR_SIZE) + 16, true).unwrap();
         for dims in [&[i64::MAX, 2][..], &[1 << 62, 1 << 62], &[4, -1]] {
             assert!(ctx.new_tensor(GGML_TYPE_F32, dims).is_err());
         }
