@@ -5,6 +5,7 @@
 #   REPORT=file.html   make run: what was placed where, and why    TRACE=file.json      what ran when (for ui.perfetto.dev)
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install puts things (LIBDIR and INCLUDEDIR relative to PREFIX), and where
 #                      make uninstall finds them               STRIP=1   install without names and lines for debuggers
+#   CARGO_FLAGS=--no-default-features   make: without the Vulkan backend
 #   GGML_MAX_NAME=128  another length of tensors' names (64); hosts must be compiled with the same: docs/INSTALL.md
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
@@ -12,7 +13,7 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= lib
 INCLUDEDIR ?= include
 CARGO      ?= cargo
-export CARGO DESTDIR STRIP GGML_MAX_NAME REPORT TRACE DEVICE
+export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME REPORT TRACE DEVICE
 
 .PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders install uninstall clean help
 

@@ -8,6 +8,7 @@
 #                     installing then needs neither cargo nor a compiler
 #   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled with the
 #                     same number: docs/INSTALL.md
+#   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
@@ -37,9 +38,11 @@ done
 if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ]; then
     # These take the place of all flags of the configuration: who sets them has the last word.
     echo "note: RUSTFLAGS is set: the build will show its folders"
-    "$CARGO" build --release
+    # shellcheck disable=SC2086
+    "$CARGO" build --release ${CARGO_FLAGS:-}
 else
-    "$CARGO" build --release --config "build.rustflags = [$flags]"
+    # shellcheck disable=SC2086
+    "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
 fi
 scripts/forward.sh "$target/release/libggml.so" "$target/release/small"
 # What the library says about itself, for install.sh.
