@@ -34,16 +34,16 @@ unchanged() { # what does not change keeps its time; what does is the only thing
 check "a second install leaves alone what is there" unchanged
 check "nothing is left of the writing" test -z "$(find "$prefix" -name '.*')"
 
-# A machine without a compiler: only what every system has.
+# As root without Rust and without a compiler: make, and what every system has.
 tools() {
     mkdir -p "$work/tools"
-    for tool in sh sed awk grep find cmp cp mv rm rmdir mkdir mktemp ln readlink chmod cksum dirname basename wc head tail cut sort cat pwd tr; do
+    for tool in make sh sed awk grep find cmp cp mv rm rmdir mkdir mktemp ln readlink chmod cksum dirname basename wc head tail cut sort cat pwd tr; do
         ln -sf "$(command -v $tool)" "$work/tools/$tool"
     done
 }
 tools
 bare() { env -i PATH="$work/tools" ${CARGO_TARGET_DIR:+CARGO_TARGET_DIR="$CARGO_TARGET_DIR"} "$@"; }
-check "install without cargo and compiler" bare sh -c 'cd "$1" && scripts/build.sh if-needed && scripts/install.sh "$2"' - "$root" "$work/bare"
+check "make install without cargo and compiler" bare make -C "$root" install PREFIX="$work/bare"
 check "the same is installed" diff -r -x cmake -x pkgconfig "$prefix" "$work/bare"
 copy() { # of the sources, with the times they have
     mkdir -p "$work/copy/tools/shaders/src" && for part in src macros vulkan_shaders scripts build.rs Cargo.toml Cargo.lock tools/shaders/src/digest.rs; do
@@ -57,7 +57,7 @@ touch "$work/copy/src/lib.rs"
 check "a newer source without cargo is an error" says "cargo is missing" needs
 check "another GGML_MAX_NAME without cargo is an error" says "cargo is missing" env -i PATH="$work/tools" GGML_MAX_NAME=96 CARGO_TARGET_DIR="$target" "$root/scripts/build.sh" if-needed
 rm -rf "$work/copy"
-check "uninstall without cargo and compiler" bare sh "$root/scripts/uninstall.sh" "$work/bare"
+check "make uninstall without cargo and compiler" bare make -C "$root" uninstall PREFIX="$work/bare"
 check "nothing is left, the folder included" test ! -e "$work/bare"
 
 # Where nothing was before, nothing is left.
