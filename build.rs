@@ -1,5 +1,5 @@
-//! Compiles the small C shim (the three C-variadic entry points), gives the shared library its soname, and lists the packs of
-//! shaders, which must be what `vulkan_shaders/` gives (`make shaders`).
+//! Compiles the small C shim (the three C-variadic entry points), gives the shared library its soname, reads GGML_MAX_NAME, and
+//! lists the packs of shaders, which must be what `vulkan_shaders/` gives (`make shaders`).
 
 use std::path::Path;
 
@@ -26,22 +26,50 @@ fn shaders() -> std::io::Result<()> {
                 path.display()
             )));
         }
-        list.push_str(&format!("    ({name:?}, {}, include_bytes!({path:?})),\n", head.len()));
+        // No path of this machine in this text: what the compiler writes depends on its length.
+        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/src/vulkan/spirv/{name}.pack\")");
+        list.push_str(&format!("    ({name:?}, {}, include_bytes!({path})),\n", head.len()));
     }
     list.push(']');
     std::fs::write(Path::new(&out).join("shader_packs.rs"), list)
 }
 
+/// Hands GGML_MAX_NAME to the sources; 64, as the original's, when the variable is not set.
+fn max_name() -> std::io::Result<()> {
+    println!("cargo:rerun-if-env-changed=GGML_MAX_NAME");
+    let text = std::env::var("GGML_MAX_NAME").unwrap_or_default();
+    let text = if text.is_empty() { "64" } else { text.as_str() };
+    match text.parse::<usize>() {
+        // The struct of a tensor stays a multiple of GGML_MEM_ALIGN, and the names that the library gives fit.
+        Ok(n) if (32..=1024).contains(&n) && n.is_multiple_of(16) => println!("cargo:rustc-env=GGML_MAX_NAME={n}"),
+        _ => {
+            return Err(std::io::Error::other(format!(
+                "GGML_MAX_NAME is {text:?}: it must be a multiple of 16 from 32 to 1024"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn main() {
     println!("cargo:rerun-if-changed=src/capi/variadic.c");
     println!("cargo:rerun-if-changed=build.rs");
-    if let Err(e) = shaders() {
+    if let Err(e) = max_name().and_then(|()| shaders()) {
         eprintln!("error: {e}");
         std::process::exit(1);
     }
-    cc::Build::new().file("src/capi/variadic.c").warnings(true).extra_warnings(true).compile("ggml_variadic");
+    let mut shim = cc::Build::new();
+    shim.file("src/capi/variadic.c").warnings(true).extra_warnings(true);
+    // Two builds in different folders give the same bytes.
+    if let Ok(root) = std::env::var("CARGO_MANIFEST_DIR") {
+        shim.flag_if_supported(format!("-ffile-prefix-map={root}=/libggml-rs"));
+    }
+    shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml.so.0");
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+        // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines the
+        // same names and stands before this library.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
         // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }

@@ -66,9 +66,7 @@ build() {
     local which=$1 source=$2 name=$3 compiler std dir libs
     shift 3
     dir=$(lib_of "$which")
-    libs="-lggml"
-    [ -e "$dir/libggml-base.so" ] && libs="$libs -lggml-base"
-    [ -e "$dir/libggml-cpu.so" ] && libs="$libs -lggml-cpu"
+    libs="-lggml -lggml-cpu -lggml-base"
     case $source in
         *.cpp) compiler=$CXX; std=c++17 ;;
         *) compiler=$CC; std=c11 ;;
@@ -93,10 +91,14 @@ suite_abi() {
     counted "abi headers" python3 "$here/abi/abi.py" headers "$prefix/include"
     counted "abi layout" python3 "$here/abi/abi.py" layout "$prefix/include"
     counted "abi signatures" python3 "$here/abi/abi.py" signatures "$prefix/include"
-    counted "abi symbols" python3 "$here/abi/abi.py" symbols "$prefix/lib/libggml.so"
+    counted "abi symbols" python3 "$here/abi/abi.py" symbols "$prefix/lib/libggml-base.so"
+    counted "abi files" python3 "$here/abi/abi.py" files "$prefix/lib"
+    counted "abi backends" python3 "$here/abi/abi.py" backends "$prefix/include"
     if [ -n "$oracle" ]; then # the facts themselves, against the original's headers
         counted "abi layout of the original" python3 "$here/abi/abi.py" layout "$oracle/include" $oracle_src
         counted "abi signatures of the original" python3 "$here/abi/abi.py" signatures "$oracle/include"
+        counted "abi files of the original" python3 "$here/abi/abi.py" files "$oracle/lib"
+        counted "abi backends of the original" python3 "$here/abi/abi.py" backends "$oracle/include"
     fi
     # every constructor stands in the dump
     local missing
@@ -268,7 +270,7 @@ module() {
     [ "$which" = oracle ] && include="$include -I$oracle_src"
     # shellcheck disable=SC2086
     $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -shared -fPIC $include "$here/plugin/accel.c" -o "$output" "$@" -L"$dir" -Wl,-rpath-link,"$dir" \
-        "$([ -e "$dir/libggml-base.so" ] && echo -lggml-base || echo -lggml)" 2> "$out/text/build.err" && return 0
+        -lggml-base 2> "$out/text/build.err" && return 0
     bad "build the module against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
     return 1
 }
@@ -346,7 +348,7 @@ suite_foreign() {
     [ -n "$oracle" ] || return
     build oracle foreign/test_foreign.c test_foreign || return
     mkdir -p "$out/text/module"
-    cp "$prefix/lib/libggml.so" "$out/text/module/libggml-cpu-rs.so"
+    cp "$prefix/lib/libggml-base.so" "$out/text/module/libggml-cpu-rs.so"
     counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
 }
 

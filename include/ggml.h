@@ -854,7 +854,7 @@ struct ggml_tensor {
     /// First element, in host memory or an address of the buffer's device; NULL when not allocated.
     void *data;
     /// Name, ended by a zero byte.
-    char name[64];
+    char name[GGML_MAX_NAME];
     /// Belongs to the buffer or backend.
     void *extra;
     /// Unused.

@@ -6,9 +6,9 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 export GGML_CACHE=${GGML_CACHE:-$root/target/cache} PYTHONDONTWRITEBYTECODE=1
-cargo build --release
+scripts/build.sh
 scripts/install.sh target/install
 scripts/oracle.sh original
 mkdir -p target/bench
-${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/bench_sched.c -o target/bench/bench_sched -Ltarget/install/lib -lggml -lm
+${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/bench_sched.c -o target/bench/bench_sched -Ltarget/install/lib -lggml -lggml-base -lm
 python3 c_tests/bench/bench.py target/bench/bench_sched target/install/lib "$GGML_CACHE/original/lib" "$@"

@@ -157,14 +157,13 @@ def main():
         cargo("rustc", "--lib", "--crate-type", "cdylib")
         os.makedirs(lib, exist_ok=True)
         built = os.environ.get("MUTANTS_TARGET", f"{WORK}/build") + "/debug/libggml.so"
-        for name in ("libggml", "libggml-base", "libggml-cpu"):
-            for end in (".so", ".so.0"):
-                if os.path.lexists(f"{lib}/{name}{end}"):
-                    os.remove(f"{lib}/{name}{end}")
-                os.symlink(built, f"{lib}/{name}{end}")
+        for name in ("libggml-base.so", "libggml-base.so.0"):
+            if os.path.lexists(f"{lib}/{name}"):
+                os.remove(f"{lib}/{name}")
+            os.symlink(built, f"{lib}/{name}")
         for source in {t.split(":")[1] for t in tests if t.startswith("c:")}:
             programs[source] = f"{WORK}/{os.path.basename(source)[:-2]}"
-            subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"{ROOT}/c_tests/{source}", "-o", programs[source], f"-L{lib}", "-lggml", "-lm", "-lpthread", "-ldl"],
+            subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"{ROOT}/c_tests/{source}", "-o", programs[source], f"-L{lib}", "-lggml-base", "-lm", "-lpthread", "-ldl"],
                            check=True)
 
     def passes(test, row):

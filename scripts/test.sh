@@ -5,7 +5,7 @@
 #   clippy    the lints of Cargo.toml, warnings refused
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
-#   install   make install, and find_package and pkg-config find it
+#   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
@@ -18,14 +18,16 @@
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md says the truth
+#   max_name  a library for names of 128 bytes, and hosts for it
+#   reproducible   two builds of one commit have the same bytes
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: `asan` and `mutants`, whose builds take five minutes of processor time each.
+# Not by default: those that build everything anew, which takes five minutes of processor time and more.
 all=(fmt clippy unit headers shaders install run upstream c hosts peers vulkan fuzz tsan status)
-known=("${all[@]}" asan mutants)
+known=("${all[@]}" asan mutants max_name reproducible)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -34,7 +36,7 @@ logs=$root/target/test-logs
 mkdir -p "$logs" "$cache"
 
 need() { command -v "$1" > /dev/null 2>&1 || { echo "test: $1 is missing: install $2"; exit 1; }; }
-need cargo "Rust 1.88 or later (https://rustup.rs)"
+need cargo "Rust 1.89 or later (https://rustup.rs)"
 need "${CC:-cc}" "the package gcc"
 need "${CXX:-c++}" "the package g++"
 need make "the package make"
@@ -57,7 +59,7 @@ built=
 library() { # builds and installs the library once
     [ -z "$built" ] || return 0
     echo "building the library ..."
-    cargo build --release 2>&1 | tail -n 3
+    scripts/build.sh 2>&1 | tail -n 3
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
@@ -75,7 +77,12 @@ suite_headers() {
     scripts/check_headers_compile.sh include || status=1
     return $status
 }
-suite_install() { library && scripts/test_install.sh; }
+suite_install() {
+    library || return 1
+    local oracle=${GGML_ORACLE_PREFIX:-}
+    [ -n "$oracle" ] || [ ! -e "$cache/original/done" ] || oracle=$cache/original
+    GGML_ORACLE_PREFIX=$oracle scripts/test_install.sh
+}
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
 suite_c() {
@@ -125,6 +132,8 @@ suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }
 suite_asan() { scripts/asan.sh; }
 suite_mutants() { python3 scripts/mutants.py; }
+suite_max_name() { scripts/test_max_name.sh; }
+suite_reproducible() { scripts/test_reproducible.sh; }
 suite_status() { make -s check-status; }
 
 failed=()

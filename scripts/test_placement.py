@@ -23,7 +23,7 @@ def build(out, include, lib):
     subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", *inc,
                     f"{ROOT}/c_tests/async/module.c", "-o", f"{out}/module.so", "-lpthread"], check=True)
     subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", *inc, f"-I{include}",
-                    f"{ROOT}/c_tests/async/preload.cpp", "-o", f"{out}/preload.so", f"-L{lib}", "-lggml", "-ldl"], check=True)
+                    f"{ROOT}/c_tests/async/preload.cpp", "-o", f"{out}/preload.so", f"-L{lib}", "-lggml", "-lggml-base", "-ldl"], check=True)
 
 
 def placement(path):

@@ -29,7 +29,7 @@ finish() {
 }
 
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" -Ic_tests/common c_tests/vulkan/test_vulkan.c \
-    -o "$out/test_vulkan" -L"$prefix/lib" -lggml -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib" -lm -lpthread ||
+    -o "$out/test_vulkan" -L"$prefix/lib" -lggml -lggml-vulkan -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread ||
     { bad "build c_tests/vulkan/test_vulkan.c" "see above"; finish; }
 
 # Whether there are validation layers: the library says so when they are on.

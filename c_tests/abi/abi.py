@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The binary interface, checked against committed facts (layout.txt, signatures.txt, functions.txt, plugin.txt, allowed.txt).
+"""The binary interface, checked against committed facts: the .txt files beside this one.
 
 usage: abi.py layout     INCLUDE_DIR [INTERNAL_DIR]   sizes, alignments, offsets, enum values and macros that the headers give to a C compiler
        abi.py signatures INCLUDE_DIR [--write FILE]   the type of every public function as a C++ compiler sees it
        abi.py headers    INCLUDE_DIR                  every header compiles alone, as strict C11 and as strict C++17
        abi.py symbols    LIBRARY ...                  the exported names
+       abi.py backends   INCLUDE_DIR [--write FILE]   the same of headers of backends that this library does not have, and their macros
+       abi.py files      LIB_DIR                      which file defines which public function (files.txt)
 INTERNAL_DIR holds ggml-backend-impl.h when it is not beside the public headers (and, for the original, ggml-impl.h).
 CC, CXX and NM name the tools. Work files go to $ABI_OUT (default: a temporary directory).
 """
@@ -135,12 +137,11 @@ def plain(t):
     return re.sub(r"\s*([*(),&\[\]])\s*", r"\1", t).strip()
 
 
-def signatures(include, out_file):
-    functions = names("functions.txt")
-    have_vulkan = os.path.isfile(os.path.join(include, "ggml-vulkan.h"))
+def types_of(include, functions, headers, prologue=""):
+    """-> ({function: its type as a C++ compiler sees it}, "") or (None, why not)"""
     source = os.path.join(work_dir(), "signatures.cpp")
     with open(source, "w", encoding="utf-8") as f:
-        f.write("#include <cstdio>\n" + "".join(f'#include "{h}"\n' for h in HEADERS if h != "ggml-vulkan.h" or have_vulkan))
+        f.write(prologue + "#include <cstdio>\n" + "".join(f'#include "{h}"\n' for h in headers))
         f.write("template <class T> const char * type_of(T) { return __PRETTY_FUNCTION__; }\nint main() {\n")
         for n in functions:
             f.write(f'    std::printf("%s %s\\n", "{n}", type_of(decltype(&{n}){{}}));\n')
@@ -148,12 +149,18 @@ def signatures(include, out_file):
     # -O0 and unused addresses: nothing of the library is needed to link
     out, why = compile_and_run(CXX, ["-std=c++17", "-w"], source, [include])
     if out is None:
+        return None, why
+    lines = (line.split(" ", 1) for line in out.strip().split("\n"))
+    return {name: plain(re.search(r"T = (.*)[\];]", text).group(1).split("; ")[0]) for name, text in lines}, ""
+
+
+def signatures(include, out_file):
+    functions = names("functions.txt")
+    have_vulkan = os.path.isfile(os.path.join(include, "ggml-vulkan.h"))
+    got, why = types_of(include, functions, [h for h in HEADERS if h != "ggml-vulkan.h" or have_vulkan])
+    if got is None:
         check("signatures", why)
         return
-    got = {}
-    for line in out.strip().split("\n"):
-        name, text = line.split(" ", 1)
-        got[name] = plain(re.search(r"T = (.*)[\];]", text).group(1).split("; ")[0])
     if out_file:
         with open(out_file, "w", encoding="utf-8") as f:
             f.write("# The C type of every public function of ggml 0.28.0 (a pointer to it, typedefs resolved, LP64).\n")
@@ -168,8 +175,72 @@ def signatures(include, out_file):
         check(f"signatures of {len(functions)} functions", "")
 
 
+def backends(include, out_file):
+    """backends.txt: a header in brackets, then `function TYPE` and `MACRO value` lines. A header that is not in `include` is left out."""
+    wanted, header = {}, None
+    for line in facts("backends.txt"):
+        if line.startswith("["):
+            header = line[1:-1]
+            wanted[header] = []
+        else:
+            wanted[header].append(line.split(" ", 1))
+    absent = [h for h in wanted if not os.path.isfile(os.path.join(include, h))]
+    lines = []
+    for header in (h for h in wanted if h not in absent):
+        functions = [n for n, _ in wanted[header] if not n.isupper()]
+        got, why = types_of(include, functions, [header])
+        macros_of = {}
+        r = subprocess.run([*CXX.split(), "-std=c++17", "-dM", "-E", "-x", "c++", "-I", include, os.path.join(include, header)], capture_output=True, text=True)
+        for define in r.stdout.split("\n"):
+            words = define.split(" ", 2)
+            if len(words) == 3:
+                macros_of[words[1]] = words[2].strip()
+        if got is None:
+            check(header, why)
+            continue
+        is_now = {**got, **macros_of}
+        wrong = [f"{n} is {is_now.get(n)}, expected {v}" for n, v in wanted[header] if is_now.get(n) != v]
+        lines += [f"[{header}]", *(f"{n} {is_now.get(n)}" for n, _ in wanted[header])]
+        if not out_file:
+            check(f"{header}: {len(functions)} functions, {len(wanted[header]) - len(functions)} macros", "; ".join(wrong[:4]))
+    if out_file:
+        with open(out_file, "w", encoding="utf-8") as f:
+            f.writelines(line + "\n" for line in lines)
+    elif absent:
+        print("note: not in " + include + ": " + " ".join(absent))
+
+
+def defined(path):
+    """The names that a library defines, or None."""
+    r = subprocess.run([NM, "-D", "--defined-only", path], capture_output=True, text=True)
+    return {line.split()[-1].split("@")[0] for line in r.stdout.strip().split("\n") if line} if r.returncode == 0 else None
+
+
+def files(folder):
+    """A file of ours defines what the list says and nothing else; one of the original's defines, of all public functions, just these."""
+    wanted, name = {}, None
+    for line in facts("files.txt"):
+        if line.startswith("["):
+            name = line[1:line.index("]")]
+            wanted[name] = set()
+        else:
+            wanted[name].add(line)
+    public = set(names("functions.txt")) | set().union(*wanted.values())
+    for name, functions in wanted.items():
+        has = defined(os.path.join(folder, name + ".so"))
+        if has is None:
+            print(f"note: there is no {name}.so in {folder}")
+            continue
+        base = defined(os.path.join(folder, "libggml-base.so")) or set()
+        ours = any(n.startswith("ggml_rs_") for n in base)
+        extra, missing = sorted((has if ours else has & public) - functions), sorted(functions - has)
+        check(f"{name}.so defines {len(functions)} functions", " ".join([f"+{n}" for n in extra[:8]] + [f"-{n}" for n in missing[:8]]))
+        if ours:
+            check(f"all of {name}.so is in libggml-base.so too", " ".join(sorted(functions - base)[:8]))
+
+
 def headers(include):
-    listed = sorted(h for h in os.listdir(include) if h in HEADERS or h in ("ggml-backend-impl.h", "ggml-cpp.h", "ggml-rs.h"))
+    listed = sorted(h for h in os.listdir(include) if h.endswith(".h"))
     for h in listed:
         for compiler, std, ext in ((CC, "c11", "c"), (CXX, "c++17", "cpp")):
             if h == "ggml-cpp.h" and ext == "c":
@@ -187,11 +258,11 @@ def headers(include):
 def symbols(libraries):
     exported = set()
     for path in libraries:
-        r = subprocess.run([NM, "-D", "--defined-only", path], capture_output=True, text=True)
-        if r.returncode != 0:
-            check("symbols", f"{NM} {path}: {r.stderr.strip()}")
+        names_of = defined(path)
+        if names_of is None:
+            check("symbols", f"{NM} cannot read {path}")
             return
-        exported |= {line.split()[-1].split("@")[0] for line in r.stdout.strip().split("\n") if line}
+        exported |= names_of
     public, plugin = set(names("functions.txt")), set(names("plugin.txt"))
     for what, wanted in (("public functions", public), ("names for loadable backends", plugin)):
         missing = sorted(wanted - exported)
@@ -202,7 +273,7 @@ def symbols(libraries):
 
 def main():
     a = sys.argv[1:]
-    if len(a) < 2 or a[0] not in ("layout", "signatures", "headers", "symbols"):
+    if len(a) < 2 or a[0] not in ("layout", "signatures", "headers", "symbols", "backends", "files"):
         sys.exit(__doc__.strip())
     if a[0] == "layout":
         layout(a[1], a[2] if len(a) > 2 else None)
@@ -210,6 +281,10 @@ def main():
         signatures(a[1], a[3] if len(a) > 3 and a[2] == "--write" else None)
     elif a[0] == "headers":
         headers(a[1])
+    elif a[0] == "backends":
+        backends(a[1], a[3] if len(a) > 3 and a[2] == "--write" else None)
+    elif a[0] == "files":
+        files(a[1])
     else:
         symbols(a[1:])
     print(f"{passed} passed, {failed} failed")

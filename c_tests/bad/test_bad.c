@@ -218,7 +218,10 @@ static void made_by_hand(void) {
     head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_Q4_0, 0); pad(); REFUSED("a row that is not whole blocks");
     head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 8); pad(); u64(0); u64(0); REFUSED("an offset that is not aligned");
     head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 1ull << 63); pad(); u64(0); u64(0); REFUSED("an offset of 2^63");
-    head(3, 1, 0); tensor("0123456789012345678901234567890123456789012345678901234567890123456789", 1, one, GGML_TYPE_F32, 0); pad(); u64(0); u64(0); REFUSED("a name of 70 characters");
+    char longest[GGML_MAX_NAME + 1];
+    memset(longest, 'n', GGML_MAX_NAME);
+    longest[GGML_MAX_NAME] = '\0';
+    head(3, 1, 0); tensor(longest, 1, one, GGML_TYPE_F32, 0); pad(); u64(0); u64(0); REFUSED("a name that does not fit");
     head(3, 2, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); tensor("t", 1, one, GGML_TYPE_F32, 32); pad(); for (int i = 0; i < 8; i++) { u64(0); } REFUSED("a name twice");
     head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); pad(); u64(0); REFUSED("half of the data");
     const uint64_t negative[] = { UINT64_MAX, 1, 1, 1 }, wide[] = { 1ull << 40, 1ull << 40, 1, 1 }, wrap[] = { 4, (1ull << 30) - 1, (1ull << 30) + 1, 1 }, zero_wrap[] = { 0, 1ull << 62, 1ull << 62, 8 },

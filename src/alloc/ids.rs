@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn numbers_are_dense_and_stable() {
-        let mut ctx = Context::with_size(1 << 20, true).unwrap();
+        let mut ctx = Context::with_size(1 << 21, true).unwrap();
         let tensors: Vec<_> = (0..1000).map(|_| ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap()).collect();
         let mut ids = TensorIds::default();
         assert_eq!(ids.get(tensors[0]), None);

@@ -264,7 +264,7 @@ fn copies_between_buffers_take_every_way() {
     let raw = private_type();
     // SAFETY: `raw` outlives the buffers.
     let private = unsafe { BufferTypeRef::from_ptr(&*raw) }.unwrap();
-    let mut ctx = Context::with_size(1 << 12, true).unwrap();
+    let mut ctx = Context::with_size(1 << 13, true).unwrap();
     let t: Vec<_> = (0..4).map(|_| ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[4]).unwrap()).collect();
     let mut hosted = [t[0].as_ptr(), t[1].as_ptr()];
     let mut hidden = [t[2].as_ptr(), t[3].as_ptr()];

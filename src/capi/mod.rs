@@ -10,6 +10,7 @@ pub mod backend;
 pub mod backend_impl;
 pub mod convert;
 pub mod cpu;
+pub mod forward;
 pub mod ggml;
 pub mod gguf;
 pub mod opt;

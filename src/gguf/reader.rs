@@ -269,6 +269,7 @@ fn alignment(file: &Gguf) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::ggml::GGML_MAX_NAME;
     use crate::gguf::load;
 
     fn text(s: &[u8]) -> Vec<u8> {
@@ -443,7 +444,7 @@ mod tests {
     #[test]
     fn tensors() {
         let one = |t: &[Vec<u8>]| bytes_of(3, &[], t, 4096);
-        fails(&one(&[tensor(&[b'n'; 64], &[1], 0, 0)]), "too long");
+        fails(&one(&[tensor(&[b'n'; GGML_MAX_NAME], &[1], 0, 0)]), "too long");
         fails(&one(&[tensor(b"a\0", &[1], 0, 0)]), "zero byte");
         fails(&one(&[tensor(b"a", &[1], 0, 0), tensor(b"a", &[1], 0, 32)]), "duplicate tensor");
         fails(&one(&[tensor(b"a", &[1; 5], 0, 0)]), "dimensions");

@@ -256,6 +256,7 @@ impl Walk {
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+    use crate::tensor::context::TENSOR_SIZE;
 
     fn op(ctx: &mut Context, srcs: &[TensorRef]) -> TensorRef {
         let t = ctx.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
@@ -299,7 +300,8 @@ mod tests {
     #[test]
     fn long_chains_need_no_stack() {
         let n = 200_000;
-        let mut ctx = Context::with_size(n * 368 + overhead(n + 8, false) + 4096, true).unwrap();
+        let tensors = n * (OBJECT_SIZE + TENSOR_SIZE);
+        let mut ctx = Context::with_size(tensors + overhead(n + 8, false) + 4096, true).unwrap();
         let mut t = ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap();
         for _ in 0..n {
             t = op(&mut ctx, &[t]);

@@ -2,7 +2,9 @@
 //! each behind a 32-byte head. Nothing is freed one by one.
 
 use super::TensorRef;
-use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MEM_ALIGN, ggml_init_params, ggml_object_type, ggml_tensor, ggml_type};
+use crate::abi::ggml::{
+    GGML_MAX_DIMS, GGML_MAX_NAME, GGML_MEM_ALIGN, ggml_init_params, ggml_object_type, ggml_tensor, ggml_type,
+};
 use crate::error::{Error, Result};
 use crate::sys::memory::AlignedBlock;
 use crate::{ggml_abort, ggml_assert, invalid};
@@ -31,7 +33,7 @@ pub const TENSOR_SIZE: usize = size_of::<ggml_tensor>();
 
 const _: () = {
     assert!(OBJECT_SIZE == 32);
-    assert!(TENSOR_SIZE == 336);
+    assert!(TENSOR_SIZE == 272 + GGML_MAX_NAME);
     assert!(OBJECT_SIZE.is_multiple_of(GGML_MEM_ALIGN) && TENSOR_SIZE.is_multiple_of(GGML_MEM_ALIGN));
 };
 
@@ -324,7 +326,7 @@ mod tests {
         let mut ctx = Context::with_size(1 << 16, false).unwrap();
         let a = ctx.new_tensor(GGML_TYPE_F32, &[7, 3]).unwrap();
         assert_eq!((a.ne(), a.nb(), a.nbytes()), ([7, 3, 1, 1], [4, 28, 84, 84], 84));
-        assert_eq!(ctx.used_mem(), 32 + 336 + 96);
+        assert_eq!(ctx.used_mem(), 32 + TENSOR_SIZE + 96);
         let v = ctx.new_view(a, &[7], 28).unwrap();
         let w = ctx.new_view(v, &[2], 8).unwrap();
         assert_eq!(w.view_src(), Some(a));
@@ -336,7 +338,7 @@ mod tests {
 
     #[test]
     fn impossible_tensors_are_errors_and_leave_the_context_as_it_was() {
-        let mut ctx = Context::with_size(1024, true).unwrap();
+        let mut ctx = Context::with_size(2 * (OBJECT_SIZE + TENSOR_SIZE) + 16, true).unwrap();
         for dims in [&[i64::MAX, 2][..], &[1 << 62, 1 << 62], &[4, -1]] {
             assert!(ctx.new_tensor(GGML_TYPE_F32, dims).is_err());
         }

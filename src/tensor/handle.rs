@@ -397,7 +397,7 @@ impl TensorRef {
         unsafe { (&raw const (*self.0.as_ptr()).ne).cast() }
     }
 
-    /// Sets the name; what does not fit into 63 bytes is cut.
+    /// Sets the name; what does not fit before the end mark is cut.
     pub fn set_name(self, name: &[u8]) {
         let mut field: [c_char; GGML_MAX_NAME] = [0; GGML_MAX_NAME];
         for (d, &s) in field.iter_mut().take(GGML_MAX_NAME - 1).zip(name.iter().take_while(|&&c| c != 0)) {
@@ -406,7 +406,7 @@ impl TensorRef {
         field!(self.name = field)
     }
 
-    /// The 64 bytes that hold the name.
+    /// The bytes that hold the name.
     #[inline]
     fn name_field(self) -> [u8; GGML_MAX_NAME] {
         // SAFETY: a handle stands for a valid tensor; a `c_char` is a byte.

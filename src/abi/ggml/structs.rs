@@ -1,5 +1,6 @@
 //! Tensors, what is opaque to hosts, and functions that hosts give.
 
+use super::GGML_MAX_NAME;
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::raw;
 use std::ffi::{c_char, c_int, c_void};
@@ -68,7 +69,7 @@ pub struct ggml_tensor {
     /// First element, in host memory or an address of the buffer's device; NULL when not allocated.
     pub data: *mut c_void,
     /// Name, ended by a zero byte.
-    pub name: [c_char; 64],
+    pub name: [c_char; GGML_MAX_NAME],
     /// Belongs to the buffer or backend.
     pub extra: *mut c_void,
     /// Unused.

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Builds what make install installs, into target/release: build.sh [if-needed]
+#
+# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base), forward.sh the small files beside it
+# (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
+#
+#   if-needed         builds only when a source is newer than the last build, or that was built for another GGML_MAX_NAME:
+#                     installing then needs neither cargo nor a compiler
+#   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled with the
+#                     same number: docs/INSTALL.md
+#   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd -P)
+cd "$root"
+CARGO=${CARGO:-cargo}
+target=${CARGO_TARGET_DIR:-$root/target}
+case $target in /*) ;; *) target=$root/$target ;; esac
+built=$target/release/small/built
+
+if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.so" ] && [ -f "$target/release/libggml.a" ]; then
+    newer=$(find src macros/src vulkan_shaders tools/shaders/src/digest.rs build.rs Cargo.toml Cargo.lock macros/Cargo.toml \
+        scripts/forward.sh "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
+    if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
+        exit 0
+    fi
+    echo "$newer has changed since the last build" | sed 's/^ has changed/GGML_MAX_NAME has changed/'
+fi
+
+command -v "$CARGO" > /dev/null || { echo "cargo is missing: install Rust 1.89 or later (https://rustup.rs)" >&2; exit 1; }
+# What rustc shall write instead of a folder of this machine; the last that fits counts.
+quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
+remap() { printf '"--remap-path-prefix=%s=%s"' "$(quoted "$1")" "$2"; }
+home=${CARGO_HOME:-$HOME/.cargo}
+flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(remap "$home" /cargo)"
+for part in registry git; do # where a link leads, too
+    if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
+done
+if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ]; then
+    # These take the place of all flags of the configuration: who sets them has the last word.
+    echo "note: RUSTFLAGS is set: the build will show its folders"
+    # shellcheck disable=SC2086
+    "$CARGO" build --release ${CARGO_FLAGS:-}
+else
+    # shellcheck disable=SC2086
+    "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
+fi
+scripts/forward.sh "$target/release/libggml.so" "$target/release/small"
+# What the library says about itself, for install.sh.
+LC_ALL=C tr '\0' '\n' < "$target/release/libggml.so" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
+[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $target/release/libggml.so does not say what it is" >&2; exit 1; }
+mv "$built.new" "$built"

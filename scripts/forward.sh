@@ -1,0 +1,64 @@
+#!/bin/sh
+# Makes the small files that stand beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
+#
+# libggml.so, libggml-cpu.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
+# src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. Processors that have no such
+# jump here get files without functions: the dynamic linker finds them all in libggml-base, which each file needs.
+# The static libraries of these names are empty, as libggml-base.a has everything.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+library=${1:?usage: forward.sh LIBRARY FOLDER}
+out=${2:?usage: forward.sh LIBRARY FOLDER}
+CC=${CC:-cc}
+major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -n 1)
+command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install the package gcc" >&2; exit 1; }
+
+# The name of a table, then those of its functions, a line each.
+list() { # ggml | cpu | vulkan
+    awk -v table="^ggml_rs_forward_$1_[0-9a-f]+\$" '
+        $1 ~ table && $3 == "{" { on = 1; print $1; next }
+        on && $1 == "}" { exit }
+        on { print $1 }' "$root/src/capi/forward.rs"
+}
+
+assembly() { # ggml | cpu | vulkan
+    cat << 'S'
+/* The scratch registers are those that the ABI leaves to jumps between libraries: no argument lies there. */
+#if defined(__x86_64__) && !defined(__ILP32__)
+#    define FORWARD(table, offset, name) \
+        .globl name; .type name, @function; name: .cfi_startproc; \
+        movq table@GOTPCREL(%rip), %r11; jmp *offset(%r11); .cfi_endproc; .size name, . - name
+#elif defined(__aarch64__) && !defined(__ILP32__)
+#    define FORWARD(table, offset, name) \
+        .globl name; .type name, %function; name: .cfi_startproc; \
+        adrp x16, :got:table; ldr x16, [x16, :got_lo12:table]; ldr x16, [x16, offset]; br x16; \
+        .cfi_endproc; .size name, . - name
+#else
+#    define FORWARD(table, offset, name)
+#endif
+    .text
+S
+    list "$1" | awk 'NR == 1 { table = $1; next } { printf "    FORWARD(%s, %d, %s)\n", table, 8 * (NR - 2), $1 }'
+    echo '    .section .note.GNU-stack, "", %progbits'
+}
+
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rm -f "$out"/libggml*
+for part in ggml cpu vulkan; do
+    name=libggml-$part
+    [ $part = ggml ] && name=libggml
+    table=$(list $part | head -n 1)
+    [ -n "$table" ] || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
+    if [ $part = vulkan ] && ! grep -q ggml_rs_forward_vulkan_ "$library"; then
+        continue # built without the backend
+    fi
+    assembly $part > "$work/forward.S"
+    # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an error here.
+    # shellcheck disable=SC2086
+    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
+        -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
+    mv "$work/$name.so" "$out/$name.so"
+    printf '!<arch>\n' > "$out/$name.a"
+done

@@ -1,0 +1,48 @@
+# Part of test_install.sh: the static libraries, in the orders in which hosts name them.
+
+archives=$prefix/lib # those without debuggers' lines link sooner
+[ ! -f "$work/stripped/lib/libggml-base.a" ] || archives=$work/stripped/lib
+statics() { # FLAGS LIBRARIES ...
+    flags=$1
+    shift
+    # shellcheck disable=SC2086
+    $CC $flags "$work/host.c" -o "$work/bin/static" -I"$prefix/include" "$@" && "$work/bin/static"
+}
+echo 'int main(void) { return 0; }' > "$work/nothing.c"
+ways="-no-pie"
+for way in -static -static-pie; do
+    if $CC $way "$work/nothing.c" -o "$work/nothing" 2> /dev/null && "$work/nothing"; then
+        ways="$ways $way"
+    else
+        echo "note: this system cannot link with $way"
+    fi
+done
+for way in $ways; do
+    for order in "ggml ggml-cpu ggml-base" "ggml-base ggml-cpu ggml" "ggml-cpu ggml ggml-base" "ggml-base ggml"; do
+        files=
+        for name in $order; do files="$files -l:lib$name.a"; done
+        # shellcheck disable=SC2086
+        check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $files -lm -lpthread -ldl
+    done
+done
+whole() { # a library of a host's with all of ggml in it
+    $CC -shared -o "$work/libwhole.so" -Wl,--whole-archive "$archives/libggml.a" "$archives/libggml-cpu.a" "$archives/libggml-base.a" -Wl,--no-whole-archive -lm &&
+        "$work/bin/loaded" "$work/libwhole.so"
+}
+check "all of it in a library of a host's" says "devices=1" whole
+
+if command -v pkg-config > /dev/null; then
+    for way in $ways; do
+        [ $way != -no-pie ] || continue # there -lggml is the shared library
+        # shellcheck disable=SC2046
+        by_static() { $CC $way "$work/host.c" -o "$work/bin/static" $(by_pkg_config --static --cflags --libs) && "$work/bin/static"; }
+        check "pkg-config --static, $way" by_static
+    done
+    if command -v rustc > /dev/null; then
+        # What rustc says a static library needs; a C compiler adds its own and the C library itself.
+        : > "$work/empty.rs"
+        asked() { rustc --crate-type staticlib --print native-static-libs "$work/empty.rs" -o "$work/empty.a" 2>&1 | sed -n 's/.*native-static-libs: //p' | tr ' ' '\n' | grep -vx -e -lgcc_s -e -lc; }
+        told() { for library in $(asked); do by_pkg_config --static --libs | tr ' ' '\n' | grep -qx -- "$library" || { echo "no $library"; return 1; }; done; [ -n "$(asked)" ]; }
+        check "pkg-config --static names what rustc asks for" told
+    fi
+fi
