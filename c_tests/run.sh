@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign refuse examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign examples}
+suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign refuse examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -293,6 +293,7 @@ suite_plugin() {
     fi
     [ -n "$oracle" ] && [ -n "$oracle_src" ] || { note "a module built for the original was not tried (GGML_ORACLE_PREFIX and GGML_ORACLE_SRC)"; return; }
     modules oracle && build oracle plugin/test_plugin.c test_plugin || return
+    # The header of the original writes no note into a module, but its table of buffer functions tells.
     counted "plugin and host of the original" on ours "$out/oracle/test_plugin" "$out/oracle/modules"
     counted "plugin of this library on the original" on oracle "$out/oracle/test_plugin" "$out/ours/modules"
 }
@@ -352,6 +353,62 @@ suite_foreign() {
     counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
 }
 
+# What was built for another ggml is refused in one line, before any of its code runs, and what fits is not. GGML_FORMER: folder with the
+# CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
+suite_refuse() {
+    local former=${GGML_FORMER:-} modules=${GGML_MODULES:-} dir=$out/text/refuse file
+    build ours foreign/load.c load || return
+    rm -rf "$dir" && mkdir -p "$dir/all"
+    says() { # says WHAT WANTED FILE [environment]: what load says of it
+        local what=$1 wanted=$2 file=$3 line
+        shift 3
+        line=$(on ours env "$@" "$out/ours/load" "$file" 2>&1)
+        # shellcheck disable=SC2254
+        case $line in $wanted) ok "$what" ;; *) bad "$what" "$line" ;; esac
+    }
+    local toy="$CC -std=c11 -Wall -Wextra -Werror -shared -fPIC -I$prefix/include $here/modules/toy_module.c"
+    # Headers of another version, and of another length of names.
+    mkdir -p "$dir/names" && cp -r "$prefix/include" "$dir/other"
+    sed 's/GGML_RS_ABI_DIGEST [0-9]*/GGML_RS_ABI_DIGEST 471100000000000/; s/GGML_RS_VERSION .*/GGML_RS_VERSION "0.27.1"/' "$prefix/include/ggml-rs.h" > "$dir/other/ggml-rs.h"
+    sed 's/GGML_MAX_NAME, GGML_RS_VERSION/128, GGML_RS_VERSION/' "$prefix/include/ggml-backend-impl.h" > "$dir/names/ggml-backend-impl.h"
+    local toy="$CC -std=c11 -Wall -Wextra -Werror -shared -fPIC $here/modules/toy_module.c" own=-I$prefix/include
+    $toy "$own" -o "$dir/note.so" && $toy "$own" -DNO_NOTE -o "$dir/no-note.so" && $toy "-I$dir/names" "$own" -o "$dir/names.so" &&
+        $toy "-I$dir/other" "$own" -o "$dir/other.so" || { bad "refuse" "the modules cannot be compiled"; return; }
+    says "a module with a note" "loaded Module (1 devices)" "$dir/note.so"
+    objcopy --strip-all "$dir/note.so" "$dir/stripped.so" && says "a stripped module with a note" "loaded Module (1 devices)" "$dir/stripped.so"
+    says "a module without a note" "refused, 1 lines: *nothing in it says for which version*GGML_RS_ANY_MODULE=1*" "$dir/no-note.so"
+    says "a module without a note that the user wants" "loaded Module (1 devices)" "$dir/no-note.so" GGML_RS_ANY_MODULE=1
+    says "GGML_RS_ANY_MODULE=0" "refused, 1 lines: *" "$dir/no-note.so" GGML_RS_ANY_MODULE=0
+    says "a module for other names" "refused, 1 lines: *GGML_MAX_NAME=128*" "$dir/names.so"
+    says "a module built with headers of 0.27.1" "refused, 1 lines: *ggml 0.27.1*" "$dir/other.so"
+    says "this library" "loaded CPU (1 devices)" "$prefix/lib/libggml-base.so" GGML_DISABLE_VULKAN=1
+    says "the small file of the CPU beside it" "loaded CPU (1 devices)" "$prefix/lib/libggml-cpu.so" GGML_DISABLE_VULKAN=1
+    says "that of Vulkan without a device" "refused, 0 lines: " "$prefix/lib/libggml-vulkan.so" GGML_DISABLE_VULKAN=1
+    says "that without a backend" "refused, 1 lines: *ggml_backend_init*" "$prefix/lib/libggml.so" GGML_DISABLE_VULKAN=1
+    if [ -e "$modules/libggml-cpu.so" ]; then
+        for file in cpu rpc vulkan; do
+            [ -e "$modules/libggml-$file.so" ] || continue
+            objcopy --strip-all "$modules/libggml-$file.so" "$dir/libggml-$file.so"
+            says "the original's $file module" "loaded *" "$modules/libggml-$file.so" GGML_VK_VISIBLE_DEVICES=0
+            says "the original's $file module, stripped" "loaded *" "$dir/libggml-$file.so" GGML_VK_VISIBLE_DEVICES=0
+        done
+    fi
+    if [ ! -e "$former/libggml-cpu.so" ]; then note "modules of ggml 0.26.0 were not tried (GGML_FORMER, from scripts/oracle.sh former)"; return; fi
+    for file in cpu rpc; do
+        objcopy --strip-all "$former/libggml-$file.so" "$dir/former-$file.so"
+        says "the $file module of 0.26.0" "refused, 1 lines: *not loaded*libggml-$file.so*GGML_RS_ANY_MODULE=1*" "$former/libggml-$file.so"
+        says "the $file module of 0.26.0, stripped" "refused, 1 lines: *not loaded*former-$file.so*GGML_RS_ANY_MODULE=1*" "$dir/former-$file.so"
+    done
+    cp "$former/libggml-rpc.so" "$dir/all/libggml-rpc.so"
+    local all
+    all=$(on ours env GGML_DISABLE_VULKAN=1 "$out/ours/load" -a "$dir/all" 2>&1)
+    case $all in
+        "loaded CPU
+1 lines: "*libggml-rpc.so*) ok "a module of 0.26.0 among all" ;;
+        *) bad "a module of 0.26.0 among all" "$all" ;;
+    esac
+}
+
 # The sentence-embedding host: its messages, and its vectors when the model is at hand (make run fetches it).
 suite_examples() {
     local which model=${MINILM_GGUF:-$root/target/minilm/f32.gguf} line
@@ -375,7 +432,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|refuse|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -1,6 +1,6 @@
 // ggml-rs.h: what this library has beyond the original's interface: the text of the last error, errors instead of aborts,
-// where a scheduler put things and why, and a timeline of what ran when. A host that also runs on the original looks these
-// functions up with dlsym().
+// where a scheduler put things and why, a timeline of what ran when, and which library this is. A host that also runs on
+// the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
 //         fprintf(stderr, "%s\n", ggml_rs_last_error());
@@ -14,11 +14,20 @@
 #include "ggml.h"
 #include "ggml-backend.h"
 
+/// The version of this header.
+#define GGML_RS_VERSION "0.28.0"
+
+/// Digest of the layouts and enum values that the library shares with hosts and modules, whatever `GGML_MAX_NAME` is.
+/// Two libraries with the same digest and the same `GGML_MAX_NAME` may be exchanged under compiled code, as far as data
+/// goes.
+#define GGML_RS_ABI_DIGEST 1479547239094540194
+
 /// What happens when a caller breaks the contract.
 enum ggml_rs_policy {
     /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
     GGML_RS_POLICY_ABORT = 0,
-    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a result.
+    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a
+    /// result.
     GGML_RS_POLICY_ERROR = 1,
 };
 
@@ -42,6 +51,20 @@ enum ggml_rs_fallback_cause {
     GGML_RS_FALLBACK_NEIGHBOURS = 3,
 };
 
+/// What a host can ask before it passes structs: which library this is.
+struct ggml_rs_abi {
+    /// Bytes of this struct in the library; later versions may append fields.
+    size_t size;
+    /// The digest, to be compared with `GGML_RS_ABI_DIGEST` of the header that the host was compiled with.
+    uint64_t digest;
+    /// Bytes of a tensor's name, to be compared with `GGML_MAX_NAME`.
+    size_t max_name;
+    /// The version, such as "0.28.0".
+    const char *version;
+    /// Names of the built-in backends, with spaces between them, whether or not they find a device here.
+    const char *backends;
+};
+
 /// A node that runs on the CPU although the scheduler has an accelerator.
 struct ggml_rs_fallback {
     /// The node.
@@ -55,6 +78,11 @@ struct ggml_rs_fallback {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/// What this library shares with compiled code, and what is built in. Valid until the process ends. A host or module
+/// that was compiled with other headers can find out before it passes a struct: `ggml_rs_get_abi()->digest ==
+/// GGML_RS_ABI_DIGEST`.
+GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
 
 /// What the library last said at error level on the calling thread, in one line without the line end; "" when it has said
 /// nothing since the start or since `ggml_rs_clear_error`. Functions that succeed leave it as it is. The text is the

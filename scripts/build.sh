@@ -17,6 +17,12 @@ target=${CARGO_TARGET_DIR:-$root/target}
 case $target in /*) ;; *) target=$root/$target ;; esac
 built=$target/release/small/built
 
+# Two at once: the second waits, then finds what the first has built.
+if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$target/build.lock"; } 2> /dev/null; then
+    exec 9>> "$target/build.lock"
+    flock 9
+fi
+
 if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.so" ] && [ -f "$target/release/libggml.a" ]; then
     newer=$(find src macros/src vulkan_shaders tools/shaders/src/digest.rs build.rs Cargo.toml Cargo.lock macros/Cargo.toml \
         scripts/forward.sh "$target/release/libggml.so" -type f -newer "$built" | head -n 1)

@@ -43,16 +43,17 @@ S
 }
 
 mkdir -p "$out"
-work=$(mktemp -d)
+# In a folder beside the files: each takes its place whole, whoever reads them meanwhile.
+work=$(mktemp -d "$out/new.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-rm -f "$out"/libggml*
 for part in ggml cpu vulkan; do
     name=libggml-$part
     [ $part = ggml ] && name=libggml
     table=$(list $part | head -n 1)
     [ -n "$table" ] || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
     if [ $part = vulkan ] && ! grep -q ggml_rs_forward_vulkan_ "$library"; then
-        continue # built without the backend
+        rm -f "$out/$name.so" "$out/$name.a" # built without the backend
+        continue
     fi
     assembly $part > "$work/forward.S"
     # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an error here.
@@ -60,5 +61,6 @@ for part in ggml cpu vulkan; do
     (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"
-    printf '!<arch>\n' > "$out/$name.a"
+    printf '!<arch>\n' > "$work/$name.a"
+    mv "$work/$name.a" "$out/$name.a"
 done

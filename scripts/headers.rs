@@ -39,7 +39,7 @@ const HEADERS: [Header; 9] = [
         module: "backend_impl",
         file: "ggml-backend-impl.h",
         system: &[],
-        local: &["ggml-backend.h"],
+        local: &["ggml-backend.h", "ggml-rs.h"],
         api: "GGML_API",
     },
     Header {
@@ -100,7 +100,7 @@ fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
         }
     }
     // Plain `typedef`s in C: their names stand alone.
-    TYPEDEFS.iter().for_each(|name| drop(tags.remove(*name)));
+    tags.retain(|name, _| !TYPEDEFS.contains(&name.as_str()));
     tags
 }
 
@@ -119,6 +119,7 @@ fn items(source: &str) -> Vec<(String, String)> {
 fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
     let abi = src.join("abi");
     let prelude = fs::read_to_string(root.join("scripts/preludes").join(header.file)).unwrap_or_default();
+    let prelude = prelude.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     let (before, after) = prelude.split_once(AFTER).unwrap_or((&prelude, ""));
     let (overview, before) = overview(before);
 

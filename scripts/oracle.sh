@@ -7,6 +7,7 @@
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
 #   oracle.sh modules    the original's loadable CPU and RPC modules, its RPC server -> modules/
+#   oracle.sh former     the CPU and RPC modules of ggml 0.26.0, which must be refused -> former/
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -145,20 +146,21 @@ peers() {
     done_with "$cache/peers"
 }
 
-configure_modules() {
-    fetch
+configure_modules() { # NAME SOURCE ARGUMENTS
+    name=$1 source=$2
+    shift 2
     find_cmake
-    mkdir -p "$cache/modules"
-    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/modules-build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+    mkdir -p "$cache/$name"
+    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
         -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
-        "$@" > "$cache/modules-configure.log" 2>&1 || die "the modules cannot be configured; see $cache/modules-configure.log"
+        "$@" > "$cache/$name-configure.log" 2>&1 || die "the modules cannot be configured; see $cache/$name-configure.log"
 }
 
 modules() {
     fresh "$cache/modules" && return
     original
     renew "$cache/modules" "$cache/modules-build"
-    configure_modules
+    configure_modules modules ggml
     echo "building the original's CPU and RPC modules (some minutes) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-cpu ggml-rpc
     cp "$cache/modules-build/bin/libggml-cpu.so" "$cache/modules-build/bin/libggml-rpc.so" "$cache/modules/"
@@ -167,11 +169,22 @@ modules() {
     done_with "$cache/modules"
 }
 
+former() {
+    [ -e "$cache/former/done" ] && return
+    need python3 python3
+    python3 "$root/scripts/fetch.py" "$cache/src" former
+    configure_modules former ggml-former
+    echo "building the CPU and RPC modules of ggml 0.26.0 (some minutes) ..."
+    build "$cache/former-build.log" "$cache/former-build" --target ggml-cpu ggml-rpc
+    cp "$cache/former-build/bin/libggml-cpu.so" "$cache/former-build/bin/libggml-rpc.so" "$cache/former/"
+    done_with "$cache/former"
+}
+
 vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
     need glslc glslc
-    configure_modules -DGGML_VULKAN=ON
+    configure_modules modules ggml -DGGML_VULKAN=ON
     echo "building the original's Vulkan module (half an hour) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-vulkan
     cp "$cache/modules-build/bin/libggml-vulkan.so" "$cache/modules/"
@@ -180,7 +193,7 @@ vulkan_module() {
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | hosts | tests | peers | modules) "$1" ;;
+fetch | original | hosts | tests | peers | modules | former) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -3,10 +3,14 @@
  *   -DVERSION=n    version of the vtables that it claims (default: that of the header)
  *   -DNO_REG       ggml_backend_init returns NULL
  *   -DNO_INIT      ggml_backend_init is not exported
+ *   -DNO_NOTE      carries no note of what it was built for
  *   -DNAME="text"  name of the family and its device
  */
 #include "ggml-backend-impl.h"
 
+#ifndef NO_NOTE
+GGML_RS_MODULE_NOTE
+#endif
 #ifndef VERSION
 #define VERSION GGML_BACKEND_API_VERSION
 #endif

@@ -316,6 +316,9 @@ static struct ggml_backend_device * the_device(void) {
 
 #ifndef ACCEL_STATIC
 #ifndef ACCEL_NO_INIT
+#ifdef GGML_RS_MODULE_NOTE /* the headers of libggml-rs: what it was built for */
+GGML_RS_MODULE_NOTE
+#endif
 __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void);
 ggml_backend_reg_t ggml_backend_init(void) {
 #ifdef ACCEL_NO_REG

@@ -2,11 +2,12 @@
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Stands before an `extern "C"` function that Rust code may leave by unwinding: its body runs inside `crate::guard::run`,
-/// which turns a broken contract into the function's way of failing when the host has asked for that.
+/// Stands before an `extern "C"` function that Rust code may leave by unwinding: its body runs inside
+/// `crate::guard::run`, which turns a broken contract into the function's way of failing when the host has asked for
+/// that.
 ///
-/// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with `value`.
-/// The signature stays as it is written, so that cbindgen and readers see it.
+/// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with
+/// `value`. The signature stays as it is written, so that cbindgen and readers see it.
 #[proc_macro_attribute]
 pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
@@ -32,18 +33,23 @@ pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// For enums that C code names by numbers, each a plain name, with or without a number: `ALL`, every value in its order, and `from_raw`,
-/// the value with a number. A last one whose name ends with `_COUNT` counts the others and is no value.
+/// For enums that C code names by numbers, each a plain name, with or without a number: `ALL`, every value in its
+/// order, `from_raw`, the value with a number, and `DIGEST`, which changes with any name or number. A last one whose
+/// name ends with `_COUNT` counts the others and is no value.
 #[proc_macro_derive(Numbered)]
 pub fn numbered(item: TokenStream) -> TokenStream {
     let made = named_numbers(item).map(|(name, values)| {
         let n = values.len();
         let all: String = values.iter().map(|(value, _)| format!("Self::{value},")).collect();
+        let digest = values.iter().fold(FNV_START, |digest, (value, number)| fnv(digest, format!("{value}={number};").as_bytes()));
         let arms: String = values.iter().map(|(value, number)| format!("{number} => Self::{value},")).collect();
         format!(
             "impl {name} {{
-                /// Every value that stands for something, as they are written down (the `_COUNT` mark is not among them).
+                /// Every value that stands for something, as they are written down (the `_COUNT` mark is not among
+                /// them).
                 pub const ALL: [Self; {n}] = [{all}];
+                /// Of the names and numbers.
+                pub const DIGEST: u64 = {digest};
                 /// The value with this number, or `None` when the number names nothing.
                 #[inline]
                 pub fn from_raw(v: ::core::ffi::c_int) -> Option<Self> {{
@@ -54,6 +60,14 @@ pub fn numbered(item: TokenStream) -> TokenStream {
     });
     let text = made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
     text.parse().unwrap_or_default()
+}
+
+/// The first state of an FNV-1a digest of 64 bits.
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The digest after more bytes.
+fn fnv(digest: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(digest, |d, b| (d ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Name of an enum, and its values with their numbers.

@@ -5,7 +5,8 @@
 // with GGML_BACKEND_DL, says GGML_BACKEND_DL_IMPL(function_that_returns_the_registration), and is loaded with
 // ggml_backend_load().
 //
-// This interface has a version (GGML_BACKEND_API_VERSION), but promises no compatibility between versions.
+// This interface has a version (GGML_BACKEND_API_VERSION), but promises no compatibility between versions. A module compiled with
+// this header carries a note that says what it was compiled for; libggml-rs refuses one that was compiled for something else.
 
 //--- after ---
 // Exports what ggml_backend_load() looks for in a module; nothing in a backend that is linked in.
@@ -16,13 +17,37 @@
 #    define GGML_BACKEND_DL_BEGIN_
 #    define GGML_BACKEND_DL_END_
 #endif
+// The note of a module: an ELF note (in other file formats the same bytes, in a section of their own) with the digest of
+// the interface, the length of names and the version. A module that defines ggml_backend_init() without
+// GGML_BACKEND_DL_IMPL says GGML_RS_MODULE_NOTE once.
+#if defined(__APPLE__)
+#    define GGML_RS_NOTE_SECTION_ "__DATA,__ggml_note"
+#elif defined(_WIN32)
+#    define GGML_RS_NOTE_SECTION_ ".ggmlnt"
+#else
+#    define GGML_RS_NOTE_SECTION_ ".note.ggml"
+#endif
+#if defined(__GNUC__) || defined(__clang__)
+#    define GGML_RS_MODULE_NOTE                                                                                  \
+        static const struct {                                                                                    \
+            uint32_t owner_size, size, kind;                                                                     \
+            char     owner[8];                                                                                   \
+            uint32_t digest_low, digest_high, max_name;                                                          \
+            char     version[16];                                                                                \
+        } ggml_rs_note __attribute__((section(GGML_RS_NOTE_SECTION_), aligned(4), used)) = {                     \
+            8, 28, 1, "ggml-rs", (uint32_t) (GGML_RS_ABI_DIGEST & 0xffffffffu),                                  \
+            (uint32_t) (GGML_RS_ABI_DIGEST >> 32), GGML_MAX_NAME, GGML_RS_VERSION                                \
+        };
+#else
+#    define GGML_RS_MODULE_NOTE
+#endif
 #if defined(GGML_BACKEND_DL)
 #    define GGML_BACKEND_DL_DEFINE_(type, name, call) \
         GGML_BACKEND_DL_BEGIN_                        \
         GGML_BACKEND_API type name(void);             \
         GGML_BACKEND_DL_END_                          \
         type name(void) { return call(); }
-#    define GGML_BACKEND_DL_IMPL(reg_fn) GGML_BACKEND_DL_DEFINE_(ggml_backend_reg_t, ggml_backend_init, reg_fn)
+#    define GGML_BACKEND_DL_IMPL(reg_fn) GGML_RS_MODULE_NOTE GGML_BACKEND_DL_DEFINE_(ggml_backend_reg_t, ggml_backend_init, reg_fn)
 #    define GGML_BACKEND_DL_SCORE_IMPL(score_fn) GGML_BACKEND_DL_DEFINE_(int, ggml_backend_score, score_fn)
 #else
 #    define GGML_BACKEND_DL_IMPL(reg_fn)

@@ -2,6 +2,7 @@
 //! the compute graph, its hash set, and the parameters of custom operations.
 
 use super::ggml::*;
+use libggml_macros::Numbered;
 use std::ffi::{c_int, c_void};
 
 /// A word of a bit set.
@@ -21,7 +22,7 @@ pub struct ggml_hash_set {
 
 /// Order in which the sources of a node are visited.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Numbered)]
 pub enum ggml_cgraph_eval_order {
     /// `src[0]` first.
     GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT = 0,

@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod ggml;
 pub mod gguf;
 pub mod graph;
+mod identity;
 pub mod opt;
 pub mod raw;
 pub mod rs;

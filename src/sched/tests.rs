@@ -656,7 +656,7 @@ fn the_report_is_of_the_graph_with_the_most_work() {
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["nodes"].as_array().unwrap().len()
     };
     // Columns of one product, and how many sums follow it: more nodes need not be more work.
-    let mut round = |sched: &mut Scheduler, columns: i64, sums: usize| {
+    let round = |sched: &mut Scheduler, columns: i64, sums: usize| {
         let mut c = ctx();
         let a = c.new_tensor(GGML_TYPE_F32, &[64, 64]).unwrap();
         let b = c.new_tensor(GGML_TYPE_F32, &[64, columns]).unwrap();

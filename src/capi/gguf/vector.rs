@@ -17,11 +17,14 @@ pub struct Vector {
     limit: *mut u8,
 }
 
+/// `operator new` that gives NULL instead of throwing; its second argument only chooses it.
+type New = unsafe extern "C" fn(usize, *const u8) -> *mut c_void;
+type Delete = unsafe extern "C" fn(*mut c_void);
+
 /// `operator new` and `operator delete` of the process: a caller with a vector brings them.
 struct Operators {
-    /// The one that gives NULL instead of throwing; its second argument only chooses it.
-    new: unsafe extern "C" fn(usize, *const u8) -> *mut c_void,
-    delete: unsafe extern "C" fn(*mut c_void),
+    new: New,
+    delete: Delete,
 }
 
 impl Operators {
@@ -34,8 +37,8 @@ impl Operators {
                 return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
             }
             Ok(Self {
-                new: std::mem::transmute::<*mut c_void, _>(new),
-                delete: std::mem::transmute::<*mut c_void, _>(delete),
+                new: std::mem::transmute::<*mut c_void, New>(new),
+                delete: std::mem::transmute::<*mut c_void, Delete>(delete),
             })
         }
     }

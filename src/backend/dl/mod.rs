@@ -1,10 +1,17 @@
 //! Backends from dynamic libraries: one by its path, or the best of each known kind from a search path.
+//!
+//! A module that was built for another version of ggml is refused before any of its code runs ([`evidence`]).
+
+mod evidence;
 
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
+use crate::sys::process;
 use crate::{log_debug, log_error, log_info};
+use evidence::{Part, Verdict};
 use libloading::Library;
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An open library.
@@ -19,23 +26,72 @@ const KINDS: [&str; 15] = [
 const PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" };
 const EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
+/// Why a library was not opened.
+enum Closed {
+    /// It cannot be.
+    Fault(String),
+    /// It can, but it or the program is not made for it. Told even where many files are tried: the user put it there to
+    /// be used.
+    Refused(String),
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(why) => write!(f, "failed to load {why}"),
+            Self::Refused(why) => write!(f, "not loaded: {why}"),
+        }
+    }
+}
+
+/// What may be loaded.
+enum Admitted {
+    Module,
+    /// One of the small files beside this library, which bring nothing new.
+    Part(Part),
+}
+
+/// The variable that has modules loaded without a look at what they were built for.
+const ANY_MODULE: &str = "GGML_RS_ANY_MODULE";
+
+/// Refuses what was not built for this library.
+fn admit(path: &Path) -> Result<Admitted, Closed> {
+    let shown = path.display();
+    if !process::opens_libraries() {
+        return Err(Closed::Refused(format!("{shown}: a statically linked program cannot load modules")));
+    }
+    if std::env::var_os(ANY_MODULE).is_some_and(|v| !v.is_empty() && v != "0") {
+        return Ok(Admitted::Module);
+    }
+    let why = match evidence::examine(path).map_err(|e| Closed::Fault(format!("{shown}: {e}")))? {
+        Verdict::Fits => return Ok(Admitted::Module),
+        Verdict::Part(part) => return Ok(Admitted::Part(part)),
+        Verdict::Other(why) => why,
+        Verdict::Unknown => "nothing in it says for which version of ggml it was built".into(),
+    };
+    Err(Closed::Refused(format!("{shown}: {why} ({ANY_MODULE}=1 loads it all the same)")))
+}
+
 impl Module {
-    /// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of what it
-    /// depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must not get the one
-    /// of this library, which stands before it in the host's list of libraries.
+    /// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of
+    /// what it depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must
+    /// not get the one of this library, which stands before it in the host's list of libraries.
     ///
     /// # Safety
     /// The library's initialisers, and later its finalisers, may run.
-    unsafe fn open(path: &Path) -> Result<Self, libloading::Error> {
+    unsafe fn open(path: &Path) -> Result<Self, Closed> {
+        let fault = |e: libloading::Error| Closed::Fault(format!("{}: {e}", path.display()));
         #[cfg(unix)]
         {
             use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
             // SAFETY: forwarded to the caller.
-            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL | own_symbols_first()) }.map(|l| Self(l.into()))
+            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL | own_symbols_first()) }
+                .map(|l| Self(l.into()))
+                .map_err(fault)
         }
         #[cfg(not(unix))]
         // SAFETY: forwarded to the caller.
-        unsafe { Library::new(path) }.map(Self)
+        unsafe { Library::new(path) }.map(Self).map_err(fault)
     }
 
     /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.
@@ -54,8 +110,8 @@ impl Module {
     }
 }
 
-/// The flag of `dlopen` for [`Module::open`]. None under a sanitizer, whose runtime refuses it, and where the system has none:
-/// there a module must be linked with `-Bsymbolic` or hide its names.
+/// The flag of `dlopen` for [`Module::open`]. None under a sanitizer, whose runtime refuses it, and where the system
+/// has none: there a module must be linked with `-Bsymbolic` or hide its names.
 #[cfg(unix)]
 fn own_symbols_first() -> c_int {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -69,8 +125,9 @@ fn own_symbols_first() -> c_int {
     0
 }
 
-/// Whether a name that was found in the module at `path` is the module's own. The dynamic linker also looks through what a
-/// module depends on, which is this library, and this library exports the same names for hosts that load it as a module.
+/// Whether a name that was found in the module at `path` is the module's own. The dynamic linker also looks through
+/// what a module depends on, which is this library, and this library exports the same names for hosts that load it as a
+/// module.
 #[cfg(unix)]
 fn exports(path: &Path, symbol: *const c_void) -> bool {
     use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
@@ -106,6 +163,11 @@ fn complain(silent: bool, level: fn(std::fmt::Arguments<'_>), text: std::fmt::Ar
     }
 }
 
+/// Says why a library was not opened.
+fn explain(silent: bool, why: &Closed) {
+    complain(silent && matches!(why, Closed::Fault(_)), error, format_args!("{why}"));
+}
+
 fn error(text: std::fmt::Arguments<'_>) {
     log_error!("load_backend: {text}");
 }
@@ -114,18 +176,45 @@ fn info(text: std::fmt::Arguments<'_>) {
     log_info!("load_backend: {text}");
 }
 
-/// Loads the backend at `path` and registers it; `None`, with a log line unless `silent`, when that fails. A backend that
-/// is registered already is returned as it is.
+/// The built-in backend that a small file has the functions of.
+fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
+    let shown = path.display();
+    let name = match part {
+        Part::Registry => {
+            complain(silent, error, format_args!("failed to find ggml_backend_init in {shown}"));
+            return None;
+        }
+        Part::Cpu => "CPU",
+        Part::Vulkan => "Vulkan",
+    };
+    let reg = registry::reg_by_name(name.as_bytes());
+    match reg {
+        Some(_) => log_debug!("load_backend: backend {name} from {shown} is registered already"),
+        None => complain(silent, info, format_args!("backend {shown} is not supported on this system")),
+    }
+    reg
+}
+
+/// Loads the backend at `path` and registers it; `None`, with a log line unless `silent`, when that fails. A backend
+/// that is registered already is returned as it is.
 ///
 /// # Safety
 /// The library's code may run; what it exports under the names of the module interface has the types of that interface.
 pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
     let shown = path.display();
+    match admit(path) {
+        Ok(Admitted::Module) => {}
+        Ok(Admitted::Part(part)) => return of_part(part, path, silent),
+        Err(e) => {
+            explain(silent, &e);
+            return None;
+        }
+    }
     // SAFETY: forwarded to the caller.
     let module = match unsafe { Module::open(path) } {
         Ok(m) => m,
         Err(e) => {
-            complain(silent, error, format_args!("failed to load {shown}: {e}"));
+            explain(silent, &e);
             return None;
         }
     };
@@ -164,8 +253,8 @@ pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
     Some(reg)
 }
 
-/// Where modules are looked for when the host names no folder: the folder set at build time, that of the executable, the
-/// current one.
+/// Where modules are looked for when the host names no folder: the folder set at build time, that of the executable,
+/// the current one.
 fn default_paths() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = option_env!("GGML_BACKEND_DIR").map(PathBuf::from).into_iter().collect();
     let exe = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_owned));
@@ -207,10 +296,10 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
     let mut best: Option<(c_int, PathBuf)> = None;
     for path in folders.iter().flat_map(|f| variants(f, kind)) {
         // SAFETY: forwarded to the caller.
-        let module = match unsafe { Module::open(&path) } {
+        let module = match admit(&path).and_then(|_| unsafe { Module::open(&path) }) {
             Ok(m) => m,
             Err(e) => {
-                complain(silent, error, format_args!("failed to load {}: {e}", path.display()));
+                explain(silent, &e);
                 continue;
             }
         };
@@ -291,9 +380,13 @@ mod tests {
         std::fs::write(dir.join("text.so"), "no library").unwrap();
         assert!(load(&dir.join("text.so")).is_none());
         let Some(good) = module(&dir, "good.so", &["-DNAME=\"DlGood\""]) else { return };
-        for (file, define) in
-            [("v2.so", "-DVERSION=2"), ("score0.so", "-DSCORE=0"), ("noreg.so", "-DNO_REG"), ("noinit.so", "-DNO_INIT")]
-        {
+        for (file, define) in [
+            ("v2.so", "-DVERSION=2"),
+            ("score0.so", "-DSCORE=0"),
+            ("noreg.so", "-DNO_REG"),
+            ("noinit.so", "-DNO_INIT"),
+            ("nonote.so", "-DNO_NOTE"),
+        ] {
             let path = module(&dir, file, &[define]).unwrap();
             assert!(load(&path).is_none(), "{file}");
         }
