@@ -25,7 +25,7 @@ for way in $ways; do
         check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $files -lm -lpthread -ldl
     done
     # It cannot open libvulkan, and does not try, even where the user asks for a device.
-    check "$way looks for no Vulkan device" env GGML_VK_VISIBLE_DEVICES=0 "$work/bin/static"
+    check "$way looks for no Vulkan device" env -u GGML_DISABLE_VULKAN GGML_VK_VISIBLE_DEVICES=0 "$work/bin/static"
 done
 whole() { # a library of a host's with all of ggml in it
     $CC -shared -o "$work/libwhole.so" -Wl,--whole-archive "$archives/libggml.a" "$archives/libggml-cpu.a" "$archives/libggml-base.a" -Wl,--no-whole-archive -lm &&
