@@ -18,7 +18,7 @@ import time
 
 sys.dont_write_bytecode = True
 from test_hosts import PROMPT, SENTENCES, cosine, nmse, tensor_f32
-from test_peers import CASE, Peers, chunks, cost, judge, parts, sample, table
+from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
 
 # What the issue of this backend names, under the names of test-backend-ops; ops that it has besides are tested with `ops-all`.
 OPS = """ABS ADD ADD_ID ARGMAX ARGSORT CEIL CLAMP CONCAT CONT COS CPY DIV DUP ELU EXP EXPM1 FILL FLASH_ATTN_EXT FLOOR GEGLU GEGLU_ERF GEGLU_QUICK
@@ -86,6 +86,7 @@ def ops(t):
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
+    graphs(t)
     # The ways of products that other devices take: all that a software driver of any age can go.
     by_ways(t, [c for c in chosen if PRODUCT.match(c)], WAYS)
 
@@ -142,12 +143,27 @@ def sanitize(t, quick=True):
     t.starter = []
 
 
+def graphs(t):
+    """The cases that compute a whole graph (fusions and the like): a sample of every kind."""
+    single, every = supported(t, "ours", "Vulkan0"), listed(t)
+    whole = [c for c in every if c not in single]
+    chosen = sample(whole, 1, 5e5)
+    t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
+            f"{len(chosen)} cases of {len({c.split('(')[0] for c in whole})} kinds")
+    said = "".join(t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some)[1] for some in chunks(chosen))
+    results = {m.group(1): m.group(2) for m in map(CASE.match, said.splitlines()) if m}
+    good, refused = ([c for c, r in results.items() if end in r] for end in ("OK", "not supported"))
+    t.check(good and len(good) + len(refused) == len(chosen), "test-backend-ops, graphs",
+            f"{len(good)} OK, {len(refused)} with an op that Vulkan0 has not, of {len(chosen)}"
+            + "".join(f"; {c}: {r}" for c, r in results.items() if c not in good + refused)[:600])
+
+
 def ops_all(t):
-    """Everything that the device supports, op by op."""
-    can = cases(t)
-    for op in sorted({c.split("(")[0] for c in can}):
-        status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", op, timeout=4 * 3600)
-        judge(t, op, status, out, {c for c in can if c.startswith(op + "(")}, seconds)
+    """Everything that the device supports, and every graph, in one run without a filter."""
+    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", timeout=12 * 3600)
+    with open(os.path.join(t.folder, "backend-ops-vulkan.txt"), "w") as f:
+        f.write(out)
+    judge(t, "test-backend-ops test -b Vulkan0, all of it", status, out, set(cases(t)), seconds)
 
 
 def host(t, program, layers, *arguments):
