@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign refuse examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign refuse whisper examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign refuse examples}
+suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -353,6 +353,30 @@ suite_foreign() {
     counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
 }
 
+# A host of another kind, unmodified, written for a ggml years older: whisper.cpp with a small random model, with and without flash
+# attention. GGML_WHISPER: folder with its sources (scripts/oracle.sh whisper).
+suite_whisper() {
+    local source=${GGML_WHISPER:-} which way model=$out/text/whisper.bin error
+    if [ ! -e "$source/src/whisper.cpp" ]; then note "whisper.cpp was not built (GGML_WHISPER, from scripts/oracle.sh whisper)"; return; fi
+    if $CXX -std=c++17 -O1 -Wno-unused-function -Werror=deprecated-declarations -DWHISPER_VERSION='"of a test"' "-I$prefix/include" "-I$source/include" "-I$source/src" \
+        "$source/src/whisper.cpp" "$here/foreign/whisper.cpp" -o "$out/ours/whisper" "-L$prefix/lib" -lggml -lggml-cpu -lggml-base -lpthread 2> "$out/text/build.err"; then
+        ok "whisper.cpp compiles against these headers"
+    else
+        bad "whisper.cpp compiles against these headers" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
+        return
+    fi
+    python3 "$root/scripts/random_whisper.py" "$model"
+    for way in plain flash; do
+        for which in ours ${oracle:+oracle}; do
+            on "$which" env GGML_DISABLE_VULKAN=1 "$out/ours/whisper" "$model" 2 $([ $way = plain ] || echo flash) > "$out/text/whisper.$which.txt" 2> "$out/text/whisper.err" ||
+                bad "whisper.cpp, $way" "on $which: $(tail -n 1 "$out/text/whisper.err" | cut -c1-200)"
+        done
+        [ -n "$oracle" ] || { [ "$(sort -u "$out/text/whisper.ours.txt" | wc -l)" -gt 1000 ] && ok "whisper.cpp, $way"; continue; }
+        error=$(paste "$out/text/whisper.ours.txt" "$out/text/whisper.oracle.txt" | awk 'NF == 2 { d = $1 - $2; e += d * d; s += $2 * $2; n++ } END { print (n == 1280 && s > 0) ? e / s : 1 }')
+        if awk "BEGIN { exit !($error < 1e-5) }"; then ok "whisper.cpp, $way: logits as on the original, NMSE $error"; else bad "whisper.cpp, $way" "NMSE $error"; fi
+    done
+}
+
 # What was built for another ggml is refused in one line, before any of its code runs, and what fits is not. GGML_FORMER: folder with the
 # CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
 suite_refuse() {
@@ -432,7 +456,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|refuse|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

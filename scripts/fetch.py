@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Fetches what the tests compare with and unpacks it: the original ggml 0.28.0 and two trees of llama.cpp. Nothing is installed.
 
-usage: fetch.py DIR [former]
+usage: fetch.py DIR [former | whisper]
 
 Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4 0.11.0;
 DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, from the source distribution llama-cpp-python 0.3.36.
 cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives that are
-already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused.
+already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused; with
+`whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9, from the crate whisper-rs-sys 0.15.0.
 """
 import contextlib
 import fcntl
@@ -22,6 +23,7 @@ import tempfile
 
 CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
 FORMER = ("llama-cpp-sys-2", "0.1.161", "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b")
+WHISPER = ("whisper-rs-sys", "0.15.0", "6986c0fe081241d391f09b9a071fbcbb59720c3563628c3c829057cf69f2a56f")
 SDIST = ("llama-cpp-python", "0.3.36", "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
 
 
@@ -149,12 +151,16 @@ def ggml(root, name=CRATE[0], version=CRATE[1], wanted=CRATE[2], target="ggml"):
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["former"]):
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["former"], ["whisper"]):
         sys.exit(__doc__.strip())
     root = os.path.abspath(sys.argv[1])
     with locked(root):
-        if sys.argv[2:]:
+        if sys.argv[2:] == ["former"]:
             ggml(root, *FORMER, target="ggml-former")
+            return
+        if sys.argv[2:]:
+            path = archive(root, crate, *WHISPER)
+            unpack(path, f"{WHISPER[0]}-{WHISPER[1]}/whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"])
             return
         path = ggml(root)
         unpack(path, f"{CRATE[0]}-{CRATE[1]}/llama.cpp", os.path.join(root, "llama-new"), without=["ggml/include", "ggml/src"])

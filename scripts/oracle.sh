@@ -8,6 +8,7 @@
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
 #   oracle.sh modules    the original's loadable CPU and RPC modules, its RPC server -> modules/
 #   oracle.sh former     the CPU and RPC modules of ggml 0.26.0, which must be refused -> former/
+#   oracle.sh whisper      unpacks a whisper.cpp, for c_tests -> src/whisper.cpp
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -180,6 +181,12 @@ former() {
     done_with "$cache/former"
 }
 
+whisper() {
+    [ -e "$cache/src/whisper.cpp/include/whisper.h" ] && return
+    need python3 python3
+    python3 "$root/scripts/fetch.py" "$cache/src" whisper
+}
+
 vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
@@ -193,7 +200,7 @@ vulkan_module() {
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | hosts | tests | peers | modules | former) "$1" ;;
+fetch | original | hosts | tests | peers | modules | former | whisper) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

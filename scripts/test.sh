@@ -87,8 +87,8 @@ suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
 suite_c() {
     library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh former || return 1
-    GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
+    scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh former && scripts/oracle.sh whisper || return 1
+    GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
 }
 suite_hosts() {
     library || return 1
