@@ -1,6 +1,6 @@
 """Signatures and layouts of a library's own debug information, by abidw, in words that C and Rust share.
 
-Integers are i1 to i8 and u1 to u8 (bytes), an enum is a signed one, floats are f4 and f8. A pointer is *T, where T is ? when it is void or a struct that is not told; a
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct that is not told; a
 function's address is *fn. A struct by value is its fields.
 """
 import os
@@ -10,11 +10,11 @@ from .names import run
 
 ABIDW = os.environ.get("ABIDW", "abidw")
 _NUMBERS = {
-    "i1": ("i8", "char", "signed char"), "u1": ("u8", "unsigned char"), "i2": ("i16", "short int"), "u2": ("u16", "unsigned short int", "short unsigned int"),
-    "i4": ("i32", "int"), "u4": ("u32", "unsigned int"), "i8": ("i64", "isize", "long int", "long long int"),
-    "u8": ("u64", "usize", "unsigned long int", "long unsigned int", "unsigned long long int", "long long unsigned int"),
-    "f4": ("f32", "float"), "f8": ("f64", "double"), "bool": ("bool", "_Bool"), "void": ("void", "()", "!")}
-_NUMBER_OF = {name: number for number, names in _NUMBERS.items() for name in names}
+    "i8": ("char", "signed char"), "u8": ("unsigned char",), "i16": ("short int",), "u16": ("unsigned short int", "short unsigned int"),
+    "i32": ("int",), "u32": ("unsigned int",), "i64": ("isize", "long int", "long long int"),
+    "u64": ("usize", "unsigned long int", "long unsigned int", "unsigned long long int", "long long unsigned int"),
+    "f32": ("float",), "f64": ("double",), "bool": ("_Bool",), "void": ("()", "!")}
+_NUMBER_OF = {name: number for number, names in _NUMBERS.items() for name in (number, *names)}
 
 
 class DebugInfo:
@@ -52,7 +52,7 @@ class DebugInfo:
             return "*" + self.type(e.get("type-id"), pointed + 1)
         if kind == "enum-decl":
             size = self._ids[e.find("underlying-type").get("type-id")].get("size-in-bits")
-            return "?" if name == "c_void" else f"i{int(size) // 8}"
+            return "?" if name == "c_void" else f"i{size}"
         if kind == "function-type":
             return "fn"
         if kind == "array-type-def":
