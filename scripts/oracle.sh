@@ -3,6 +3,7 @@
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
+#   oracle.sh debug      its libraries once more, not optimised, with debug information -> debug/
 #   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
@@ -94,6 +95,23 @@ original() {
     cmake --install "$cache/original-build" > /dev/null
     cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
     done_with "$cache/original"
+}
+
+# For scripts/test_abi.sh, which reads what the libraries say about themselves and runs nothing of them: no code for this processor only.
+debug() {
+    fresh "$cache/debug" && return
+    fetch
+    find_cmake
+    renew "$cache/debug" "$cache/debug-build"
+    echo "building the original ggml $version with debug information (a minute) ..."
+    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/debug-build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" \
+        -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DCMAKE_INSTALL_PREFIX="$cache/debug" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON \
+        -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+        > "$cache/debug-configure.log" 2>&1 || die "the original cannot be configured; see $cache/debug-configure.log"
+    build "$cache/debug-build.log" "$cache/debug-build"
+    cmake --install "$cache/debug-build" > /dev/null
+    rm -rf "$cache/debug-build"
+    done_with "$cache/debug"
 }
 
 configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the installed library
@@ -200,7 +218,7 @@ vulkan_module() {
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | hosts | tests | peers | modules | former | whisper) "$1" ;;
+fetch | original | debug | hosts | tests | peers | modules | former | whisper) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

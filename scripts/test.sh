@@ -8,6 +8,7 @@
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
+#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
@@ -26,7 +27,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that build everything anew, which takes five minutes of processor time and more.
-all=(fmt clippy unit headers shaders install run upstream c hosts peers vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install run upstream abi c hosts peers vulkan fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -85,6 +86,7 @@ suite_install() {
 }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
+suite_abi() { library && scripts/test_abi.sh target/install/lib; }
 suite_c() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh former && scripts/oracle.sh whisper || return 1
