@@ -9,7 +9,7 @@
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
 #   oracle.sh modules    the original's loadable CPU and RPC modules, its RPC server -> modules/
 #   oracle.sh former     the CPU and RPC modules of ggml 0.26.0, which must be refused -> former/
-#   oracle.sh whisper      unpacks a whisper.cpp, for c_tests -> src/whisper.cpp
+#   oracle.sh whisper    unpacks a whisper.cpp, for c_tests -> src/whisper.cpp
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
