@@ -100,7 +100,9 @@ fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
         }
     }
     // Plain `typedef`s in C: their names stand alone.
-    TYPEDEFS.iter().for_each(|name| drop(tags.remove(*name)));
+    for name in TYPEDEFS {
+        tags.remove(name);
+    }
     tags
 }
 

@@ -1,6 +1,7 @@
 //! The scheduler over fake devices. Names such as S2 are those of the regressions that a test guards against.
 
 use super::callbacks::Eval;
+use super::cause::Cause;
 use super::*;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 use crate::abi::ggml::ggml_tensor_flag::*;
@@ -656,7 +657,7 @@ fn the_report_is_of_the_graph_with_the_most_work() {
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["nodes"].as_array().unwrap().len()
     };
     // Columns of one product, and how many sums follow it: more nodes need not be more work.
-    let mut round = |sched: &mut Scheduler, columns: i64, sums: usize| {
+    let round = |sched: &mut Scheduler, columns: i64, sums: usize| {
         let mut c = ctx();
         let a = c.new_tensor(GGML_TYPE_F32, &[64, 64]).unwrap();
         let b = c.new_tensor(GGML_TYPE_F32, &[64, columns]).unwrap();

@@ -34,8 +34,8 @@ impl Operators {
                 return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
             }
             Ok(Self {
-                new: std::mem::transmute::<*mut c_void, _>(new),
-                delete: std::mem::transmute::<*mut c_void, _>(delete),
+                new: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize, *const u8) -> *mut c_void>(new),
+                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(delete),
             })
         }
     }

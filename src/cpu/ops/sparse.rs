@@ -116,7 +116,8 @@ mod tests {
             let blocks = integers(&mut c, &[2, 3], &[0, 1, 2, 3, 4, 77]);
             let extra = integers(&mut c, &[1, 2, 2], &[5, -3, 5, 6]);
 
-            let cases: [(Option<TensorRef>, Option<TensorRef>, Option<TensorRef>, [&[usize]; 4]); 4] = [
+            type Case<'a> = (Option<TensorRef>, Option<TensorRef>, Option<TensorRef>, [&'a [usize]; 4]);
+            let cases: [Case; 4] = [
                 (None, None, None, [&[0, 2], &[1], &[0, 3, 5], &[2, 4]]),
                 // Of three things to pick, those with a score.
                 (Some(score), None, None, [&[0], &[], &[0], &[2]]),
