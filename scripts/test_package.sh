@@ -3,7 +3,7 @@
 # built from there. The last line counts the checks.
 #
 # Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
-# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90.
+# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
