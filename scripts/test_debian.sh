@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages: built from HEAD, installed, used and removed: test_debian.sh [symbols]
 #
-# On demand: a release build, and every step of dpkg-buildpackage, without the network once cargo has fetched the crates. Rust may come from
+# On demand: a release build, and every step of dpkg-buildpackage; it needs no network once cargo has fetched the crates. Rust may come from
 # rustup, so dpkg's own list of build dependencies is not asked (-d). The packages are installed by dpkg into an overlay over this system,
 # which is dropped afterwards; nothing of it is changed. That takes root (or a user namespace that may mount); otherwise they are only unpacked.
 # The last line counts the checks.
@@ -70,7 +70,7 @@ mkdir "$tree"
 [ ! -d "$work/kept" ] || mv "$work/kept" "$tree/target"
 source_tree() { git archive HEAD | tar -x -C "$tree" && cp -r "$tree/packaging/debian" "$tree/debian"; }
 check "the tree of HEAD" source_tree
-vendored() { (cd "$tree" && cargo vendor --offline --locked vendor); }
+vendored() { (cd "$tree" && cargo vendor --locked vendor); }
 check "the crates, as the tarball orig-vendor has them" vendored
 same_version() { [ "$(cd "$tree" && dpkg-parsechangelog -S Version)" = "$version-1" ]; }
 check "the changelog's version is that of Cargo.toml" same_version
