@@ -65,10 +65,10 @@ check-headers:
 
 # The list of what is there and what is not, from the sources and the library's own tables.
 status:
-	$(CARGO) run --quiet --example status -- write
+	$(CARGO) run --quiet --features internals --example status -- write
 
 check-status:
-	@$(CARGO) run --quiet --example status -- check
+	@$(CARGO) run --quiet --features internals --example status -- check
 
 # SPIR-V from vulkan_shaders/, packed into src/vulkan/spirv/. The first time builds glslang, which takes some minutes.
 SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --

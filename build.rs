@@ -3,14 +3,13 @@
 
 use std::path::Path;
 
-#[path = "tools/shaders/src/digest.rs"]
+#[path = "vulkan_shaders/digest.rs"]
 mod digest;
 
 /// Writes the list of packs; ends the build when one was made from other sources than those that are there.
 fn shaders() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=vulkan_shaders");
     println!("cargo:rerun-if-changed=src/vulkan/spirv");
-    println!("cargo:rerun-if-changed=tools/shaders/src/digest.rs");
     let root = std::env::var("CARGO_MANIFEST_DIR").map_err(std::io::Error::other)?;
     let out = std::env::var("OUT_DIR").map_err(std::io::Error::other)?;
     let folder = Path::new(&root).join("vulkan_shaders");

@@ -1,4 +1,5 @@
-//! Speed of matrix products, for every format of weights: `cargo run --release --example bench_matmul [k m columns,.. threads format ..]`.
+//! Speed of matrix products, for every format of weights:
+//! `cargo run --release --features internals --example bench_matmul [k m columns,.. threads format ..]`.
 //!
 //! Prints, for each format and number of columns, the best of several rounds in GFLOP/s and the gigabytes of weights read per second.
 //! `GGML_RS_CPU_LEVEL` chooses the instruction set.

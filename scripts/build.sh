@@ -24,7 +24,10 @@ if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$t
 fi
 
 if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.so" ] && [ -f "$target/release/libggml.a" ]; then
-    newer=$(find src macros/src vulkan_shaders tools/shaders/src/digest.rs build.rs Cargo.toml Cargo.lock macros/Cargo.toml \
+    macros=
+    [ ! -d macros ] || macros="macros/src macros/Cargo.toml" # an unpacked crate has them elsewhere
+    # shellcheck disable=SC2086
+    newer=$(find src $macros vulkan_shaders build.rs Cargo.toml Cargo.lock \
         scripts/forward.sh "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
     if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
         exit 0

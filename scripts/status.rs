@@ -1,4 +1,4 @@
-//! Writes `docs/STATUS.md`, or checks it: `cargo run --example status -- write | check`.
+//! Writes `docs/STATUS.md`, or checks it: `cargo run --features internals --example status -- write | check`.
 //!
 //! Every line comes from where the truth is: operations from the backends' op tables, number formats from the library's
 //! own answers, functions from the sources in `src/capi/`. A function counts as not there when its documentation says
@@ -6,7 +6,7 @@
 //! all there is to do).
 
 use ggml::abi::ggml::{ggml_op, ggml_type};
-use ggml::capi::ggml::quants::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
+use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
 use ggml::cpu::table::TABLE;
 use std::collections::BTreeMap;
 use std::fmt::Write;

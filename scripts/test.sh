@@ -2,7 +2,7 @@
 # make test: everything that CI checks: test.sh [SUITE ...]
 #
 #   fmt       rustfmt has nothing to change
-#   clippy    the lints of Cargo.toml, warnings refused
+#   clippy    the lints of Cargo.toml and of the documentation, warnings refused
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
@@ -65,7 +65,11 @@ library() { # builds and installs the library once
 }
 
 suite_fmt() { once fmt cargo fmt --check; }
-suite_clippy() { once clippy cargo clippy --quiet --all-targets -- -D warnings; }
+lints() { # what everybody gets, and what this repository's tools see
+    cargo clippy --quiet --all-targets -- -D warnings && cargo clippy --quiet --all-targets --features internals -- -D warnings &&
+        RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
+}
+suite_clippy() { once clippy lints; }
 suite_unit() {
     cargo test --quiet 2>&1 | tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}

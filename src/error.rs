@@ -54,7 +54,7 @@ impl Error {
 }
 
 /// An [`Error::Invalid`] with formatted text.
-#[macro_export]
 macro_rules! invalid {
     ($($arg:tt)*) => { $crate::error::Error::Invalid(format!($($arg)*)) };
 }
+pub(crate) use invalid;

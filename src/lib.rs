@@ -1,5 +1,60 @@
-//! ggml 0.28.0 written anew in Rust: tensors, graphs, number formats, GGUF, backends and the scheduler, with the
-//! original's C ABI, so that a C or C++ host links it, or loads it, in place of the original.
+//! ggml 0.28.0 in Rust: tensors, graphs, number formats, GGUF, backends and the scheduler, with the original's C ABI, so that a C or
+//! C++ host links it, or loads it, in place of the original.
+//!
+//! # The interface is C
+//!
+//! What this crate is for are the files that `make install` puts: `libggml-base.so` and the others, headers, and the packages for CMake
+//! and pkg-config (`docs/INSTALL.md`). A Rust program calls the same functions, without linking anything else:
+//!
+//! - [`abi`] has the structs, enums and constants, a module for each header;
+//! - [`capi`] has the functions, a module for each header. All are `unsafe`: the header's promises are the caller's to keep.
+//!
+//! Three functions take as many arguments as the caller likes (`ggml_abort`, `ggml_format_name`, `ggml_log_internal`). Rust
+//! programs declare those in an `extern "C"` block if they need them.
+//!
+//! ```
+//! use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_type};
+//! use ggml::capi::cpu::ggml_graph_compute_with_ctx;
+//! use ggml::capi::ggml::{
+//!     ggml_build_forward_expand, ggml_free, ggml_init, ggml_mul_mat, ggml_new_graph, ggml_new_tensor_2d,
+//! };
+//!
+//! // Two rows of three elements each; the product has the dot product of every two rows.
+//! let (a, b) = ([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
+//! let mut product = [0.0f32; 4];
+//!
+//! // SAFETY: tensors and the graph are used before their context is freed. It has room for all of them (otherwise the functions answer
+//! // NULL, which must not be passed on), and the copies stay inside the tensors.
+//! unsafe {
+//!     let ctx = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: false });
+//!     assert!(!ctx.is_null());
+//!     let ta = ggml_new_tensor_2d(ctx, ggml_type::GGML_TYPE_F32 as i32, 3, 2);
+//!     let tb = ggml_new_tensor_2d(ctx, ggml_type::GGML_TYPE_F32 as i32, 3, 2);
+//!     a.as_ptr().copy_to_nonoverlapping((*ta).data.cast(), a.len());
+//!     b.as_ptr().copy_to_nonoverlapping((*tb).data.cast(), b.len());
+//!
+//!     let result = ggml_mul_mat(ctx, ta, tb);
+//!     let graph = ggml_new_graph(ctx);
+//!     ggml_build_forward_expand(graph, result);
+//!     let status = ggml_graph_compute_with_ctx(ctx, graph, 2);
+//!     assert_eq!(status, ggml_status::GGML_STATUS_SUCCESS as i32);
+//!     (*result).data.cast::<f32>().copy_to_nonoverlapping(product.as_mut_ptr(), product.len());
+//!     ggml_free(ctx);
+//! }
+//! assert_eq!(product, [1.0, 4.0, 6.0, 15.0]);
+//! ```
+//!
+//! # What is promised
+//!
+//! - Within a major version of ggml, names, signatures, layouts and numbers are those of the original's headers, and the functions do
+//!   what the headers in `include/` say.
+//! - A broken contract (an argument that the header forbids) ends the process, or makes the call fail after
+//!   [`ggml_rs_set_policy`](capi::rs::ggml_rs_set_policy); a dead pointer is undefined behaviour, as in C.
+//! - Functions of [`capi`] have C names. A program that has this crate and another ggml in it, linked statically, has
+//!   two definitions of each and does not link.
+//!
+//! Nothing is promised about what the feature `internals` makes public. It is there for this repository's own tools: its functions are
+//! not sound to call, however safe they look, and change at any time.
 //!
 //! # The safety words
 //!
@@ -14,28 +69,77 @@
 //!   that the header allows, and returns.
 //! - **its data is in host memory**: `data` points to `ggml_nbytes` readable bytes (writable where the sentence says so)
 //!   that nobody else writes meanwhile.
-//!
-//! # Rooms
-//!
-//! `abi` layouts · `sys` toolbox · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes, constructors ·
-//! `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `opt` · `capi` the `extern "C"` surface.
-//! An arrow only ever points down: see `docs/HOUSE.md`.
+
+// Some of what backends may use is used by the Vulkan backend alone.
+#![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
+
+// The floors, from `docs/HOUSE.md`: `sys` toolbox · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes,
+// constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `opt` · `capi`.
 
 pub mod abi;
-pub mod alloc;
-pub mod backend;
 pub mod capi;
+
+// Pairs, and no macro that writes them: rustfmt does not find the files of modules that a macro declares.
+#[cfg(feature = "internals")]
+pub mod alloc;
+#[cfg(not(feature = "internals"))]
+mod alloc;
+#[cfg(feature = "internals")]
+pub mod backend;
+#[cfg(not(feature = "internals"))]
+mod backend;
+#[cfg(feature = "internals")]
 pub mod cpu;
+#[cfg(not(feature = "internals"))]
+mod cpu;
+#[cfg(feature = "internals")]
 pub mod error;
+#[cfg(not(feature = "internals"))]
+mod error;
+#[cfg(feature = "internals")]
 pub mod gguf;
+#[cfg(not(feature = "internals"))]
+mod gguf;
+#[cfg(feature = "internals")]
 pub mod graph;
+#[cfg(not(feature = "internals"))]
+mod graph;
+#[cfg(feature = "internals")]
 pub mod guard;
+#[cfg(not(feature = "internals"))]
+mod guard;
+#[cfg(feature = "internals")]
 pub mod log;
+#[cfg(not(feature = "internals"))]
+mod log;
+#[cfg(feature = "internals")]
 pub mod opt;
+#[cfg(not(feature = "internals"))]
+mod opt;
+#[cfg(feature = "internals")]
 pub mod quant;
+#[cfg(not(feature = "internals"))]
+mod quant;
+#[cfg(feature = "internals")]
 pub mod sched;
+#[cfg(not(feature = "internals"))]
+mod sched;
+#[cfg(feature = "internals")]
 pub mod sys;
+#[cfg(not(feature = "internals"))]
+mod sys;
+#[cfg(feature = "internals")]
 pub mod tensor;
+#[cfg(not(feature = "internals"))]
+mod tensor;
+#[cfg(feature = "internals")]
 pub mod trace;
-#[cfg(feature = "vulkan")]
+#[cfg(not(feature = "internals"))]
+mod trace;
+#[cfg(all(feature = "internals", feature = "vulkan"))]
 pub mod vulkan;
+#[cfg(all(not(feature = "internals"), feature = "vulkan"))]
+mod vulkan;
+
+use error::invalid;
+use log::{ggml_abort, ggml_assert, log_debug, log_error, log_info, log_warn};

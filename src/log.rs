@@ -117,28 +117,23 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
 }
 
 /// Logs at debug level.
-#[macro_export]
 macro_rules! log_debug {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_DEBUG, format_args!($($arg)*)) };
 }
 /// Logs at information level.
-#[macro_export]
 macro_rules! log_info {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_INFO, format_args!($($arg)*)) };
 }
 /// Logs at warning level.
-#[macro_export]
 macro_rules! log_warn {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_WARN, format_args!($($arg)*)) };
 }
 /// Logs at error level.
-#[macro_export]
 macro_rules! log_error {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_ERROR, format_args!($($arg)*)) };
 }
 
 /// Ends the process when a caller broke the contract, as the original's assertions do.
-#[macro_export]
 macro_rules! ggml_assert {
     ($cond:expr) => {
         if !$cond {
@@ -153,7 +148,7 @@ macro_rules! ggml_assert {
 }
 
 /// Ends the process with a message: a caller broke the contract.
-#[macro_export]
 macro_rules! ggml_abort {
     ($($arg:tt)+) => { $crate::log::abort(file!(), line!(), &format!($($arg)+)) };
 }
+pub(crate) use {ggml_abort, ggml_assert, log_debug, log_error, log_info, log_warn};

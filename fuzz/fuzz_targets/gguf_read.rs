@@ -4,8 +4,8 @@
 
 use ggml::abi::ggml::ggml_context;
 use ggml::abi::gguf::{gguf_context, gguf_init_params, gguf_type};
-use ggml::capi::ggml::{context::*, tensor::ggml_nbytes};
-use ggml::capi::gguf::{query::*, read::*, write::*};
+use ggml::capi::ggml::*;
+use ggml::capi::gguf::*;
 use libfuzzer_sys::fuzz_target;
 use libggml_rs_fuzz::quiet;
 use std::ffi::{CStr, c_char};

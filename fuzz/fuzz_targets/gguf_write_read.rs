@@ -5,8 +5,8 @@
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_tensor, ggml_type};
 use ggml::abi::gguf::gguf_type::{self, *};
 use ggml::abi::gguf::{gguf_context, gguf_init_params};
-use ggml::capi::ggml::{context::*, quants::ggml_row_size, tensor::*};
-use ggml::capi::gguf::{edit::*, query::*, read::*, write::*};
+use ggml::capi::ggml::*;
+use ggml::capi::gguf::*;
 use libfuzzer_sys::arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use std::ffi::{CStr, CString};

@@ -1,6 +1,6 @@
 //! What the fuzz targets share.
 
-use ggml::capi::ggml::system::ggml_log_set;
+use ggml::capi::ggml::ggml_log_set;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Once;
 

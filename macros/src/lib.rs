@@ -41,7 +41,9 @@ pub fn numbered(item: TokenStream) -> TokenStream {
     let made = named_numbers(item).map(|(name, values)| {
         let n = values.len();
         let all: String = values.iter().map(|(value, _)| format!("Self::{value},")).collect();
-        let digest = values.iter().fold(FNV_START, |digest, (value, number)| fnv(digest, format!("{value}={number};").as_bytes()));
+        let digest = values
+            .iter()
+            .fold(FNV_START, |digest, (value, number)| fnv(digest, format!("{value}={number};").as_bytes()));
         let arms: String = values.iter().map(|(value, number)| format!("{number} => Self::{value},")).collect();
         format!(
             "impl {name} {{
@@ -58,7 +60,8 @@ pub fn numbered(item: TokenStream) -> TokenStream {
             }}"
         )
     });
-    let text = made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
+    let text =
+        made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
     text.parse().unwrap_or_default()
 }
 
@@ -90,7 +93,8 @@ fn named_numbers(item: TokenStream) -> Option<(String, Vec<(String, i64)>)> {
             TokenTree::Ident(value) => value.to_string(),
             _ => return None,
         };
-        let number: String = std::iter::from_fn(|| body.next_if(|t| t.to_string() != ",")).map(|t| t.to_string()).collect();
+        let number: String =
+            std::iter::from_fn(|| body.next_if(|t| t.to_string() != ",")).map(|t| t.to_string()).collect();
         body.next();
         if !number.is_empty() {
             next = number.strip_prefix('=')?.parse().ok()?;

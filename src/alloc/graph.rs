@@ -5,7 +5,7 @@
 
 use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
-use super::plan::{Misfit, Plan, Quality, Targets};
+use super::plan::{Misfit, Plan, Targets};
 use super::planner::Planner;
 use super::problem::{Problem, Traits};
 use super::recall::Recall;
@@ -110,11 +110,6 @@ impl GraphAllocator {
         self.bufts.len()
     }
 
-    /// Which planner each of the buffer types uses: equal numbers mean the same type.
-    pub fn groups(&self) -> &[usize] {
-        &self.group_of
-    }
-
     /// Describes a graph in this allocator's numbers. Given back with [`Self::put_back`], its memory is used again.
     pub fn describe(&mut self, graph: GraphRef) -> Problem {
         let mut problem = std::mem::take(&mut self.scratch);
@@ -190,7 +185,8 @@ impl GraphAllocator {
     }
 
     /// How good the plan for buffer type `i` is.
-    pub fn quality(&self, i: usize) -> Quality {
+    #[cfg(test)]
+    pub fn quality(&self, i: usize) -> super::plan::Quality {
         self.plan.quality().get(self.group_of[i]).copied().unwrap_or_default()
     }
 

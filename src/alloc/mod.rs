@@ -20,6 +20,6 @@ mod tests;
 pub use follow::Likeness;
 pub use graph::{Binding, GraphAllocator};
 pub use ids::{NONE, TensorIds};
-pub use plan::{Misfit, Quality};
-pub use problem::{Fact, Problem, Traits};
+pub use plan::Misfit;
+pub use problem::{Problem, Traits};
 pub use recall::Recall;

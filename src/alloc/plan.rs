@@ -272,11 +272,6 @@ fn same_layout(a: TensorRef, b: TensorRef) -> bool {
 }
 
 impl Plan {
-    /// Forgets the plan.
-    pub fn clear(&mut self) {
-        self.made = false;
-    }
-
     /// The graph that the plan was made for.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -289,6 +284,7 @@ impl Plan {
     }
 
     /// How good the plan is, by planner.
+    #[cfg(test)]
     pub fn quality(&self) -> &[Quality] {
         &self.quality
     }

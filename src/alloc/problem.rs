@@ -362,11 +362,6 @@ impl Problem {
         self.tensors.len()
     }
 
-    /// Whether there is nothing to place.
-    pub fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
-    }
-
     /// The tensor with a number.
     #[inline]
     pub fn tensor(&self, id: u32) -> TensorRef {

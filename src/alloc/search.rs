@@ -54,11 +54,6 @@ impl Blocks {
         self.sizes.clear();
     }
 
-    /// All blocks.
-    pub fn all(&self) -> &[Block] {
-        &self.all
-    }
-
     /// A new block that lives until it is told otherwise.
     pub fn begin(&mut self, group: u32, step: u32, bytes: usize) -> u32 {
         self.sizes.push(Size { from: step, bytes, before: NONE });

@@ -21,11 +21,6 @@ impl RegRef {
         name_of(self.name_ptr())
     }
 
-    /// What the implementation keeps.
-    pub fn context(self) -> *mut c_void {
-        object_field!(self.context)
-    }
-
     /// Number of devices.
     pub fn device_count(self) -> usize {
         call!(self.get_device_count())

@@ -5,7 +5,7 @@ use super::observe::{self, Deed};
 use super::{BackendRef, BufferTypeRef, DeviceRef};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
-use crate::abi::ggml::{ggml_guid, ggml_guid_t, ggml_status};
+use crate::abi::ggml::{ggml_guid_t, ggml_status};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
@@ -28,7 +28,8 @@ impl BackendRef {
     }
 
     /// The number that tells implementations apart.
-    pub fn guid(self) -> Option<ggml_guid> {
+    #[cfg(test)]
+    pub fn guid(self) -> Option<crate::abi::ggml::ggml_guid> {
         // SAFETY: the number of a valid stream is NULL or lives as long as the stream.
         unsafe { self.guid_ptr().as_ref() }.copied()
     }

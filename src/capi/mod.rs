@@ -8,15 +8,15 @@
 pub mod alloc;
 pub mod backend;
 pub mod backend_impl;
-pub mod convert;
+mod convert;
 pub mod cpu;
-pub mod forward;
+mod forward;
 pub mod ggml;
 pub mod gguf;
 pub mod opt;
-pub mod plugin;
-pub mod plugin_quants;
+mod plugin;
+mod plugin_quants;
 pub mod rs;
-pub mod variadic;
+mod variadic;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;

@@ -99,11 +99,6 @@ pub fn entry(number: usize) -> Option<&'static ggml_type_traits_cpu> {
     TABLE.get(number)
 }
 
-/// How the CPU computes with a format.
-pub fn traits_cpu(dtype: ggml_type) -> &'static ggml_type_traits_cpu {
-    &TABLE[dtype as usize]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +106,7 @@ mod tests {
     #[test]
     fn what_has_a_conversion_can_be_written() {
         for t in ggml_type::ALL {
-            let traits = traits_cpu(t);
+            let traits = &TABLE[t as usize];
             assert_eq!(traits.from_float.is_some(), convert::writable(t), "{t:?}");
             assert_eq!(traits.vec_dot.is_some(), traits.nrows == 1 && t != GGML_TYPE_Q8_1, "{t:?}");
         }

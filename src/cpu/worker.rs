@@ -49,11 +49,6 @@ impl Scratch {
     pub fn len(self) -> usize {
         self.len
     }
-
-    /// Whether there is none.
-    pub fn is_empty(self) -> bool {
-        self.len == 0
-    }
 }
 
 /// Whether something went wrong in a region, and what (the first report wins).

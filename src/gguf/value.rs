@@ -138,9 +138,4 @@ impl Kv {
             Value::Texts(texts) => texts.len(),
         }
     }
-
-    /// Whether this is an array without elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }

@@ -231,14 +231,6 @@ impl Modulus {
 pub struct HashSetRef(ggml_hash_set);
 
 impl HashSetRef {
-    /// Wraps the raw struct.
-    ///
-    /// # Safety
-    /// `used` has a bit and `keys` an entry for each of `size` slots, and both live as long as the handle is used.
-    pub unsafe fn new(raw: ggml_hash_set) -> Self {
-        Self(raw)
-    }
-
     /// Number of slots.
     #[inline]
     pub fn size(&self) -> usize {

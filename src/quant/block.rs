@@ -61,33 +61,6 @@ pub fn bytes_of<B: Plain>(block: &B) -> &[u8] {
     unsafe { std::slice::from_raw_parts((&raw const *block).cast(), size_of::<B>()) }
 }
 
-/// The bytes as whole blocks, or `None` when they are not aligned for the struct. Left-over bytes are not part of it.
-#[inline]
-pub fn as_blocks<B: Plain>(bytes: &[u8]) -> Option<&[B]> {
-    if !bytes.as_ptr().cast::<B>().is_aligned() {
-        return None;
-    }
-    // SAFETY: aligned, within the borrowed bytes, and every bit pattern is a value (`Plain`).
-    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<B>()) })
-}
-
-/// The bytes as whole blocks to be written, or `None` when they are not aligned for the struct.
-#[inline]
-pub fn as_blocks_mut<B: Plain>(bytes: &mut [u8]) -> Option<&mut [B]> {
-    if !bytes.as_ptr().cast::<B>().is_aligned() {
-        return None;
-    }
-    // SAFETY: aligned, within the exclusively borrowed bytes; every bit pattern is a value, and no block has padding that would uninitialise a byte.
-    Some(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<B>()) })
-}
-
-/// Blocks as bytes.
-#[inline]
-pub fn as_bytes<B: Plain>(blocks: &[B]) -> &[u8] {
-    // SAFETY: as for `bytes_of`, for every block of the slice.
-    unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) }
-}
-
 /// Reads a row of blocks as floats; as many whole blocks as both sides have room for.
 pub fn decode_row<B: Decode>(x: &[u8], y: &mut [f32]) {
     for (x, y) in x.chunks_exact(size_of::<B>()).zip(y.chunks_exact_mut(B::VALUES)) {
@@ -169,8 +142,5 @@ mod tests {
         decode_row::<q8_0::BlockQ8_0>(&bytes[1..], &mut y);
         assert!(x[..32].iter().zip(&y).all(|(x, y)| (x - y).abs() < 0.1));
         assert!(y[32..].iter().all(|y| *y == 7.0));
-        let odd = usize::from((bytes.as_ptr() as usize).is_multiple_of(2));
-        assert!(as_blocks::<q8_0::BlockQ8_0>(&bytes[odd..]).is_none());
-        assert_eq!(as_blocks::<q8_0::BlockQ8_0>(&bytes[1 - odd..]).unwrap().len(), 2);
     }
 }

@@ -80,12 +80,6 @@ pub fn e8m0_to_f32_half(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
 }
 
-/// The power of two that an E8M0 exponent stands for: 2^(e-127). `0xff` (NaN in the OCP specification) is taken as infinity.
-#[inline]
-pub fn e8m0_to_f32(e: u8) -> f32 {
-    f32::from_bits(if e == 0 { 0x0040_0000 } else { u32::from(e) << 23 })
-}
-
 /// Half of the value of an unsigned E4M3 number (bias 7): the FP4 values of NVFP4 are stored doubled. Bit 7 is ignored;
 /// `0x7f` (NaN) counts as zero.
 #[inline]
@@ -220,7 +214,6 @@ mod tests {
 
     #[test]
     fn scale_formats_cover_their_range() {
-        assert_eq!(e8m0_to_f32(127), 1.0);
         assert_eq!(e8m0_to_f32_half(127), 0.5);
         assert_eq!(e8m0_to_f32_half(0), 0.5 * f32::MIN_POSITIVE / 2.0);
         assert_eq!(e8m0_to_f32_half(1), 0.5 * f32::MIN_POSITIVE);

@@ -51,7 +51,7 @@ pub mod validate;
 #[cfg(test)]
 mod oracle;
 
-pub use block::{Block, Decode, Encode, EncodeWeighted, Plain, as_blocks, as_blocks_mut, as_bytes};
+pub use block::{Block, Decode, Encode, Plain};
 pub use chunk::{quantize_chunk, quantize_free, quantize_init, requires_imatrix};
-pub use types::{TypeTraits, row_size, row_size_checked, traits, traits_by_number};
+pub use types::{row_size, row_size_checked, traits, traits_by_number};
 pub use validate::validate_row;

@@ -83,7 +83,6 @@ mod repeat_tests;
 #[cfg(test)]
 mod tests;
 
-pub use cause::Cause;
 pub use scheduler::Scheduler;
 
 /// Backends a scheduler can have.

@@ -15,7 +15,7 @@ use super::traced;
 use super::{MAX_BACKENDS, MAX_COPIES, race};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::abi::ggml::ggml_status;
-use crate::alloc::{Binding, GraphAllocator, Likeness, Misfit, Problem, Quality, Recall, TensorIds};
+use crate::alloc::{Binding, GraphAllocator, Likeness, Misfit, Problem, Recall, TensorIds};
 use crate::backend::{BackendRef, BufferTypeRef, EventBox};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
@@ -240,18 +240,15 @@ impl Scheduler {
     }
 
     /// Allocations of graphs that were recognised: nothing was placed, split or planned for them.
+    #[cfg(test)]
     pub fn n_repeats(&self) -> u64 {
         self.n_repeats
     }
 
     /// Graphs that had the structure of the one before, so that nothing was placed for them.
+    #[cfg(test)]
     pub fn n_follows(&self) -> u64 {
         self.n_follows
-    }
-
-    /// How good the plan for a backend's buffers is.
-    pub fn plan_quality(&self, index: usize) -> Quality {
-        self.galloc.quality(index)
     }
 
     /// Sets who watches the nodes.

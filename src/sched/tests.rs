@@ -1,6 +1,7 @@
 //! The scheduler over fake devices. Names such as S2 are those of the regressions that a test guards against.
 
 use super::callbacks::Eval;
+use super::cause::Cause;
 use super::*;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 use crate::abi::ggml::ggml_tensor_flag::*;

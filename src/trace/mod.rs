@@ -5,7 +5,7 @@
 //! A trace is written while `GGML_TRACE=file.json` is set (`%p` in the name becomes the number of the process), or from
 //! [`start`] to [`stop`]. When none is, [`is_on`] is one relaxed load, and nothing else of this module should be called:
 //!
-//! ```
+//! ```ignore
 //! # use ggml::trace::{self, Arg, Event, Track};
 //! let from = trace::is_on().then(trace::now);
 //! // ... the work ...

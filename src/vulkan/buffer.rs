@@ -53,13 +53,9 @@ impl VkBuffer {
     }
 
     /// The device.
+    #[cfg(test)]
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
-    }
-
-    /// Its memory.
-    pub fn memory(&self) -> &Arc<Memory> {
-        &self.memory
     }
 
     fn offset(&self, tensor: TensorRef, offset: usize) -> u64 {

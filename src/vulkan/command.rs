@@ -216,6 +216,7 @@ impl Recorder {
     }
 
     /// What was recorded so far.
+    #[cfg(test)]
     pub fn stats(&self) -> Stats {
         self.stats
     }
@@ -258,14 +259,6 @@ impl Recorder {
         }
         self.stats.dispatches += 1;
         Ok(())
-    }
-
-    /// Parameters too many for push constants: copies them where the device reads them, and gives the address. They stay
-    /// until the work that is being recorded is done.
-    pub fn params(&mut self, bytes: &[u8]) -> Result<u64> {
-        let staged = self.stage(bytes.len() as u64)?;
-        staged.write(0, bytes);
-        Ok(staged.place.address)
     }
 
     /// Device memory for intermediate results of a step. It may be given again to a later step: barriers keep them apart,

@@ -7,7 +7,7 @@ use super::info::Info;
 use super::instance::{Instance, instance};
 use super::stream::{VkEvent, VkStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
-use crate::backend::author::{Device, HostMemory, Reg, device_author, leak_buffer_type, new_buffer, publish};
+use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::error::Result;
 use crate::log_warn;
@@ -212,6 +212,7 @@ pub fn device(index: usize) -> Option<DeviceRef> {
 }
 
 /// What is behind a device of the family.
+#[cfg(test)]
 pub fn author(device: DeviceRef) -> Option<&'static VkDevice> {
-    device_author(device)
+    crate::backend::author::device_author(device)
 }

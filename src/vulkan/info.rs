@@ -92,8 +92,6 @@ pub struct Features {
     pub subgroup: vk::SubgroupFeatureFlags,
     /// A pipeline may ask for a subgroup size, and for full subgroups.
     pub subgroup_size_control: bool,
-    /// Half floats round to nearest even.
-    pub rounds_to_even_f16: bool,
     /// The Vulkan memory model.
     pub memory_model: bool,
     /// The limits of maintenance4 are known, and shaders may size their workgroup with LocalSizeId.
@@ -124,14 +122,10 @@ pub struct Coopmat {
 /// Limits of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Bytes of push constants (128 at least).
-    pub push_constants: u32,
     /// Bytes of shared memory per workgroup.
     pub shared_memory: u32,
     /// Workgroups per dispatch.
     pub groups: [u32; 3],
-    /// Invocations per dimension of a workgroup.
-    pub group_size: [u32; 3],
     /// Invocations per workgroup.
     pub group_invocations: u32,
     /// Invocations per subgroup, unless asked for otherwise.
@@ -148,8 +142,6 @@ pub struct Limits {
     pub import_alignment: u64,
     /// Nanoseconds per tick of the timestamps; 0 when there are none.
     pub timestamp_period: f32,
-    /// Cores (multiprocessors, compute units); 0 when unknown.
-    pub cores: u32,
 }
 
 /// A device that can be used.
@@ -327,7 +319,6 @@ impl Info {
             coopmat2,
             subgroup: if in_compute { p11.subgroup_supported_operations } else { vk::SubgroupFeatureFlags::empty() },
             subgroup_size_control: size_controlled,
-            rounds_to_even_f16: p12.shader_rounding_mode_rte_float16 == vk::TRUE,
             memory_model,
             maintenance4: has_maintenance4 && m4.maintenance4 == vk::TRUE,
             memory_budget,
@@ -338,10 +329,8 @@ impl Info {
         let allocation = env::number("GGML_VK_FORCE_MAX_ALLOCATION_SIZE").unwrap_or(p11.max_memory_allocation_size);
         let buffer = if features.maintenance4 { p_m4.max_buffer_size } else { p11.max_memory_allocation_size };
         let limits = Limits {
-            push_constants: l.max_push_constants_size,
             shared_memory: l.max_compute_shared_memory_size,
             groups: l.max_compute_work_group_count,
-            group_size: l.max_compute_work_group_size,
             group_invocations: l.max_compute_work_group_invocations,
             subgroup_size: p11.subgroup_size.max(1),
             subgroup_range: if size_controlled {
@@ -358,7 +347,6 @@ impl Info {
             } else {
                 0.0
             },
-            cores: 0,
         };
         let driver_text = [p12.driver_name_as_c_str(), p12.driver_info_as_c_str()]
             .map(|t| t.unwrap_or(c"").to_string_lossy().into_owned())

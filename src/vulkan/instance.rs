@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The instance and the devices to use.
 pub struct Instance {
-    /// The library, kept open.
+    /// The library, kept open; tests ask it more.
+    #[cfg_attr(not(test), allow(dead_code))]
     entry: ash::Entry,
     /// The instance's functions.
     pub vk: ash::Instance,
@@ -22,6 +23,7 @@ pub struct Instance {
     pub cards: Vec<Arc<Info>>,
 }
 
+#[cfg(test)]
 impl Instance {
     /// All devices that can be used, chosen or not.
     pub fn all(&self) -> Vec<Arc<Info>> {
@@ -38,6 +40,7 @@ pub fn instance() -> Option<&'static Instance> {
 }
 
 /// Messages of the validation layers so far.
+#[cfg(test)]
 pub fn validation_messages() -> usize {
     MESSAGES.load(Ordering::Relaxed)
 }

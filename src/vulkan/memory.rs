@@ -185,11 +185,6 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The device it lies on.
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
     /// Host address of the first byte, when the host can reach it (coherently).
     pub fn mapped(&self) -> Option<NonNull<u8>> {
         self.mapped

@@ -63,11 +63,9 @@ pub mod transfer;
 pub mod tune;
 mod workarounds;
 
-pub use command::{Program, Recorder};
 pub use device::reg;
-pub use gpu::Gpu;
 pub use hazard::Range;
-pub use info::{Features, Info, Limits};
+pub use info::Info;
 
 use crate::error::Error;
 use ash::vk;

@@ -123,11 +123,6 @@ impl Pipelines {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Pipelines that the driver had to compile: 0 where a warm cache had all.
-    pub fn compiled(&self) -> usize {
-        self.compiled.load(Ordering::Relaxed)
-    }
-
     fn make(&self, kernel: &Kernel) -> Result<vk::Pipeline> {
         let vk = &self.core.vk;
         let what = kernel.shader.name();

@@ -83,6 +83,7 @@ impl Shader {
 }
 
 /// Names of all modules.
+#[cfg(test)]
 pub fn names() -> Vec<&'static str> {
     (0..PACKS.len()).flat_map(|p| pack(p).modules.iter().map(|m| m.name.as_str())).collect()
 }

@@ -86,11 +86,6 @@ impl VkStream {
         Ok(Self { gpu: gpu.clone(), name, recorder })
     }
 
-    /// The device.
-    pub fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
-    }
-
     fn place(&self, tensor: TensorRef) -> Result<Location> {
         match buffer::location(tensor) {
             Some(l) if Arc::ptr_eq(&l.gpu, &self.gpu) => Ok(l),

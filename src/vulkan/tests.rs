@@ -31,7 +31,7 @@ fn a_device_tells_who_it_is() {
     let props = device.props();
     assert!(props.caps.r#async && props.caps.events && props.caps.host_buffer);
     let info = author(device).unwrap().info();
-    assert!(info.limits.push_constants >= 128 && info.limits.groups[1] >= 65535);
+    assert!(info.limits.groups[1] >= 65535);
     assert_eq!(device.name(), "Vulkan0");
     assert!(!device.description().is_empty());
     let buft = device.buffer_type().unwrap();

@@ -7,11 +7,8 @@
 use ggml::abi::cpu::ggml_cplan;
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_status, ggml_tensor, ggml_threadpool};
 use ggml::abi::graph::ggml_cgraph;
-use ggml::capi::cpu::graph::*;
-use ggml::capi::ggml::context::{ggml_free, ggml_init, ggml_new_tensor_2d};
-use ggml::capi::ggml::graph::{ggml_build_forward_expand, ggml_graph_n_nodes, ggml_new_graph};
-use ggml::capi::ggml::threadpool::ggml_threadpool_params_default;
-use ggml::capi::ggml::{ops_arith, ops_custom, ops_matmul, ops_softmax};
+use ggml::capi::cpu::*;
+use ggml::capi::ggml::*;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -45,8 +42,8 @@ impl Net {
             let w = tensor(3);
             let mut x = tensor(5);
             for _ in 0..layers {
-                let y = ops_matmul::ggml_mul_mat(ctx, w, x);
-                x = ops_softmax::ggml_soft_max(ctx, ops_arith::ggml_add(ctx, x, y));
+                let y = ggml_mul_mat(ctx, w, x);
+                x = ggml_soft_max(ctx, ggml_add(ctx, x, y));
             }
             let graph = ggml_new_graph(ctx);
             ggml_build_forward_expand(graph, x);
@@ -190,7 +187,7 @@ fn race_of_a_region() {
     unsafe {
         let ctx = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: false });
         let x = ggml_new_tensor_2d(ctx, F32, N, N);
-        let y = ops_custom::ggml_map_custom1(ctx, x, Some(count), -1, (&raw mut counter).cast());
+        let y = ggml_map_custom1(ctx, x, Some(count), -1, (&raw mut counter).cast());
         let graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, y);
         let net = Net { ctx, graph, out: y };

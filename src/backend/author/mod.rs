@@ -24,7 +24,7 @@ pub use device::{Device, device_author, leak_device};
 pub use event::{Event, NoEvent};
 pub use host::{HostMemory, HostSource, HostTarget};
 pub use reg::{Reg, publish};
-pub use stream::{AllocDeps, NoPlan, Stream, stream_author};
+pub use stream::{NoPlan, Stream, stream_author};
 
 use crate::error::Result;
 use crate::log_error;

@@ -91,25 +91,12 @@ pub trait Stream: Send + Sync + 'static {
     fn event_wait(&self, _event: &Self::Event) {}
 
     /// Reorders the nodes of a graph before memory is planned.
-    fn optimize(&self, _graph: GraphRef, _deps: &AllocDeps) {}
+    fn optimize(&self, _graph: GraphRef) {}
 }
 
 /// For streams without plans.
 #[derive(Debug)]
 pub enum NoPlan {}
-
-/// Lets `optimize` lengthen the life of tensors.
-pub struct AllocDeps(ggml_backend_graph_optimize_params);
-
-impl AllocDeps {
-    /// Keeps the memory of `tensor` until the node `until` of the same graph has been computed.
-    pub fn keep(&self, tensor: TensorRef, until: TensorRef) {
-        if let Some(f) = self.0.add_alloc_dep {
-            // SAFETY: the vtable contract: the function may be called with its data during `graph_optimize`.
-            unsafe { f(self.0.user_data, tensor.as_ptr(), until.as_ptr()) }
-        }
-    }
-}
 
 /// An object for a stream.
 pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox {
@@ -385,11 +372,8 @@ unsafe extern "C" fn event_wait<S: Stream>(backend: ggml_backend_t, event: ggml_
 unsafe extern "C" fn optimize<S: Stream>(
     backend: ggml_backend_t,
     cgraph: *mut ggml_cgraph,
-    params: *mut ggml_backend_graph_optimize_params,
+    _params: *mut ggml_backend_graph_optimize_params,
 ) {
-    // SAFETY: the contract: `params` is NULL or readable during the call.
-    let deps = unsafe { params.as_ref() }
-        .map_or(ggml_backend_graph_optimize_params { add_alloc_dep: None, user_data: std::ptr::null_mut() }, |p| *p);
     // SAFETY: the contract.
-    guard("graph_optimize", (), || unsafe { author::<S>(backend).optimize(graph(cgraph), &AllocDeps(deps)) })
+    guard("graph_optimize", (), || unsafe { author::<S>(backend).optimize(graph(cgraph)) })
 }

@@ -3,17 +3,29 @@
 //! NULL for an object: a question about it (`asked_*`) is answered with 0, false, NULL or the name "NULL", after a line in
 //! the log; what would change or use it (`need_*`) ends the process, as the original's assertions do.
 
-pub mod buffer;
-pub mod buffer_type;
-pub mod device;
-pub mod event;
-pub mod graph_copy;
-pub mod meta;
-pub mod placement;
-pub mod registry;
-pub mod sched;
-pub mod stream;
-pub mod tensor;
+pub(crate) mod buffer;
+pub(crate) mod buffer_type;
+pub(crate) mod device;
+pub(crate) mod event;
+pub(crate) mod graph_copy;
+pub(crate) mod meta;
+pub(crate) mod placement;
+pub(crate) mod registry;
+pub(crate) mod sched;
+pub(crate) mod stream;
+pub(crate) mod tensor;
+
+pub use buffer::*;
+pub use buffer_type::*;
+pub use device::*;
+pub use event::*;
+pub use graph_copy::*;
+pub use meta::*;
+pub use placement::*;
+pub use registry::*;
+pub use sched::*;
+pub use stream::*;
+pub use tensor::*;
 
 use crate::abi::alloc::*;
 use crate::abi::backend::*;

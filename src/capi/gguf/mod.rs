@@ -1,11 +1,16 @@
 //! gguf.h, in the order in which the header shows it: `read` (making and freeing), `query`, `edit`, `write`.
 
-pub mod read;
-pub mod query;
-pub mod edit;
-pub mod write;
+pub(crate) mod read;
+pub(crate) mod query;
+pub(crate) mod edit;
+pub(crate) mod write;
 #[cfg(unix)]
 mod vector;
+
+pub use edit::*;
+pub use query::*;
+pub use read::*;
+pub use write::*;
 
 use crate::abi::gguf::gguf_context;
 use crate::gguf::Gguf;

@@ -1,7 +1,12 @@
 //! ggml-rs.h, in the order of the header: `identity` (which library this is), `policy` (errors, broken contracts),
 //! `trace`, `report` (where a scheduler put things, and why).
 
-pub mod identity;
-pub mod policy;
-pub mod report;
-pub mod trace;
+pub(crate) mod identity;
+pub(crate) mod policy;
+pub(crate) mod report;
+pub(crate) mod trace;
+
+pub use identity::*;
+pub use policy::*;
+pub use report::*;
+pub use trace::*;

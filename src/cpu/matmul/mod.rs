@@ -28,6 +28,7 @@ use plan::{Plan, Shapes};
 use product::{Columns, Job};
 
 pub use experts::{mul_mat_id, scratch_mul_mat_id};
+#[cfg(any(test, feature = "internals"))]
 pub use plan::can;
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.

@@ -40,6 +40,7 @@ pub fn binary(ctx: &mut Context, kind: Binary, a: TensorRef, b: TensorRef, place
 }
 
 /// a + b in memory of its own.
+#[cfg(any(test, fuzzing))]
 pub fn add(ctx: &mut Context, a: TensorRef, b: TensorRef) -> Result<TensorRef> {
     binary(ctx, Binary::Add, a, b, Place::New)
 }

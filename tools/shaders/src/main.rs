@@ -6,6 +6,7 @@
 //!   --all     compile also what is up to date
 //!   --dump    write each module as FOLDER/NAME.spv too, for spirv-val and spirv-dis
 
+#[path = "../../../vulkan_shaders/digest.rs"]
 mod digest;
 mod manifest;
 mod spirv;

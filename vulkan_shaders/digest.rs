@@ -1,4 +1,4 @@
-//! What a pack of shaders was made from: one line of hash and name for each source. The library's build script shares this file.
+//! What a pack of shaders was made from: one line of hash and name for each source. The build script and tools/shaders share this file.
 
 use std::path::Path;
 

@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# The Debian packages: built from HEAD, installed, used and removed: test_debian.sh [symbols]
+#
+# On demand: a release build, and every step of dpkg-buildpackage; it needs no network once cargo has fetched the crates. Rust may come from
+# rustup, so dpkg's own list of build dependencies is not asked (-d). The packages are installed by dpkg into an overlay over this system,
+# which is dropped afterwards; nothing of it is changed. That takes root (or a user namespace that may mount); otherwise they are only unpacked.
+# The last line counts the checks.
+#
+#   symbols    writes packaging/debian/*.symbols from what the release build in target/ exports
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+work=$root/target/debian
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1 LC_ALL=C.UTF-8
+unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME PREFIX LIBDIR MAKEFLAGS MAKELEVEL
+target=${CARGO_TARGET_DIR:-$root/target}
+packages="libggml0 libggml0-backend-vulkan"
+
+if [ "${1:-}" = symbols ]; then
+    stage=$(mktemp -d)
+    trap 'rm -rf "$stage"' EXIT
+    CARGO_TARGET_DIR=$target scripts/install.sh "$stage/all" > /dev/null || exit 1
+    mkdir "$stage/libggml0" "$stage/libggml0-backend-vulkan"
+    for name in libggml-base libggml-cpu libggml; do cp "$stage/all/lib/$name.so.$version" "$stage/libggml0/"; done
+    cp "$stage/all/lib/libggml-vulkan.so.$version" "$stage/libggml0-backend-vulkan/"
+    cp -r packaging/debian "$stage/debian"
+    rm -f "$stage"/debian/*.symbols
+    for package in $packages; do
+        elf=()
+        for file in "$stage/$package"/*; do elf+=("-e$file"); done
+        (cd "$stage" && dpkg-gensymbols -q -p"$package" -v"$version" -Oout "${elf[@]}") || exit 1
+        # The tables of src/capi/forward.rs, whose names change with their contents: private to this source.
+        awk '/^[^ ]/ { print; print "* Build-Depends-Package: libggml-dev"; next }
+            / ggml_rs_forward_/ { if (!told) print " (optional|regex)\"^ggml_rs_forward_[a-z]+_[0-9a-f]+@Base$\" " $2; told = 1; next }
+            { print }' "$stage/out" > "packaging/debian/$package.symbols"
+        echo "packaging/debian/$package.symbols: $(grep -c '^ ' "packaging/debian/$package.symbols") symbols"
+    done
+    exit
+fi
+
+passed=0 failed=0
+check() { # WHAT COMMAND ...
+    local what=$1
+    shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+        echo "PASS debian $what"
+    else
+        failed=$((failed + 1))
+        echo "FAIL debian $what"
+        tail -n 25 "$work/log"
+    fi
+}
+finish() {
+    echo "debian: $passed passed, $failed failed"
+    [ "$failed" = 0 ]
+    exit
+}
+for tool in dpkg-buildpackage dh cargo; do
+    command -v "$tool" > /dev/null || { echo "debian: skipped: $tool is missing (apt-get install dpkg-dev debhelper)"; exit 0; }
+done
+
+# The source package's tree. The target folder of the run before stays, so that a second run builds what has changed.
+tree=$work/libggml-rs-$version
+mkdir -p "$work"
+[ ! -d "$tree/target" ] || mv "$tree/target" "$work/kept"
+rm -rf "$tree" "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$work/apart"
+mkdir "$tree"
+[ ! -d "$work/kept" ] || mv "$work/kept" "$tree/target"
+source_tree() { git archive HEAD | tar -x -C "$tree" && cp -r "$tree/packaging/debian" "$tree/debian"; }
+check "the tree of HEAD" source_tree
+vendored() { (cd "$tree" && cargo vendor --locked vendor); }
+check "the crates, as the tarball orig-vendor has them" vendored
+same_version() { [ "$(cd "$tree" && dpkg-parsechangelog -S Version)" = "$version-1" ]; }
+check "the changelog's version is that of Cargo.toml" same_version
+# debhelper gives the build another HOME, so rustup's stand-ins would not find the compiler.
+compiler=$(rustc --print sysroot)/bin
+build() {
+    (cd "$tree" && env -u CARGO_TARGET_DIR -u RUSTFLAGS PATH="$compiler:$PATH" DEB_BUILD_OPTIONS="parallel=$(nproc) ${DEB_BUILD_OPTIONS:-}" \
+        dpkg-buildpackage -us -uc -b -d) > "$work/build.log" 2>&1 || { grep -E '^error|rror:' "$work/build.log"; tail -n 20 "$work/build.log"; return 1; }
+}
+echo "building the packages ..."
+check "dpkg-buildpackage" build
+[ "$failed" = 0 ] || finish
+offline() { ! grep -E 'Downloading|Updating .*index' "$work/build.log"; }
+check "nothing was fetched" offline
+debs=("$work"/*_"$version"-1_*.deb)
+named() { # PACKAGE: its file
+    echo "$work/$1_$version-1_$(dpkg --print-architecture).deb"
+}
+symbols() {
+    for package in $packages; do
+        dpkg-deb -x "$(named "$package")" "$work/apart/$package" || return 1
+        elf=()
+        for file in "$work/apart/$package"/usr/lib/*/*.so.*; do [ -L "$file" ] || elf+=("-e$file"); done
+        (cd "$tree" && dpkg-gensymbols -c4 -p"$package" -v"$version" -I"debian/$package.symbols" -O/dev/null "${elf[@]}") || return 1
+    done
+}
+check "the symbols files list what is exported (test_debian.sh symbols writes them)" symbols
+no_paths() { ! grep -rlF -e "$root" -e "$HOME/" "$work/apart"; }
+check "no folder of the build shows" no_paths
+if command -v lintian > /dev/null; then
+    tidy() { lintian --allow-root --fail-on error,warning --info "$work"/*.changes; }
+    check "lintian has neither errors nor warnings" tidy
+else
+    echo "note: lintian is not here"
+fi
+
+# Installed and used, in an overlay over this system. Everything in it runs without LD_LIBRARY_PATH.
+cat > "$work/inside.sh" << 'S'
+set -eu
+mount -t tmpfs none "$WORK/overlay"
+mkdir "$WORK/overlay/upper" "$WORK/overlay/work" "$WORK/overlay/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$WORK/overlay/upper,workdir=$WORK/overlay/work" "$WORK/overlay/root"
+sys=$WORK/overlay/root
+mount -t tmpfs none "$sys/tmp"
+mount --bind /dev "$sys/dev"
+mount -t proc none "$sys/proc"
+[ "$1" != probe ] || { chroot "$sys" /bin/true; exit; }
+mkdir "$sys/tmp/debs" "$sys/tmp/hosts"
+cp "$WORK"/*.deb "$sys/tmp/debs/"
+cp -r "$TREE/debian/tests" "$TREE/c_tests/install" "$sys/tmp/hosts/"
+[ ! -d "$WORK/original" ] || cp -r "$WORK/original" "$sys/tmp/hosts/"
+cp "$WORK/steps.sh" "$sys/tmp/"
+exec chroot "$sys" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1 LC_ALL=C.UTF-8 VERSION="$VERSION" bash /tmp/steps.sh
+S
+cat > "$work/steps.sh" << 'S'
+set -u
+step() { # WHAT COMMAND ...
+    local what=$1
+    shift
+    if "$@" > /tmp/log 2>&1; then echo "PASS debian $what"; else echo "FAIL debian $what"; tail -n 15 /tmp/log; fi
+}
+cd /tmp
+before=$(find /usr/lib /usr/include /usr/share -name '*ggml*' | grep -v -e /doc/ -e /lintian/)
+step "no ggml is installed before" [ -z "$before" ]
+step "dpkg -i: the libraries" dpkg -i debs/libggml0_*.deb debs/libggml0-backend-vulkan_*.deb
+step "autopkgtest loads, without the development package" hosts/tests/loads
+step "dpkg -i: the development package" dpkg -i debs/libggml-dev_*.deb
+step "autopkgtest host" hosts/tests/host
+for order in "ggml cpu base" "base" "cpu base" "ggml base" "vulkan base" "vulkan cpu ggml base"; do
+    compiled() {
+        local flags= libraries=
+        for part in $order; do
+            flags="$flags -DUSE_${part^^}" libraries="$libraries -lggml-$part"
+        done
+        cc -std=c11 -D_GNU_SOURCE $flags hosts/install/linked.c -o linked -Wl,--no-as-needed ${libraries//-lggml-ggml/-lggml} -ldl && ./linked
+    }
+    step "c_tests/install/linked.c, linked to: $order" compiled
+done
+if [ -d hosts/original ]; then
+    for host in hosts/original/*; do step "${host##*/}, linked to the original" "$host"; done
+fi
+owned() { for file in /usr/lib/*/libggml*; do dpkg -S "$file" || return 1; done; }
+step "dpkg knows every library" owned
+step "dpkg --purge" dpkg --purge libggml-dev libggml0-backend-vulkan libggml0
+after=$(find /usr/lib /usr/include /usr/share -name '*ggml*' | grep -v -e /lintian/)
+step "nothing is left" [ -z "$after" ]
+S
+# Hosts that are linked to the original, where the other suites have built it.
+original=${GGML_CACHE:-$root/target/cache}/original
+rm -rf "$work/original"
+if [ -e "$original/done" ]; then
+    mkdir "$work/original"
+    linked() {
+        ${CC:-cc} -std=c11 -D_GNU_SOURCE -DUSE_GGML -DUSE_BASE -DUSE_CPU -I"$original/include" c_tests/install/linked.c -o "$work/original/linked" \
+            -L"$original/lib" -Wl,--no-as-needed -lggml -lggml-cpu -lggml-base -ldl
+    }
+    check "a host is linked to the original" linked
+fi
+inside() { env WORK="$work" TREE="$tree" VERSION="$version" $how sh "$work/inside.sh" "$1"; }
+mkdir -p "$work/overlay"
+how=
+for how in "unshare -m" "unshare -Urm" ""; do
+    [ -z "$how" ] || ! inside probe > /dev/null 2>&1 || break
+done
+if [ -n "$how" ]; then
+    inside run > "$work/inside.log" 2>&1
+    grep -vE '^(PASS)' "$work/inside.log"
+    grep '^PASS' "$work/inside.log"
+    passed=$((passed + $(grep -c '^PASS debian' "$work/inside.log")))
+    failed=$((failed + $(grep -c '^FAIL debian' "$work/inside.log")))
+    grep -q 'debian nothing is left$' "$work/inside.log" || { failed=$((failed + 1)); echo "FAIL debian: the steps ended early"; }
+else
+    echo "note: neither root nor a user namespace may mount here: the packages are not installed, and their tests do not run"
+fi
+for deb in "${debs[@]}"; do echo "   $(basename "$deb"): $(($(wc -c < "$deb") / 1024)) KiB"; done
+finish

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The oldest compiler: one number everywhere, and it compiles everything. The last line counts the checks.
+#
+# Cargo.toml's `rust-version` is the number. With that toolchain at hand (rustup toolchain install 1.89.0 --profile minimal; nothing is
+# fetched here) all targets are checked with it, dependencies as in Cargo.lock included. Without it clippy's list of what came with
+# which version of the standard library must do; it knows nothing of the language and of dependencies.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+work=$root/target/msrv
+mkdir -p "$work"
+passed=0 failed=0
+check() { # WHAT COMMAND ...
+    local what=$1
+    shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        grep -E '^error' -A 6 "$work/log" | head -n 40
+        tail -n 8 "$work/log"
+    fi
+}
+number=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+[[ $number =~ ^1\.[0-9]+$ ]] || { echo "Cargo.toml has no rust-version"; echo "msrv: 0 passed, 1 failed"; exit 1; }
+
+# Places that say it, and must.
+for place in Cargo.toml macros/Cargo.toml README.md scripts/build.sh scripts/test.sh packaging/debian/control; do
+    check "$place says $number" grep -qE "(Rust|rust-version|rustc)[^0-9]*${number/./\\.}([^0-9.]|$)" "$place"
+done
+others() { # no other number, anywhere
+    ! git grep -nIE "([Rr]ust(-version|c|)|msrv|MSRV)[ =(>\"]+1\.[0-9]+" -- ':!*Cargo.lock' ':!scripts/test_msrv.sh' | grep -vE "[ =(>\"]${number/./\\.}([^0-9.]|$)" | grep .
+}
+check "no other number is named" others
+
+# clippy.toml could override Cargo.toml's number.
+check "the standard library has nothing newer in use" cargo clippy --quiet --lib --target-dir "$work/clippy" -- -D clippy::incompatible_msrv
+oldest=$number.0
+if command -v rustup > /dev/null && rustup run "$oldest" rustc --version > "$work/version" 2> /dev/null; then
+    old() { rustup run "$oldest" cargo check --locked --all-targets --target-dir "$work/build" "$@"; }
+    check "all targets compile with $oldest" old
+    check "and so they do with the feature internals" old --features internals
+    check "and without Vulkan" old --no-default-features
+    check "and the macros alone" old --package libggml-macros
+else
+    echo "note: Rust $oldest is not here; the language and the dependencies are not checked with it"
+fi
+echo "msrv: $passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# What cargo publish would send: both crates, packed from the committed and uncommitted files that git knows, unpacked elsewhere and
+# built from there. The last line counts the checks.
+#
+# Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
+# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+work=$root/target/package-test
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
+unset DESTDIR STRIP
+mkdir -p "$work"
+passed=0 failed=0
+check() { # WHAT COMMAND ...
+    local what=$1
+    shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        grep -E '^error' -A 6 "$work/log" | head -n 30
+        tail -n 5 "$work/log"
+    fi
+}
+finish() {
+    echo "package: $passed passed, $failed failed"
+    [ "$failed" = 0 ]
+    exit
+}
+
+# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
+pack() {
+    rm -rf "$work/build/package"
+    cargo package --workspace --no-verify --allow-dirty --offline "$@"
+}
+check "cargo package" pack
+library=$work/libggml-rs-$version macros=$work/libggml-macros-$version
+rm -rf "$library" "$macros"
+unpack() {
+    for name in libggml-rs libggml-macros; do
+        tar -xzf "$work/build/package/$name-$version.crate" -C "$work" || return 1
+        (cd "$work/$name-$version" && find . -type f | sed 's|^\./||' | sort) > "$work/$name.list"
+    done
+}
+check "both archives unpack" unpack
+[ "$failed" = 0 ] || finish
+
+# What is in them.
+small() { # ARCHIVE BYTES: crates.io takes 10 MB
+    local bytes
+    bytes=$(wc -c < "$1")
+    echo "$1: $bytes bytes"
+    [ "$bytes" -lt "$2" ]
+}
+check "libggml-rs is below 6 MB (crates.io takes 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
+check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
+everything() { # all that git has of these is in the archive
+    git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs README.md LICENSE scripts/build.sh \
+        scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
+    comm -23 "$work/must" "$work/libggml-rs.list" | grep . && return 1
+    grep -qx src/lib.rs "$work/libggml-macros.list" && grep -qx LICENSE "$work/libggml-macros.list" && grep -qx README.md "$work/libggml-macros.list"
+}
+check "what building and installing take is in them" everything
+nothing_else() { # cargo adds four files of its own
+    git ls-files | sort > "$work/known"
+    ! grep -vxF -e Cargo.lock -e Cargo.toml.orig -e .cargo_vcs_info.json "$work/libggml-rs.list" | comm -23 - "$work/known" | grep . &&
+        ! sed 's|^|macros/|' "$work/libggml-macros.list" | grep -vE '/(Cargo.lock|Cargo.toml.orig|.cargo_vcs_info.json)$' | comm -23 - "$work/known" | grep .
+}
+check "nothing that git does not know is in them" nothing_else
+no_ballast() { ! grep -hE '(^|/)target/|^fuzz/|\.(gguf|so|a|o|zip|whl|crate)$|^scripts/.*test|^c_tests/[^m]' "$work"/libggml-*.list; }
+check "no tests' data, models or builds are in them" no_ballast
+same_licence() { cmp LICENSE "$library/LICENSE" && cmp LICENSE "$macros/LICENSE" && [ ! -L "$macros/LICENSE" ]; }
+check "both have the licence's text" same_licence
+no_paths() { ! grep -rlF -e "$root" -e "$HOME/" "$library" "$macros"; }
+check "no folder of this machine shows" no_paths
+metadata() {
+    cargo metadata --offline --no-deps --format-version 1 > "$work/metadata.json" && python3 - "$work/metadata.json" "$version" << 'PY'
+import json, sys
+packages = {p["name"]: p for p in json.load(open(sys.argv[1]))["packages"]}
+bad = []
+for name in ("libggml-rs", "libggml-macros"):
+    p = packages[name]
+    for field in ("description", "license", "documentation", "readme", "rust_version", "keywords", "categories"):
+        if not p[field]:
+            bad.append(f"{name} has no {field}")
+    # The registry's rules.
+    bad += [f"{name}: {k} is no keyword" for k in p["keywords"] if len(k) > 20 or not k.replace("-", "").replace("_", "").isalnum()]
+    if len(p["keywords"]) > 5 or len(p["categories"]) > 5:
+        bad.append(f"{name}: more than five keywords or categories")
+    if p["version"] != sys.argv[2]:
+        bad.append(f"{name} is {p['version']}")
+    for d in p["dependencies"]:
+        if d["req"] == "*" and d["kind"] != "dev":
+            bad.append(f"{name}: {d['name']} has no version")
+print("\n".join(bad))
+sys.exit(bool(bad))
+PY
+}
+check "the registry's fields are filled, and both have one version" metadata
+
+# Built from the archives alone, as somebody who depends on the crate does; the macros come from their archive.
+from_archives() { # CARGO'S ARGUMENTS ...
+    cargo --config "patch.crates-io.libggml-macros.path = \"$macros\"" "$@"
+}
+examples() { (cd "$library" && from_archives test --offline --doc > "$work/doc.log" 2>&1 && cat "$work/doc.log" && grep -q '^test result: ok. [1-9]' "$work/doc.log"); }
+check "the library builds from its archive, and its example computes" examples
+host=$work/host
+mkdir -p "$host/src/bin"
+cat > "$host/Cargo.toml" << T
+[package]
+name = "host"
+version = "0.0.0"
+edition = "2024"
+[dependencies]
+libggml-rs = "$version"
+[workspace]
+T
+cat > "$host/src/bin/user.rs" << 'R'
+use ggml::capi::ggml::{ggml_cpu_features_are_no_function_of_this_name as _};
+fn main() {}
+R
+cat > "$host/src/bin/host.rs" << 'R'
+use ggml::capi::{backend::ggml_backend_dev_count, ggml::ggml_version};
+
+fn main() {
+    // SAFETY: the version is a C string that lives as long as the program; the other function takes nothing.
+    let (version, devices) = unsafe { (std::ffi::CStr::from_ptr(ggml_version()), ggml_backend_dev_count()) };
+    println!("{} {devices}", version.to_str().unwrap());
+}
+R
+echo 'fn main() { let _ = ggml::tensor::Shape::default(); }' > "$host/src/bin/private.rs"
+rm "$host/src/bin/user.rs"
+in_host() {
+    (cd "$host" && cargo --config "patch.crates-io.libggml-macros.path = \"$macros\"" --config "patch.crates-io.libggml-rs.path = \"$library\"" "$@")
+}
+runs() { [ "$(GGML_DISABLE_VULKAN=1 in_host run --quiet --offline --bin host)" = "$version 1" ]; }
+check "a Rust program that depends on it runs" runs
+hidden() { ! in_host build --offline --bin private > "$work/private.log" 2>&1 && grep -q 'E0603' "$work/private.log"; }
+check "what is behind the C interface is private" hidden
+
+# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes minutes).
+release=${GGML_RELEASE_TARGET:-$root/target}
+if [ -f "$release/release/small/built" ]; then
+    same_files() {
+        rm -rf "$work/from"
+        for from in "$root" "$library"; do
+            CARGO_TARGET_DIR=$release "$from/scripts/install.sh" "$work/from/$(basename "$from")" || return 1
+        done
+        (cd "$work/from" && sed 's/^above.*//' "$(basename "$root")/lib/cmake/ggml/libggml-rs.manifest" > one &&
+            sed 's/^above.*//' "$(basename "$library")/lib/cmake/ggml/libggml-rs.manifest" > other && wc -l one other && grep -v 'cmake\|\.pc$' one > a && grep -v 'cmake\|\.pc$' other > b && cmp a b)
+    }
+    check "make install from the archive puts the same files" same_files
+    rm -rf "$work/from"
+else
+    echo "note: there is no release build; installing from the archive is not tested"
+fi
+finish
