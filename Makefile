@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -44,6 +44,14 @@ test-peers-all:
 	@DESTDIR= PEERS="sampler models-all grad-all ops-all" scripts/test.sh peers
 test-diff-all:
 	@DESTDIR= DIFF_ALL=1 C_TESTS=ops scripts/test.sh c
+
+# What distributions and registries take: both crates, the oldest version of Rust, cargo-c, Debian's packages.
+test-package test-msrv test-cinstall test-debian:
+	@DESTDIR= scripts/test.sh $(@:test-%=%)
+
+# The symbols files of the Debian packages, from the build: after a function has come.
+debian-symbols: all
+	@scripts/test_debian.sh symbols
 
 # What graphs cost, against the original: docs/BENCHMARKS.md.
 bench:
