@@ -67,9 +67,9 @@ library() { # builds and installs the library once
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
-suite_fmt() { once fmt cargo fmt --check; }
+suite_fmt() { once fmt cargo fmt --all --check; }
 lints() { # what everybody gets, and what this repository's tools see
-    cargo clippy --quiet --all-targets -- -D warnings && cargo clippy --quiet --all-targets --features internals -- -D warnings &&
+    cargo clippy --quiet --workspace --all-targets -- -D warnings && cargo clippy --quiet --all-targets --features internals -- -D warnings &&
         RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 }
 suite_clippy() { once clippy lints; }

@@ -52,7 +52,8 @@ pub fn numbered(item: TokenStream) -> TokenStream {
             }}"
         )
     });
-    let text = made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
+    let text =
+        made.unwrap_or_else(|| "compile_error!{\"Numbered is for enums of names, with or without numbers\"}".into());
     text.parse().unwrap_or_default()
 }
 
@@ -76,7 +77,8 @@ fn named_numbers(item: TokenStream) -> Option<(String, Vec<(String, i64)>)> {
             TokenTree::Ident(value) => value.to_string(),
             _ => return None,
         };
-        let number: String = std::iter::from_fn(|| body.next_if(|t| t.to_string() != ",")).map(|t| t.to_string()).collect();
+        let number: String =
+            std::iter::from_fn(|| body.next_if(|t| t.to_string() != ",")).map(|t| t.to_string()).collect();
         body.next();
         if !number.is_empty() {
             next = number.strip_prefix('=')?.parse().ok()?;
