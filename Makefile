@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-abi test-vulkan test-peers-all test-diff-all headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -48,6 +48,14 @@ test-diff-all:
 # Exported names, functions, layouts and enums against a build of the original: docs/TESTS.md.
 test-abi:
 	@DESTDIR= scripts/test.sh abi
+
+# What distributions and registries take: both crates, the oldest version of Rust, cargo-c, Debian's packages.
+test-package test-msrv test-cinstall test-debian:
+	@DESTDIR= scripts/test.sh $(@:test-%=%)
+
+# The symbols files of the Debian packages, from the build: after a function has come.
+debian-symbols: all
+	@scripts/test_debian.sh symbols
 
 # What graphs cost, against the original: docs/BENCHMARKS.md.
 bench:

@@ -4,6 +4,7 @@
 #   fmt       rustfmt has nothing to change
 #   clippy    the lints of Cargo.toml and of the documentation, warnings refused
 #   unit      unit tests beside the code
+#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
 #   run       make run: odd names, interrupted fetches, two at once
@@ -21,14 +22,17 @@
 #   status    docs/STATUS.md says the truth
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
+#   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
+#   cinstall  cargo cinstall, and what it lacks of make install
+#   debian    the Debian packages are built, installed, used and removed
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that build everything anew, which takes five minutes of processor time and more.
-all=(fmt clippy unit headers shaders install run upstream abi c hosts peers vulkan fuzz tsan status)
-known=("${all[@]}" asan mutants max_name reproducible)
+all=(fmt clippy unit package headers shaders install run upstream abi c hosts peers vulkan fuzz tsan status)
+known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -64,9 +68,9 @@ library() { # builds and installs the library once
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
-suite_fmt() { once fmt cargo fmt --check; }
+suite_fmt() { once fmt cargo fmt --all --check; }
 lints() { # what everybody gets, and what this repository's tools see
-    cargo clippy --quiet --all-targets -- -D warnings && cargo clippy --quiet --all-targets --features internals -- -D warnings &&
+    cargo clippy --quiet --workspace --all-targets -- -D warnings && cargo clippy --quiet --all-targets --features internals -- -D warnings &&
         RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 }
 suite_clippy() { once clippy lints; }
@@ -76,6 +80,7 @@ suite_unit() {
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
     [ "$status" = 0 ]
 }
+suite_package() { scripts/test_package.sh; }
 suite_headers() {
     local status=0
     once headers-current make -s check-headers || status=1
@@ -140,6 +145,9 @@ suite_asan() { scripts/asan.sh; }
 suite_mutants() { python3 scripts/mutants.py; }
 suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }
+suite_msrv() { scripts/test_msrv.sh; }
+suite_cinstall() { library && scripts/test_cinstall.sh; }
+suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 
 failed=()

@@ -30,7 +30,7 @@ for place in Cargo.toml macros/Cargo.toml README.md scripts/build.sh scripts/tes
     check "$place says $number" grep -qE "(Rust|rust-version|rustc)[^0-9]*${number/./\\.}([^0-9.]|$)" "$place"
 done
 others() { # no other number, anywhere
-    ! git grep -nIE "([Rr]ust(-version|c|)|msrv|MSRV)[ =(>\"]+1\.[0-9]+" -- ':!*Cargo.lock' ':!scripts/test_msrv.sh' | grep -vE "[ =(>\"]${number/./\\.}([^0-9.]|$)" | grep .
+    ! git grep -nIE "([Rr]ust(-version|c|)|msrv|MSRV)[ =(>\"]+1\.[0-9]+" -- ':!*Cargo.lock' ':!scripts/test_msrv.sh' | grep -vE "[ =(>\"]${number/./\\.}(\.[0-9]+)?([^0-9.]|$)" | grep .
 }
 check "no other number is named" others
 

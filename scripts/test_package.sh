@@ -58,7 +58,7 @@ small() { # ARCHIVE BYTES: crates.io takes 10 MB
 check "libggml-rs is below 6 MB (crates.io takes 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
 check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
 everything() { # all that git has of these is in the archive
-    git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs README.md LICENSE scripts/build.sh \
+    git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs c_tests/examples c_tests/modules/toy_module.c README.md LICENSE scripts/build.sh \
         scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
     comm -23 "$work/must" "$work/libggml-rs.list" | grep . && return 1
     grep -qx src/lib.rs "$work/libggml-macros.list" && grep -qx LICENSE "$work/libggml-macros.list" && grep -qx README.md "$work/libggml-macros.list"
@@ -70,7 +70,7 @@ nothing_else() { # cargo adds four files of its own
         ! sed 's|^|macros/|' "$work/libggml-macros.list" | grep -vE '/(Cargo.lock|Cargo.toml.orig|.cargo_vcs_info.json)$' | comm -23 - "$work/known" | grep .
 }
 check "nothing that git does not know is in them" nothing_else
-no_ballast() { ! grep -hE '(^|/)target/|^fuzz/|\.(gguf|so|a|o|zip|whl|crate)$|^scripts/.*test|^c_tests/[^m]' "$work"/libggml-*.list; }
+no_ballast() { ! grep -hE '(^|/)target/|^fuzz/|\.(gguf|so|a|o|zip|whl|crate)$|^scripts/.*test|^c_tests/([^me]|meta/)' "$work"/libggml-*.list; }
 check "no tests' data, models or builds are in them" no_ballast
 same_licence() { cmp LICENSE "$library/LICENSE" && cmp LICENSE "$macros/LICENSE" && [ ! -L "$macros/LICENSE" ]; }
 check "both have the licence's text" same_licence

@@ -3,8 +3,8 @@
 //!
 //! # The interface is C
 //!
-//! What this crate is for are the files that `make install` puts: `libggml-base.so` and the others, headers, and the packages for CMake
-//! and pkg-config (`docs/INSTALL.md`). A Rust program calls the same functions, without linking anything else:
+//! C and C++ hosts use what `make install` installs: `libggml-base.so` and the files beside it, headers, and the packages for CMake and
+//! pkg-config (`docs/INSTALL.md`). A Rust program calls the same functions, and links nothing else:
 //!
 //! - [`abi`] has the structs, enums and constants, a module for each header;
 //! - [`capi`] has the functions, a module for each header. All are `unsafe`: the header's promises are the caller's to keep.
