@@ -39,10 +39,14 @@ check "make install" env CARGO_TARGET_DIR="$target" scripts/install.sh "$work/ma
 [ "$failed" = 0 ] || { echo "cinstall: $passed passed, $failed failed"; exit 1; }
 
 check "the same headers" diff -r "$work/make/include" "$PREFIX/include"
-named() { [ "$(readelf -d "$lib/libggml-base.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = libggml-base.so.0 ] && [ "$(readlink -f "$lib/libggml-base.so.0")" = "$lib/libggml-base.so.$version" ]; }
+named() {
+    readelf -d "$lib/libggml-base.so" | grep 'SONAME.*\[libggml-base.so.0\]' && [ "$(readlink -f "$lib/libggml-base.so.0")" = "$lib/libggml-base.so.$version" ]
+}
 check "libggml-base has its soname and its links" named
 exports() { nm -D --defined-only "$1" | awk '{ print $NF }' | sort; }
-same_functions() { exports "$work/make/lib/libggml-base.so" > "$work/ours" && exports "$lib/libggml-base.so" > "$work/theirs" && diff "$work/ours" "$work/theirs"; }
+same_functions() {
+    exports "$work/make/lib/libggml-base.so" > "$work/ours" && exports "$lib/libggml-base.so" > "$work/theirs" && diff "$work/ours" "$work/theirs"
+}
 check "it exports the same" same_functions
 compile() { # OUTPUT FLAGS ...
     local out=$1
@@ -54,7 +58,8 @@ by_pkg_config() { # shellcheck disable=SC2046
 }
 if command -v pkg-config > /dev/null; then check "a host by pkg-config" by_pkg_config; fi
 static() {
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE c_tests/examples/embed.c -I"$PREFIX/include" -o "$work/static" "$lib/libggml-base.a" -lm && "$work/static" 2>&1 | grep -i usage
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE c_tests/examples/embed.c -I"$PREFIX/include" -o "$work/static" "$lib/libggml-base.a" -lm &&
+        "$work/static" --help 2>&1 | grep usage
 }
 check "a host by the static library" static
 
