@@ -20,7 +20,7 @@ check() { # WHAT COMMAND ...
     else
         failed=$((failed + 1))
         echo "FAILED: $what"
-        tail -n 15 "$work/log"
+        { grep -iE -m 3 "^error" "$work/log"; tail -n 15 "$work/log"; } | cut -c 1-300
     fi
 }
 command -v cargo-cinstall > /dev/null || { echo "cinstall: skipped: cargo-c is missing (cargo install cargo-c)"; exit 0; }
