@@ -49,13 +49,13 @@ check "both archives unpack" unpack
 [ "$failed" = 0 ] || finish
 
 # What is in them.
-small() { # ARCHIVE BYTES: crates.io takes 10 MB
+small() { # ARCHIVE BYTES
     local bytes
     bytes=$(wc -c < "$1")
     echo "$1: $bytes bytes"
     [ "$bytes" -lt "$2" ]
 }
-check "libggml-rs is below 6 MB (crates.io takes 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
+check "libggml-rs is below 6 MB (registries take 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
 check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
 everything() { # all that git has of these is in the archive
     git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs c_tests/examples c_tests/modules/toy_module.c README.md LICENSE scripts/build.sh \
