@@ -74,8 +74,8 @@ lints() { # what everybody gets, and what this repository's tools see
         RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 }
 suite_clippy() { once clippy lints; }
-suite_unit() {
-    cargo test --quiet 2>&1 | tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
+suite_unit() { # with the features of the examples below, so that the library is compiled once for all of them
+    cargo test --quiet --features internals 2>&1 | tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
     [ "$status" = 0 ]
@@ -125,7 +125,7 @@ suite_shaders() {
 }
 suite_vulkan() {
     local log=$logs/vulkan-unit.log status p f skipped
-    GGML_VK_VALIDATE=1 cargo test --quiet --lib vulkan:: > "$log" 2>&1
+    GGML_VK_VALIDATE=1 cargo test --quiet --features internals --lib vulkan:: > "$log" 2>&1
     status=$?
     p=$(awk '/^test result/ { p += $4 } END { print p + 0 }' "$log")
     f=$(awk '/^test result/ { f += $6 } END { print f + 0 }' "$log")
