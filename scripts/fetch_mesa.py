@@ -8,7 +8,7 @@ Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with them. apt fetche
 of its own below DIR, from the repository that this system takes its packages from. What is in DIR already is kept.
 
 In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it. DEBIAN_MIRROR=URI names
-another repository.
+another repository; DEBIAN_PACKAGES="libvulkan-dev" fetches other packages, below DIR/root, in the same way.
 """
 import os
 import platform
@@ -24,7 +24,7 @@ from fetch import die, locked, quiet_ending
 # Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted validation looks into: it
 # reads the layers' descriptors where none are bound.
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
-WANTED = ("mesa-vulkan-drivers", "libvulkan1", "vulkan-validationlayers", "libstdc++6", "libgomp1")
+WANTED = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 RUN = f"""#!/bin/sh

@@ -209,7 +209,15 @@ vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
     need glslc glslc
-    configure_modules modules ggml -DGGML_VULKAN=ON
+    # It wants headers of Vulkan 1.3.272 at least.
+    headers=
+    if ! grep -qs VK_EXT_layer_settings /usr/include/vulkan/vulkan_core.h; then
+        need python3 python3
+        DEBIAN_PACKAGES="libvulkan-dev" python3 "$root/scripts/fetch_mesa.py" "$cache/vulkan-headers"
+        headers=-DVulkan_INCLUDE_DIR=$cache/vulkan-headers/root/usr/include
+    fi
+    # shellcheck disable=SC2086
+    configure_modules modules ggml -DGGML_VULKAN=ON $headers
     echo "building the original's Vulkan module (half an hour) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-vulkan
     cp "$cache/modules-build/bin/libggml-vulkan.so" "$cache/modules/"
