@@ -4,9 +4,9 @@
 #   fmt       rustfmt has nothing to change
 #   clippy    the lints of Cargo.toml and of the documentation, warnings refused
 #   unit      unit tests beside the code
-#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
+#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
 #   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
@@ -31,7 +31,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that build everything anew, which takes five minutes of processor time and more.
-all=(fmt clippy unit package headers shaders install run upstream abi c hosts peers vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts peers vulkan fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -80,7 +80,7 @@ suite_unit() { # with the features of the examples below, so that the library is
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
     [ "$status" = 0 ]
 }
-suite_package() { scripts/test_package.sh; }
+suite_package() { library && scripts/test_package.sh; }
 suite_headers() {
     local status=0
     once headers-current make -s check-headers || status=1
