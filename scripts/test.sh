@@ -99,7 +99,7 @@ suite_abi() { library && scripts/test_abi.sh target/install/lib; }
 suite_c() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh former && scripts/oracle.sh whisper || return 1
-    GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
+    GGML_MESA=$cache/mesa-sid GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
 }
 suite_hosts() {
     library || return 1
