@@ -53,6 +53,9 @@ fn status(root: &Path) -> String {
          ✓ there, – not yet.\n\n- operations on the CPU: {operations}\n- operations on Vulkan: {on_vulkan}\n- number formats with conversions: {formats}\n\
          - functions of the C interface: {functions} (all are exported; the others log that they cannot work and answer \
          as their documentation says)\n\n\
+         The tests of llama.cpp that run here are older than ggml 0.28.0 ([VERSIONS.md](VERSIONS.md)). Where one contradicts it, what the \
+         original 0.28.0 does decides, and the test is named here. None does: every case of `test-backend-ops`, every architecture and \
+         every other program of [TESTS.md](TESTS.md) passes.\n\n\
          ## Operations\n\n{operations_text}\n## Number formats\n\n{formats_text}\n## Functions\n\n{functions_text}"
     )
 }

@@ -10,10 +10,9 @@ static int lines;
 
 static void count(enum ggml_log_level level, const char * text, void * userdata) {
     (void) userdata;
-    if (level != GGML_LOG_LEVEL_DEBUG) {
-        lines++;
-        printf("  said: %s", text);
-    }
+    (void) level; /* debug lines too: hosts without a callback print them */
+    lines++;
+    printf("  said: %s", text);
 }
 
 static bool holds(const char * folder, const char * beginning) {
