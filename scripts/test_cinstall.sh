@@ -11,18 +11,8 @@ PATH=${CARGO_C:-$root/target/cargo-c/bin}:$PATH
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
 unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        { grep -iE -m 3 "^error" "$work/log"; tail -n 15 "$work/log"; } | cut -c 1-300
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 command -v cargo-cinstall > /dev/null || { echo "cinstall: skipped: cargo-c is missing (cargo install cargo-c)"; exit 0; }
 mkdir -p "$work"
 rm -rf "$work/cargo" "$work/make"
@@ -36,7 +26,7 @@ export PREFIX
 echo "building with cargo cinstall ..."
 check "$first" env CARGO_TARGET_DIR="$work/build" sh -ec "$first"
 check "make install" env CARGO_TARGET_DIR="$target" scripts/install.sh "$work/make"
-[ "$failed" = 0 ] || { echo "cinstall: $passed passed, $failed failed"; exit 1; }
+[ "$failed" = 0 ] || finish cinstall
 
 check "the same headers" diff -r "$work/make/include" "$PREFIX/include"
 named() {
@@ -74,5 +64,4 @@ check "it starts" starts
 files() { (cd "$1" && find . \( -type f -o -type l \) ! -path '*/cmake/*' | sort); }
 same_files() { files "$work/make" > "$work/ours" && files "$PREFIX" > "$work/theirs" && diff "$work/ours" "$work/theirs"; }
 check "but for CMake's, the files are those of make install" same_files
-echo "cinstall: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish cinstall

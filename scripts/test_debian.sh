@@ -39,24 +39,8 @@ if [ "${1:-}" = symbols ]; then
     exit
 fi
 
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-        echo "PASS debian $what"
-    else
-        failed=$((failed + 1))
-        echo "FAIL debian $what"
-        tail -n 25 "$work/log"
-    fi
-}
-finish() {
-    echo "debian: $passed passed, $failed failed"
-    [ "$failed" = 0 ]
-    exit
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 for tool in dpkg-buildpackage dh cargo; do
     command -v "$tool" > /dev/null || { echo "debian: skipped: $tool is missing (apt-get install dpkg-dev debhelper)"; exit 0; }
 done
@@ -79,7 +63,7 @@ build() {
 }
 echo "building the packages ..."
 check "dpkg-buildpackage" build
-[ "$failed" = 0 ] || finish
+[ "$failed" = 0 ] || finish debian
 offline() { ! grep -E 'Downloading|Updating .*index' "$work/build.log"; }
 check "nothing was fetched" offline
 debs=("$work"/*_"$version"-1_*.deb)
@@ -184,4 +168,4 @@ else
     echo "note: neither root nor a user namespace may mount here: the packages are not installed, and their tests do not run"
 fi
 for deb in "${debs[@]}"; do echo "   $(basename "$deb"): $(($(wc -c < "$deb") / 1024)) KiB"; done
-finish
+finish debian

@@ -14,18 +14,8 @@ trap 'rm -rf "$work"' EXIT
 # What the tests say of devices holds on every machine. No setting of the user's changes what is installed or found.
 export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
 unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        tail -n 15 "$work/log"
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 fails() { ! "$@"; }
 says() { # TEXT COMMAND ...: the command works or not, its output has the text
     text=$1
@@ -45,5 +35,4 @@ for part in layout link load static cmake ldconfig; do
     # shellcheck source=/dev/null
     . "$root/scripts/install_tests/$part.sh"
 done
-echo "install: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish install

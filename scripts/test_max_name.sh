@@ -11,20 +11,8 @@ work=$root/target/max-name
 prefix=$work/install
 export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
 unset DESTDIR STRIP
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    mkdir -p "$work"
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        grep -E '^FAIL|error' "$work/log" | head -n 15
-        tail -n 5 "$work/log"
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 says() { # TEXT COMMAND ...: the command fails with this text
     local text=$1
     shift
@@ -67,5 +55,4 @@ CC="$CC -DGGML_MAX_NAME=$number" CXX="${CXX:-c++} -DGGML_MAX_NAME=$number" GGML_
 grep '^FAIL' "$log"
 passed=$((passed + $(grep -c '^PASS' "$log"))) failed=$((failed + $(grep -c '^FAIL' "$log")))
 check "all of c_tests ran" grep -qE '^[0-9]+ passed, 0 failed$' "$log"
-echo "max-name: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish max-name

@@ -9,19 +9,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 work=$root/target/msrv
 mkdir -p "$work"
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        grep -E '^error' -A 6 "$work/log" | head -n 40
-        tail -n 8 "$work/log"
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 number=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 [[ $number =~ ^1\.[0-9]+$ ]] || { echo "Cargo.toml has no rust-version"; echo "msrv: 0 passed, 1 failed"; exit 1; }
 
@@ -46,5 +35,4 @@ if command -v rustup > /dev/null && rustup run "$oldest" rustc --version > "$wor
 else
     echo "note: Rust $oldest is not here; the language and the dependencies are not checked with it"
 fi
-echo "msrv: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish msrv

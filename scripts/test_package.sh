@@ -12,24 +12,8 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
 unset DESTDIR STRIP
 mkdir -p "$work"
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        grep -E '^error' -A 6 "$work/log" | head -n 30
-        tail -n 5 "$work/log"
-    fi
-}
-finish() {
-    echo "package: $passed passed, $failed failed"
-    [ "$failed" = 0 ]
-    exit
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 
 # cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
 pack() {
@@ -46,7 +30,7 @@ unpack() {
     done
 }
 check "both archives unpack" unpack
-[ "$failed" = 0 ] || finish
+[ "$failed" = 0 ] || finish package
 
 # What is in them.
 small() { # ARCHIVE BYTES
@@ -149,4 +133,4 @@ if [ -f "$release/release/small/built" ]; then
 else
     echo "note: there is no release build; installing from the archive is not tested"
 fi
-finish
+finish package

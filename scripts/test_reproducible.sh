@@ -8,18 +8,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap '[ -n "${KEEP:-}" ] && echo "kept $work" || rm -rf "$work"' EXIT
 registry=${CARGO_HOME:-$HOME/.cargo}
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        tail -n 15 "$work/log"
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 one=$work/a
 two="$work/other place/of/ours"
 # build FOLDER HOME [VARIABLE=VALUE ...]
@@ -45,5 +35,4 @@ check "all that is installed is the same" diff -r "$one/stage" "$two/stage"
 # No folder of this machine in what is installed.
 unseen() { [ -d "$one/stage" ] && ! grep -rlF -e "$work" -e "$registry" -e "$HOME/" "$one/stage"; }
 check "no folder of this machine shows" unseen
-echo "reproducible: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish reproducible

@@ -7,18 +7,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export PYTHONDONTWRITEBYTECODE=1 GGML_CACHE=$work/cache DEVICE=CPU
 unset MODEL SENTENCES REPORT TRACE
-passed=0 failed=0
-check() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        tail -n 15 "$work/log"
-    fi
-}
+# shellcheck source=/dev/null
+. "$root/scripts/checks.sh"
 run() { make --no-print-directory run CARGO=true "$@"; } # what is built is built already
 says() { # FILE TEXT ...: all texts are in the file
     local file=$1 text
@@ -141,5 +131,4 @@ missing() {
 check "a model that is not there" missing
 staged() { make --no-print-directory install CARGO=true DESTDIR="$work/a b's" PREFIX=/usr && [ -e "$work/a b's/usr/lib/libggml.so" ] && run MODEL="$odd" DESTDIR="$work/a b's"; }
 check "DESTDIR with odd characters" staged
-echo "run: $passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish run
