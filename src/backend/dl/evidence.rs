@@ -80,7 +80,7 @@ enum Mark {
     Text(&'static str),
 }
 
-/// The original's backends whose modules can be told. The others (cann, et, virtgpu, zendnn) have nothing that came
+/// The original's backends whose modules can be identified. The others (cann, et, virtgpu, zendnn) have nothing that came
 /// with this version.
 const KINDS: [Kind; 12] = [
     // Products of plain matrices, in buffers of the CPU.
@@ -237,16 +237,7 @@ impl<'a, R: ReadRef<'a>> Shown for Parsed<'a, R> {
 }
 
 fn find(data: &[u8], text: &[u8]) -> bool {
-    let Some(first) = text.first() else { return true };
-    let mut rest = data;
-    while let Some(at) = rest.iter().position(|b| b == first) {
-        rest = &rest[at..];
-        if rest.starts_with(text) {
-            return true;
-        }
-        rest = &rest[1..];
-    }
-    false
+    memchr::memmem::find(data, text).is_some()
 }
 
 /// Looks at a file. Only the parts that are asked for are read: modules may be large.

@@ -30,7 +30,7 @@ const EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 enum Closed {
     /// It cannot be.
     Fault(String),
-    /// It can, but it or the program is not made for it. Told even where many files are tried: the user put it there to
+    /// It can, but it or the program is not made for it. Said even where many files are tried: the user put it there to
     /// be used.
     Refused(String),
 }
@@ -201,7 +201,6 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
 /// # Safety
 /// The library's code may run; what it exports under the names of the module interface has the types of that interface.
 pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
-    let shown = path.display();
     match admit(path) {
         Ok(Admitted::Module) => {}
         Ok(Admitted::Part(part)) => return of_part(part, path, silent),
@@ -211,13 +210,22 @@ pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
         }
     }
     // SAFETY: forwarded to the caller.
-    let module = match unsafe { Module::open(path) } {
-        Ok(m) => m,
+    match unsafe { Module::open(path) } {
+        // SAFETY: forwarded to the caller.
+        Ok(module) => unsafe { adopt(module, path, silent) },
         Err(e) => {
             explain(silent, &e);
-            return None;
+            None
         }
-    };
+    }
+}
+
+/// Registers the backend of an open module, as [`load`] does.
+///
+/// # Safety
+/// As for [`load`].
+unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
+    let shown = path.display();
     if module.score(path) == Some(0) {
         complain(silent, info, format_args!("backend {shown} is not supported on this system"));
         return None;
@@ -293,10 +301,16 @@ fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
 /// # Safety
 /// As for [`load`], for every file that fits.
 unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<RegRef> {
-    let mut best: Option<(c_int, PathBuf)> = None;
+    let mut best: Option<(c_int, PathBuf, Module)> = None;
     for path in folders.iter().flat_map(|f| variants(f, kind)) {
-        // SAFETY: forwarded to the caller.
-        let module = match admit(&path).and_then(|_| unsafe { Module::open(&path) }) {
+        let opened = match admit(&path) {
+            // What it has is built in, and registered.
+            Ok(Admitted::Part(_)) => continue,
+            // SAFETY: forwarded to the caller.
+            Ok(Admitted::Module) => unsafe { Module::open(&path) },
+            Err(e) => Err(e),
+        };
+        let module = match opened {
             Ok(m) => m,
             Err(e) => {
                 explain(silent, &e);
@@ -304,18 +318,17 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
             }
         };
         match module.score(&path) {
-            Some(score) if score > best.as_ref().map_or(0, |b| b.0) => best = Some((score, path)),
+            Some(score) if score > best.as_ref().map_or(0, |b| b.0) => best = Some((score, path, module)),
             Some(_) => {}
             None => complain(silent, info, format_args!("failed to find ggml_backend_score in {}", path.display())),
         }
     }
-    let path = match best {
-        Some((_, path)) => path,
-        None => {
-            let plain = format!("{PREFIX}{kind}.{EXTENSION}");
-            folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?
-        }
-    };
+    if let Some((_, path, module)) = best {
+        // SAFETY: forwarded to the caller.
+        return unsafe { adopt(module, &path, silent) };
+    }
+    let plain = format!("{PREFIX}{kind}.{EXTENSION}");
+    let path = folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?;
     // SAFETY: forwarded to the caller.
     unsafe { load(&path, silent) }
 }
