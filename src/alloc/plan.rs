@@ -394,16 +394,12 @@ impl Plan {
     /// none, than the first.
     pub fn moves(&self, new: &Problem, targets: &Targets<'_>, buffers: &[i32]) -> bool {
         let group = |b: i32| usize::try_from(b).ok().and_then(|b| targets.group_of.get(b));
-        let halves = |buffers: &'_ [i32], n_leafs: usize| {
-            let (leafs, nodes) = buffers.split_at(n_leafs.min(buffers.len()));
-            [leafs.to_vec(), nodes.to_vec()]
-        };
-        let old = halves(&self.buffers, if self.made { self.problem.n_leafs() } else { 0 });
-        let new = halves(buffers, new.n_leafs());
-        std::iter::zip(old, new).any(|(old, new)| {
-            let old = old.into_iter().map(group).chain(std::iter::repeat(group(0)));
-            std::iter::zip(new, old).any(|(new, old)| group(new) != old)
-        })
+        let n_leafs = if self.made { self.problem.n_leafs() } else { 0 };
+        let (old_leafs, old_nodes) = self.buffers.split_at(n_leafs.min(self.buffers.len()));
+        let (leafs, nodes) = buffers.split_at(new.n_leafs().min(buffers.len()));
+        [(old_leafs, leafs), (old_nodes, nodes)]
+            .into_iter()
+            .any(|(old, new)| new.iter().enumerate().any(|(i, b)| group(*b) != group(old.get(i).copied().unwrap_or(0))))
     }
 
     fn same_targets(&self, buffers: &[i32], targets: &Targets<'_>) -> bool {

@@ -10,50 +10,27 @@ use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
+/// A host's function.
+#[derive(Clone, Copy)]
+pub struct Callback<F> {
+    /// NULL for none.
+    pub callback: F,
+    /// Its last argument.
+    pub user_data: *mut c_void,
+}
+
+impl<F: Default> Default for Callback<F> {
+    fn default() -> Self {
+        Self { callback: F::default(), user_data: null_mut() }
+    }
+}
+
 /// Who watches the nodes.
-#[derive(Clone, Copy)]
-pub struct Eval {
-    /// The host's function.
-    pub callback: ggml_backend_sched_eval_callback,
-    /// Its last argument.
-    pub user_data: *mut c_void,
-}
-
+pub type Eval = Callback<ggml_backend_sched_eval_callback>;
 /// Who copies weights in place of the scheduler.
-#[derive(Clone, Copy)]
-pub struct CopyWeights {
-    /// The host's function.
-    pub callback: ggml_backend_sched_copy_callback,
-    /// Its last argument.
-    pub user_data: *mut c_void,
-}
-
-/// Who hears of buffers that are made anew.
-#[derive(Clone, Copy)]
-pub struct Realloc {
-    /// The host's function.
-    pub callback: ggml_backend_sched_realloc_callback,
-    /// Its last argument.
-    pub user_data: *mut c_void,
-}
-
-impl Default for Eval {
-    fn default() -> Self {
-        Self { callback: None, user_data: null_mut() }
-    }
-}
-
-impl Default for CopyWeights {
-    fn default() -> Self {
-        Self { callback: None, user_data: null_mut() }
-    }
-}
-
-impl Default for Realloc {
-    fn default() -> Self {
-        Self { callback: None, user_data: null_mut() }
-    }
-}
+pub type CopyWeights = Callback<ggml_backend_sched_copy_callback>;
+/// Who hears that buffers are allocated again.
+pub type Realloc = Callback<ggml_backend_sched_realloc_callback>;
 
 impl Eval {
     /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches.
@@ -74,7 +51,7 @@ impl CopyWeights {
 }
 
 impl Realloc {
-    /// Tells the host that buffers are made anew for `graph`.
+    /// Calls the host: buffers are allocated again for `graph`.
     pub fn tell(&self, sched: &Scheduler, graph: GraphRef, backend_ids_changed: bool, graph_size_changed: bool) {
         if let Some(f) = self.callback {
             let sched = std::ptr::from_ref(sched).cast_mut().cast();

@@ -261,7 +261,7 @@ impl Scheduler {
         self.copies_weights = copy;
     }
 
-    /// Sets who hears of buffers that are made anew.
+    /// Sets who hears that buffers are allocated again.
     pub fn set_realloc(&mut self, realloc: Realloc) {
         self.hears_of_reallocs = realloc;
     }
@@ -547,7 +547,7 @@ impl Scheduler {
         // Another way through the same sizes is no surprise: only who reads whom has changed.
         let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && !resized;
         // With one backend the allocator is free to plan anew.
-        if self.backends.len() > 1 {
+        if self.backends.len() > 1 && self.hears_of_reallocs.callback.is_some() {
             let problem = if self.is_plain { &self.flat.problem } else { &self.problem };
             let moved = self.galloc.moves(problem, &self.buffers);
             self.hears_of_reallocs.tell(self, graph, moved, resized);
