@@ -80,17 +80,23 @@ END
 }
 
 # OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the defaults.
+configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-build
+    name=$1 source=$2
+    shift 2
+    find_cmake
+    mkdir -p "$cache/$name"
+    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
+        -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
+        "$@" > "$cache/$name-configure.log" 2>&1 || die "$source cannot be configured; see $cache/$name-configure.log"
+}
+loadable="-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF"
+
 original() {
     fresh "$cache/original" && return
     fetch
-    find_cmake
     renew "$cache/original" "$cache/original-build"
     echo "building the original ggml $version (some minutes) ..."
-    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/original-build" -DCMAKE_BUILD_TYPE=Release \
-        -DCMAKE_INSTALL_PREFIX="$cache/original" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON \
-        -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF -DCMAKE_CXX_FLAGS="$(amx_flags)" \
-        > "$cache/original-configure.log" 2>&1 ||
-        die "the original cannot be configured; see $cache/original-configure.log"
+    configure_ggml original ggml -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"
     build "$cache/original-build.log" "$cache/original-build"
     cmake --install "$cache/original-build" > /dev/null
     cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
@@ -101,13 +107,10 @@ original() {
 debug() {
     fresh "$cache/debug" && return
     fetch
-    find_cmake
     renew "$cache/debug" "$cache/debug-build"
     echo "building the original ggml $version with debug information (a minute) ..."
-    cmake -G "$(generator)" -S "$cache/src/ggml" -B "$cache/debug-build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" \
-        -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DCMAKE_INSTALL_PREFIX="$cache/debug" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON \
-        -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DGGML_LLAMAFILE=ON -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
-        > "$cache/debug-configure.log" 2>&1 || die "the original cannot be configured; see $cache/debug-configure.log"
+    configure_ggml debug ggml -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" \
+        -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
     build "$cache/debug-build.log" "$cache/debug-build"
     cmake --install "$cache/debug-build" > /dev/null
     rm -rf "$cache/debug-build"
@@ -166,21 +169,12 @@ peers() {
     done_with "$cache/peers"
 }
 
-configure_modules() { # NAME SOURCE ARGUMENTS
-    name=$1 source=$2
-    shift 2
-    find_cmake
-    mkdir -p "$cache/$name"
-    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
-        -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
-        "$@" > "$cache/$name-configure.log" 2>&1 || die "the modules cannot be configured; see $cache/$name-configure.log"
-}
-
 modules() {
     fresh "$cache/modules" && return
     original
     renew "$cache/modules" "$cache/modules-build"
-    configure_modules modules ggml
+    # shellcheck disable=SC2086
+    configure_ggml modules ggml $loadable
     echo "building the original's CPU and RPC modules (some minutes) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-cpu ggml-rpc
     cp "$cache/modules-build/bin/libggml-cpu.so" "$cache/modules-build/bin/libggml-rpc.so" "$cache/modules/"
@@ -193,7 +187,8 @@ former() {
     [ -e "$cache/former/done" ] && return
     need python3 python3
     python3 "$root/scripts/fetch.py" "$cache/src" former
-    configure_modules former ggml-former
+    # shellcheck disable=SC2086
+    configure_ggml former ggml-former $loadable
     echo "building the CPU and RPC modules of ggml 0.26.0 (some minutes) ..."
     build "$cache/former-build.log" "$cache/former-build" --target ggml-cpu ggml-rpc
     cp "$cache/former-build/bin/libggml-cpu.so" "$cache/former-build/bin/libggml-rpc.so" "$cache/former/"
@@ -218,7 +213,7 @@ vulkan_module() {
         headers=-DVulkan_INCLUDE_DIR=$cache/vulkan-headers/root/usr/include
     fi
     # shellcheck disable=SC2086
-    configure_modules modules ggml -DGGML_VULKAN=ON $headers
+    configure_ggml modules ggml $loadable -DGGML_VULKAN=ON $headers
     echo "building the original's Vulkan module (half an hour) ..."
     build "$cache/modules-build.log" "$cache/modules-build" --target ggml-vulkan
     cp "$cache/modules-build/bin/libggml-vulkan.so" "$cache/modules/"

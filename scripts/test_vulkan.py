@@ -52,10 +52,7 @@ SOME_OK, ALL_OK = 12, 133
 
 def cases(t):
     """What the device supports of the cases of test-backend-ops."""
-    status, out, _ = t.start("ours", "test-backend-ops", "support", "-b", "Vulkan0")
-    found = [m for m in map(CASE.match, out.splitlines()) if m]
-    t.check(status == 0 and len(found) > 1000, "test-backend-ops support", f"status {status}, {len(found)} cases; {t.stderr[-300:] if status else ''}")
-    return [m.group(1) for m in found if m.group(2) == "SUPPORTED"]
+    return [name for name, yes in supported(t, "ours", "Vulkan0").items() if yes]
 
 
 def compare(t, what, names, **environment):
@@ -82,11 +79,12 @@ def small_cases(can, most=QUICK_COST):
 
 def ops(t):
     """A sample of every op."""
-    chosen = small_cases(cases(t))
+    single = supported(t, "ours", "Vulkan0")
+    chosen = small_cases([name for name, yes in single.items() if yes])
     covered = {c.split("(")[0] for c in chosen}
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
-    graphs(t)
+    graphs(t, single)
     # The ways of products that other devices take: all that a software driver of any age can go.
     by_ways(t, [c for c in chosen if PRODUCT.match(c)], WAYS)
 
@@ -143,10 +141,9 @@ def sanitize(t, quick=True):
     t.starter = []
 
 
-def graphs(t):
-    """The cases that compute a whole graph (fusions and the like): a sample of every kind."""
-    single, every = supported(t, "ours", "Vulkan0"), listed(t)
-    whole = [c for c in every if c not in single]
+def graphs(t, single):
+    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one operation."""
+    whole = [c for c in listed(t) if c not in single]
     chosen = sample(whole, 1, 5e5)
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
             f"{len(chosen)} cases of {len({c.split('(')[0] for c in whole})} kinds")

@@ -3,7 +3,7 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 
-from .tree import both
+from .tree import both, changed_values
 
 _TOKEN = re.compile(r"""
     \#\[(?P<eq>=*)\[.*?\](?P=eq)\] | \#[^\n]*
@@ -119,15 +119,7 @@ def _calls(text):
 
 
 def changes(old, new):
-    items = []
-    a, b = options(old), options(new)
-    for name in sorted({*a, *b}):
-        if name not in a:
-            items.append(f"+ option {name}: {b[name]}")
-        elif name not in b:
-            items.append(f"- option {name}: {a[name]}")
-        elif a[name] != b[name]:
-            items.append(f"~ option {name}: {a[name]} -> {b[name]}")
+    items = list(changed_values("option", options(old), options(new)))
     for path in both(old, new, is_cmake):
         before, after = _calls(old.text(path)), _calls(new.text(path))
         others = 0

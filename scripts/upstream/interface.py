@@ -4,7 +4,7 @@ from difflib import SequenceMatcher
 
 from .layout import layout
 from .tokens import text_of
-from .tree import amount, both, changed_lines, short
+from .tree import amount, both, changed_lines, changed_values, short
 
 _CORE = ("src/ggml-cpu/", "src/ggml-rpc/", "src/ggml-vulkan/")
 
@@ -134,14 +134,7 @@ def types(old, new):
                 items.append(f"~ {name}: moved from {before[name][0]} to {after[name][0]}")
             items += field_changes(name, before[name][1], after[name][1], facts_a, facts_b)
     for path in _headers(old, new):
-        a, b = old.parse(path).typedefs, new.parse(path).typedefs
-        for name in sorted({*a, *b}):
-            if name not in a:
-                items.append(f"+ {short(path)}: typedef {name}: {b[name]}")
-            elif name not in b:
-                items.append(f"- {short(path)}: typedef {name}: {a[name]}")
-            elif a[name] != b[name]:
-                items.append(f"~ {short(path)}: typedef {name}: {a[name]} -> {b[name]}")
+        items += changed_values(f"{short(path)}: typedef", old.parse(path).typedefs, new.parse(path).typedefs)
     return items
 
 

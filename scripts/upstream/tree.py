@@ -70,6 +70,17 @@ def both(old, new, pick=lambda path: True):
     return sorted(p for p in {*old.files, *new.files} if pick(p))
 
 
+def changed_values(what, a, b):
+    """Lines for two dictionaries of texts by name."""
+    for name in sorted({*a, *b}):
+        if name not in a:
+            yield f"+ {what} {name}: {b[name]}"
+        elif name not in b:
+            yield f"- {what} {name}: {a[name]}"
+        elif a[name] != b[name]:
+            yield f"~ {what} {name}: {a[name]} -> {b[name]}"
+
+
 def short(path):
     return path[path.rindex("/") + 1:] if path.startswith("include/") or path in INTERNAL else path
 
