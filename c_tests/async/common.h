@@ -136,6 +136,58 @@ static inline void slow_gpu(bool events, bool transfers) {
     d->seed = 1;
 }
 
+/* A product with experts chosen by ids: its weights are in host memory, and what is copied of them goes to a device that fills new memory with NaN.
+ * poisoned_gpu, perhaps changes of that device, then route. */
+struct routed {
+    struct ggml_context * weights, * ctx;
+    ggml_backend_buffer_t buffer;
+    ggml_backend_sched_t sched;
+    struct ggml_tensor * w, * x, * ids, * y;
+    struct ggml_cgraph * graph;
+    float one[64]; /* what x gets */
+};
+
+static inline void poisoned_gpu(int slow) {
+    slow_gpu(true, true);
+    devices[0].slow = slow;
+    devices[0].poison = 0xff;
+    devices[0].unmapped = false;
+    devices[0].offloads = offloads_products;
+}
+
+/* Eight experts of five rows. */
+static inline struct routed route(int row, int n_ids) {
+    struct routed r = { .weights = small_ctx(), .ctx = small_ctx() };
+    start(1);
+    r.w = ggml_new_tensor_3d(r.weights, GGML_TYPE_F32, row, 5, 8);
+    r.buffer = ggml_backend_alloc_ctx_tensors(r.weights, backends[1]);
+    ggml_backend_buffer_set_usage(r.buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    set_random(r.w, 3, 1.0f);
+    r.sched = ggml_backend_sched_new(backends, NULL, 2, 64, false, true);
+    r.x = ggml_new_tensor_3d(r.ctx, GGML_TYPE_F32, row, 1, 1);
+    r.ids = ggml_new_tensor_2d(r.ctx, GGML_TYPE_I32, n_ids, 1);
+    ggml_set_input(r.x);
+    ggml_set_input(r.ids);
+    r.y = ggml_mul_mat_id(r.ctx, r.w, r.x, r.ids);
+    r.graph = graph_of(r.ctx, r.y);
+    fill(r.one, row, 5, 1.0f);
+    return r;
+}
+
+static inline void compute_routed(struct routed * r, const int32_t * chosen) {
+    ggml_backend_tensor_set(r->x, r->one, 0, ggml_nbytes(r->x));
+    ggml_backend_tensor_set(r->ids, chosen, 0, ggml_nbytes(r->ids));
+    CHECK_EQ(ggml_backend_sched_graph_compute(r->sched, r->graph), GGML_STATUS_SUCCESS);
+}
+
+static inline void unroute(struct routed * r) {
+    ggml_backend_sched_free(r->sched);
+    ggml_backend_buffer_free(r->buffer);
+    ggml_free(r->ctx);
+    ggml_free(r->weights);
+    stop();
+}
+
 /* Before anything else in `main`. */
 static inline void begin(void) {
     careful = getenv("ASYNC_CAREFUL") != NULL;

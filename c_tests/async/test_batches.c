@@ -123,98 +123,54 @@ static bool on_copy(ggml_backend_t backend, const struct ggml_tensor * src, stru
 /* The weights of a split come last, so that the ids are there; what the host does not copy is copied whole. */
 static void weights_are_copied_by_the_host(void) {
     for (int mode = 0; mode < 3; mode++) { /* the host copies, the host does not, there is no callback */
-        slow_gpu(true, true);
-        devices[0].slow = 200;
-        devices[0].poison = 0xff;
-        devices[0].unmapped = false;
-        devices[0].offloads = offloads_products;
-        start(1);
-        struct ggml_context * wctx = small_ctx(), * ctx = small_ctx();
-        struct ggml_tensor * w = ggml_new_tensor_3d(wctx, GGML_TYPE_F32, 32, 5, 8);
-        ggml_backend_buffer_t b = ggml_backend_alloc_ctx_tensors(wctx, backends[1]);
-        ggml_backend_buffer_set_usage(b, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        set_random(w, 3, 1.0f);
-        ggml_backend_sched_t s = ggml_backend_sched_new(backends, NULL, 2, 64, false, true);
-        struct ggml_tensor * x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 32, 1, 1), * ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 1, 1);
-        ggml_set_input(x);
-        ggml_set_input(ids);
-        struct ggml_tensor * y = ggml_mul_mat_id(ctx, w, x, ids);
-        struct ggml_cgraph * g = graph_of(ctx, y);
-        struct seen seen = { .node = y, .chosen = 6, .copies = mode == 0 };
-        if (mode < 2) ggml_backend_sched_set_copy_callback(s, on_copy, &seen);
-        CHECK(ggml_backend_sched_alloc_graph(s, g));
-        float one[32], got[5], want[5] = { 0 };
-        fill(one, 32, 5, 1.0f);
-        ggml_backend_tensor_set(x, one, 0, sizeof(one));
-        ggml_backend_tensor_set(ids, &seen.chosen, 0, sizeof(seen.chosen));
-        CHECK_EQ(ggml_backend_sched_graph_compute(s, g), GGML_STATUS_SUCCESS);
-        CHECK(ggml_backend_sched_get_tensor_backend(s, y) == backends[0]);
+        poisoned_gpu(200);
+        struct routed r = route(32, 1);
+        struct seen seen = { .node = r.y, .chosen = 6, .copies = mode == 0 };
+        if (mode < 2) ggml_backend_sched_set_copy_callback(r.sched, on_copy, &seen);
+        CHECK(ggml_backend_sched_alloc_graph(r.sched, r.graph));
+        float got[5], want[5] = { 0 };
+        compute_routed(&r, &seen.chosen);
+        CHECK(ggml_backend_sched_get_tensor_backend(r.sched, r.y) == backends[0]);
         CHECK_EQ(seen.calls, mode < 2);
         if (mode < 2) CHECK(seen.graph);
         if (mode == 0) CHECK(seen.ids);
-        ggml_backend_tensor_get(y, got, 0, sizeof(got));
-        const float * weights = (const float *) w->data + seen.chosen * 160;
+        ggml_backend_tensor_get(r.y, got, 0, sizeof(got));
+        const float * weights = (const float *) r.w->data + seen.chosen * 160;
         for (int i = 0; i < 5; i++) {
-            for (int k = 0; k < 32; k++) want[i] += weights[32 * i + k] * one[k];
+            for (int k = 0; k < 32; k++) want[i] += weights[32 * i + k] * r.one[k];
             CHECK_NEAR(got[i], want[i], 1e-4);
         }
-        const float * copy = (const float *) (const void *) real(y->src[0]);
+        const float * copy = (const float *) (const void *) real(r.y->src[0]);
         int n_copied = 0;
         for (int i = 0; i < 8 * 160; i++) n_copied += copy[i] == copy[i];
         /* without a callback this library copies the expert in use and a tail, which older hosts rely on; the original copies all */
         CHECK_EQ(n_copied, mode == 0 ? 160 : mode == 1 || careful ? 8 * 160 : 160 + 128);
-        ggml_backend_sched_free(s);
-        ggml_backend_buffer_free(b);
-        ggml_free(ctx);
-        ggml_free(wctx);
-        stop();
+        unroute(&r);
     }
 }
 
 /* An id of -1 chooses no expert: none is copied for it, and its result is zeros. */
 static void no_expert_is_copied_for_nobody(void) {
-    slow_gpu(true, true);
-    devices[0].slow = 0;
-    devices[0].poison = 0xff;
-    devices[0].unmapped = false;
-    devices[0].offloads = offloads_products;
-    start(1);
-    struct ggml_context * wctx = small_ctx(), * ctx = small_ctx();
-    struct ggml_tensor * w = ggml_new_tensor_3d(wctx, GGML_TYPE_F32, 32, 5, 8);
-    ggml_backend_buffer_t b = ggml_backend_alloc_ctx_tensors(wctx, backends[1]);
-    ggml_backend_buffer_set_usage(b, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    set_random(w, 3, 1.0f);
-    ggml_backend_sched_t s = ggml_backend_sched_new(backends, NULL, 2, 64, false, true);
-    struct ggml_tensor * x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 32, 1, 1), * ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 1);
-    ggml_set_input(x);
-    ggml_set_input(ids);
-    struct ggml_tensor * y = ggml_mul_mat_id(ctx, w, x, ids);
-    struct ggml_cgraph * g = graph_of(ctx, y);
-    CHECK(ggml_backend_sched_alloc_graph(s, g));
-    float one[32], got[10];
+    poisoned_gpu(0);
+    struct routed r = route(32, 2);
+    CHECK(ggml_backend_sched_alloc_graph(r.sched, r.graph));
+    float got[10];
     int32_t chosen[2] = { -1, 7 };
-    fill(one, 32, 5, 1.0f);
-    ggml_backend_tensor_set(x, one, 0, sizeof(one));
-    ggml_backend_tensor_set(ids, chosen, 0, sizeof(chosen));
-    CHECK_EQ(ggml_backend_sched_graph_compute(s, g), GGML_STATUS_SUCCESS);
-    ggml_backend_tensor_get(y, got, 0, sizeof(got));
+    compute_routed(&r, chosen);
+    ggml_backend_tensor_get(r.y, got, 0, sizeof(got));
     for (int i = 0; i < 5; i++) CHECK(got[i] == 0.0f && got[5 + i] != 0.0f && got[5 + i] == got[5 + i]);
-    ggml_backend_sched_free(s);
-    ggml_backend_buffer_free(b);
-    ggml_free(ctx);
-    ggml_free(wctx);
-    stop();
+    unroute(&r);
 }
 
 /* ---- buffers ---- */
 
-struct told {
+struct heard {
     int calls, splits;
     bool ids, size;
     struct ggml_cgraph * graph;
 };
 static void on_realloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, bool backend_ids_changed, bool graph_size_changed, void * user) {
-    struct told * t = user;
+    struct heard * t = user;
     t->calls++;
     t->splits = ggml_backend_sched_get_n_splits(sched);
     t->ids = backend_ids_changed;
@@ -239,27 +195,27 @@ static void the_host_hears_of_buffers_that_do_not_suffice(void) {
     devices[0].slow = 0;
     start(1);
     ggml_backend_sched_t s = ggml_backend_sched_new(backends, NULL, 2, 64, false, false);
-    struct told told = { 0 };
-    ggml_backend_sched_set_realloc_callback(s, on_realloc, &told);
+    struct heard heard = { 0 };
+    ggml_backend_sched_set_realloc_callback(s, on_realloc, &heard);
     allocate(s, 4, 1 << 16, 0);
-    CHECK_EQ(told.calls, 1); /* nothing was reserved */
-    CHECK(told.size && told.graph != NULL);
-    CHECK(told.splits >= 1);
+    CHECK_EQ(heard.calls, 1); /* nothing was reserved */
+    CHECK(heard.size && heard.graph != NULL);
+    CHECK(heard.splits >= 1);
     allocate(s, 4, 1 << 16, 0);
     allocate(s, 4, 1 << 12, 0);
-    CHECK_EQ(told.calls, 1); /* that is room enough */
+    CHECK_EQ(heard.calls, 1); /* that is room enough */
     allocate(s, 4, 1 << 18, 0);
-    CHECK_EQ(told.calls, 2);
-    CHECK(!told.ids && !told.size); /* the same graph with more in it */
+    CHECK_EQ(heard.calls, 2);
+    CHECK(!heard.ids && !heard.size); /* the same graph with more in it */
     allocate(s, 4, 1 << 18, 1);
-    CHECK_EQ(told.calls, 3);
-    CHECK(told.ids);
+    CHECK_EQ(heard.calls, 3);
+    CHECK(heard.ids);
     allocate(s, 6, 1 << 18, 1);
-    CHECK_EQ(told.calls, 4);
-    CHECK(told.size);
+    CHECK_EQ(heard.calls, 4);
+    CHECK(heard.size);
     ggml_backend_sched_set_realloc_callback(s, NULL, NULL);
     allocate(s, 6, 1 << 20, 1);
-    CHECK_EQ(told.calls, 4);
+    CHECK_EQ(heard.calls, 4);
     ggml_backend_sched_free(s);
     stop();
 }

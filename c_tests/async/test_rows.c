@@ -173,34 +173,15 @@ static void S21_pieces_through_one_function_only(void) {
 /* Rows that a kernel reads past: what is behind a weight, and behind each expert in use, is no garbage. The device poisons new memory with
  * NaN; an expert's tail lies in the next expert, which the scheduler copies too; buffers for computing say that they are. */
 static void S22_the_tail_of_copied_weights(void) {
-    slow_gpu(true, true);
-    devices[0].slow = 0;
-    devices[0].poison = 0xff;
-    devices[0].unmapped = false;
+    poisoned_gpu(0);
     devices[0].padding = 512;
-    devices[0].offloads = offloads_products;
-    start(1);
-    struct ggml_context * wctx = small_ctx(), * ctx = small_ctx();
-    struct ggml_tensor * w = ggml_new_tensor_3d(wctx, GGML_TYPE_F32, 33, 5, 8); /* rows that are no multiple of anything */
-    ggml_backend_buffer_t b = ggml_backend_alloc_ctx_tensors(wctx, backends[1]);
-    ggml_backend_buffer_set_usage(b, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    set_random(w, 3, 1.0f);
-    ggml_backend_sched_t s = ggml_backend_sched_new(backends, NULL, 2, 64, false, true);
-    struct ggml_tensor * x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 33, 1, 1), * ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 1);
-    ggml_set_input(x);
-    ggml_set_input(ids);
-    struct ggml_tensor * y = ggml_mul_mat_id(ctx, w, x, ids);
-    struct ggml_cgraph * g = graph_of(ctx, y);
-    CHECK(ggml_backend_sched_alloc_graph(s, g));
+    struct routed r = route(33, 2); /* rows that are no multiple of anything */
+    CHECK(ggml_backend_sched_alloc_graph(r.sched, r.graph));
     CHECK_EQ(devices[0].last_init_usage, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
-    float one[33];
     int32_t chosen[2] = { 1, 4 };
-    fill(one, 33, 5, 1.0f);
-    ggml_backend_tensor_set(x, one, 0, sizeof(one));
-    ggml_backend_tensor_set(ids, chosen, 0, sizeof(chosen));
-    CHECK_EQ(ggml_backend_sched_graph_compute(s, g), GGML_STATUS_SUCCESS);
-    CHECK(ggml_backend_sched_get_tensor_backend(s, y) == backends[0]);
-    const float * copy = (const float *) (const void *) real(y->src[0]);
+    compute_routed(&r, chosen);
+    CHECK(ggml_backend_sched_get_tensor_backend(r.sched, r.y) == backends[0]);
+    const float * copy = (const float *) (const void *) real(r.y->src[0]);
     int matrix = 33 * 5, n_bad = 0, n_copied = 0;
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < matrix + 128; i++) n_bad += copy[chosen[k] * matrix + i] != copy[chosen[k] * matrix + i];
@@ -208,11 +189,7 @@ static void S22_the_tail_of_copied_weights(void) {
     for (int i = 0; i < 8 * matrix; i++) n_copied += copy[i] == copy[i];
     CHECK_EQ(n_bad, 0);
     CHECK_EQ(n_copied, careful ? 8 * matrix : 2 * (matrix + 128)); /* without a callback the original copies all experts */
-    ggml_backend_sched_free(s);
-    ggml_backend_buffer_free(b);
-    ggml_free(ctx);
-    ggml_free(wctx);
-    stop();
+    unroute(&r);
 }
 
 int main(void) {
