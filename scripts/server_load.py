@@ -87,7 +87,7 @@ def answers(t, side, model, *arguments):
 
 
 def load(t, kind):
-    """Every question is answered in full at any load. How many answers stay the same is told, not required yet: it takes kernels whose
+    """Every question is answered in full at any load. How many answers stay the same is reported, not required yet: it takes kernels whose
     columns do not depend on how many columns are computed with them."""
     model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
     for side in t.libs:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the facts about the original's binary interface anew: c_tests/abi/functions.txt, plugin.txt and layout.txt.
+"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt and layout.txt.
 
 usage: upstream_facts.py
 

@@ -1,6 +1,6 @@
 """Signatures and layouts of a library's own debug information, by abidw, in words that C and Rust share.
 
-Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct that is not told; a
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose fields are not in it; a
 function's address is *fn. A struct by value is its fields.
 """
 import os

@@ -66,7 +66,7 @@ def unused(one, other, options, fixed, suppressions, work):
 
 
 def only(functions, data):
-    """A suppression that leaves nothing but these functions. Variables are told one by one: a pattern for all of them hides functions too."""
+    """A suppression that leaves nothing but these functions. Variables are named one by one: a pattern for all of them hides functions too."""
     text = f"[suppress_function]\n  symbol_name_not_regexp = ^({'|'.join(sorted(functions))})$\n  drop = yes\n"
     return text + (f"\n[suppress_variable]\n  symbol_name_regexp = ^({'|'.join(sorted(data))})$\n  drop = yes\n" if data else "")
 

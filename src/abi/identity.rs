@@ -1,6 +1,6 @@
 //! The digest of the binary interface: every field of every struct that hosts, modules and the library pass to each
-//! other, and every name and number of the enums in them. It does not depend on `GGML_MAX_NAME`, which is told beside
-//! it.
+//! other, and every name and number of the enums in them. It does not depend on `GGML_MAX_NAME`, which has a field
+//! of its own.
 
 use super::backend::*;
 use super::backend_impl::*;
