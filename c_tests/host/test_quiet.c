@@ -33,7 +33,8 @@ static bool is_mapped(const char * library) {
 }
 
 static void nothing_without_a_device(void) {
-    static const char * const asks[] = { "GGML_VK_VISIBLE_DEVICES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES", "VK_ICD_FILENAMES", "GGML_BACKEND_PATH" };
+    static const char * const asks[] = { "GGML_VK_VISIBLE_DEVICES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES", "VK_ICD_FILENAMES", "GGML_BACKEND_PATH",
+                                        "GGML_DISABLE_VULKAN" };
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) { unsetenv(asks[i]); }
     if (holds("/dev/dri", "render") || holds("/dev/dri", "card") || holds("/dev", "nvidia") || holds("/dev", "dxg")) {
         printf("skipped: this machine has a graphics device\n");
