@@ -13,6 +13,7 @@
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
+#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
@@ -31,7 +32,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that build everything anew, which takes five minutes of processor time and more.
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts peers vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts peers placement vulkan fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -111,6 +112,12 @@ suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
     scripts/oracle.sh original && scripts/oracle.sh tests || { echo "peers: 0 passed, 1 failed"; return 1; }
     # shellcheck disable=SC2086
     python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}
+}
+suite_placement() { # PLACEMENT: architectures of test-llama-archs; empty for all
+    library || return 1
+    scripts/oracle.sh original && scripts/oracle.sh tests || { echo "placement: 0 passed, 1 failed"; return 1; }
+    # shellcheck disable=SC2086
+    python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
 # Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
 # is told and no failure.

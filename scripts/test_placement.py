@@ -5,7 +5,7 @@ with a queue that computes with the CPU's kernels): splits, inputs and placement
 usage: test_placement.py CACHE OURS [ARCH ...]
 
 CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib, src), OURS the folder of the installed library's lib. Without
-ARCH all architectures, about a quarter of an hour. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of most graphs, as
+ARCH all architectures, three minutes. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of most graphs, as
 the output counts as a layer). This library runs with its race checker; the last line counts the checks."""
 import os
 import re
@@ -73,7 +73,7 @@ def main():
         check(there and abs(there - rows) <= cut and ok == want_text.count("FAIL"),
               f"{arch or 'all'}: {there} results as the original's {rows}, {ok} differ from the CPU's")
         check(not races, f"{arch or 'all'}: no races{': ' + races[0][:200] if races else ''}")
-    print(f"{passed} passed, {failed} failed")
+    print(f"placement: {passed} passed, {failed} failed")
     return int(failed > 0)
 
 

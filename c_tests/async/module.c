@@ -1,6 +1,7 @@
 /* The device of device.h as a loadable backend: a GPU, by name FAKE, that computes with the CPU's kernels in a queue of its own.
  * Hosts load it with GGML_BACKEND_PATH. FAKE_REJECT: ops (their numbers) that it does not compute, with commas; FAKE_OFFLOAD: takes products of
  * weights in host memory; FAKE_EVENTS, FAKE_COPIES: 0 without. */
+#define GGML_BACKEND_DL
 #include "device.h"
 
 static struct device fake;
@@ -23,8 +24,7 @@ static ggml_backend_t open_stream(ggml_backend_dev_t dev, const char * params) {
 }
 static void free_stream(ggml_backend_t b) { free(b); }
 
-ggml_backend_reg_t ggml_backend_init(void);
-ggml_backend_reg_t ggml_backend_init(void) {
+static ggml_backend_reg_t fake_reg(void) {
     static struct ggml_backend_reg reg = { .api_version = GGML_BACKEND_API_VERSION, .iface = { .get_name = reg_name, .get_device_count = reg_count, .get_device = reg_device } };
     if (fake.name[0] != '\0') return &reg;
     strcpy(fake.name, "FAKE");
@@ -46,3 +46,5 @@ ggml_backend_reg_t ggml_backend_init(void) {
     fake.backend.iface.free = free_stream;
     return &reg;
 }
+
+GGML_BACKEND_DL_IMPL(fake_reg)
