@@ -187,8 +187,9 @@ former() {
     [ -e "$cache/former/done" ] && return
     need python3 python3
     python3 "$root/scripts/fetch.py" "$cache/src" former
+    # They are refused before they run, so they need not be fast.
     # shellcheck disable=SC2086
-    configure_ggml former ggml-former $loadable
+    configure_ggml former ggml-former $loadable -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG"
     echo "building the CPU and RPC modules of ggml 0.26.0 (some minutes) ..."
     build "$cache/former-build.log" "$cache/former-build" --target ggml-cpu ggml-rpc
     cp "$cache/former-build/bin/libggml-cpu.so" "$cache/former-build/bin/libggml-rpc.so" "$cache/former/"
