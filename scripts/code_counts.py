@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Counts that say how well the sources keep the rules of docs/HOUSE.md: code_counts.py [ROOT]
+
+Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and operations whose
+family has another name in another part of the library."""
+import os
+import re
+import sys
+
+# Where unsafe code belongs: C's layouts and functions, system calls, instruction sets.
+EXPECTED = ("src/abi/", "src/capi/", "src/sys/", "src/cpu/simd/", "src/quant/simd/")
+LONG = 80
+
+
+def sources(root):
+    for folder, _, names in sorted(os.walk(os.path.join(root, "src"))):
+        for name in sorted(names):
+            if name.endswith(".rs"):
+                path = os.path.join(folder, name)
+                with open(path) as f:
+                    yield os.path.relpath(path, root), f.read()
+
+
+def code(text):
+    """Without comments, and with strings emptied."""
+    text = re.sub(r"//[^\n]*", "", text)
+    return re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+
+
+def without_tests(text):
+    at = text.find("#[cfg(test)]\nmod tests {")
+    return text if at < 0 else text[:at]
+
+
+def functions(text):
+    """Name and lines of every function: from its first line to the line that closes its indentation."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        m = re.match(r"(\s*)(?:pub(?:\([^)]*\))? )?(?:const )?(?:unsafe )?(?:extern \"\w*\" )?fn (\w+)", line)
+        if not m:
+            continue
+        for j in range(i, len(lines)):
+            if lines[j].startswith(m.group(1) + "}") or lines[j].rstrip().endswith(";") and j == i:
+                yield m.group(2), j - i + 1
+                break
+
+
+def families(root, folder, pattern):
+    """Operation -> name of the file under `folder` that has it."""
+    found = {}
+    for folder, _, names in os.walk(os.path.join(root, folder)):
+        for name in names:
+            stem = os.path.splitext(name)[0]
+            with open(os.path.join(folder, name), errors="replace") as f:
+                for m in re.finditer(pattern, f.read()):
+                    found.setdefault(m.group(1).upper(), stem)
+    return found
+
+
+def table_families(root):
+    """Operation -> module of its kernel in the CPU's table."""
+    with open(os.path.join(root, "src/cpu/table.rs")) as f:
+        return dict(re.findall(r"\bop\(GGML_OP_(\w+), (\w+)::", f.read()))
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    files = list(sources(root))
+    blocks = {p: len(re.findall(r"\bunsafe\s*\{", code(without_tests(t)))) for p, t in files}
+    outside = {p: n for p, n in blocks.items() if n and not p.startswith(EXPECTED) and not re.search(r"tests?\.rs$|/tests/|testing\.rs$", p)}
+    print(f"unsafe blocks: {sum(blocks.values())}, of them {sum(outside.values())} outside {', '.join(e[4:-1] for e in EXPECTED)}, tests aside")
+    by_folder = {}
+    for path, n in outside.items():
+        by_folder[path.split("/")[1]] = by_folder.get(path.split("/")[1], 0) + n
+    print("   " + ", ".join(f"{k} {v}" for k, v in sorted(by_folder.items(), key=lambda x: -x[1])))
+    forbid = [p for p, t in files if "#![forbid(unsafe_code)]" in t]
+    print(f"files that forbid unsafe code: {len(forbid)} of {len(files)}; of the kernel families {sum(p.startswith('src/cpu/ops/') for p in forbid)} "
+          f"of {sum(p.startswith('src/cpu/ops/') for p, _ in files)}")
+    long = [(p, name, n) for p, t in files for name, n in functions(t) if n > LONG]
+    print(f"functions of more than {LONG} lines: {len(long)}")
+    for p, name, n in long:
+        print(f"   {p}: {name}, {n}")
+    for p, t in files:
+        m = re.search(r"pub struct Scheduler \{\n(.*?)\n\}", t, re.S)
+        if m:
+            fields = re.findall(r"^    (?:pub(?:\([^)]*\))? )?\w+:", m.group(1), re.M)
+            print(f"fields of Scheduler: {len(fields)}")
+            print(f"files with `impl Scheduler`: {sum(bool(re.search(r'^impl Scheduler ', text, re.M)) for _, text in files)}")
+    kernels = table_families(root)
+    constructors = families(root, "src/tensor/ops", r"GGML_OP_(\w+)")
+    differ = sorted(op for op, family in kernels.items() if constructors.get(op, family) != family)
+    print(f"operations whose family has one name in cpu/ops and another in tensor/ops: {len(differ)} of {len(kernels)}")
+
+
+if __name__ == "__main__":
+    main()
