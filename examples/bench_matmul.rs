@@ -4,13 +4,12 @@
 //! Prints, for each format and number of columns, the best of several rounds in GFLOP/s and the gigabytes of weights read per second.
 //! `GGML_RS_CPU_LEVEL` chooses the instruction set.
 
-use ggml::abi::ggml::{ggml_tensor, ggml_type};
-use ggml::cpu::barrier::Barrier;
-use ggml::cpu::matmul::{can, mul_mat, scratch_mul_mat};
-use ggml::cpu::worker::{Faults, Scratch, Worker};
+use ggml::abi::ggml::{ggml_op, ggml_tensor, ggml_tensor_flag, ggml_type};
+use ggml::cpu::exec::{self, Abort, Settings};
+use ggml::cpu::matmul::{can, scratch_mul_mat};
+use ggml::cpu::worker::Scratch;
 use ggml::quant;
 use ggml::tensor::TensorRef;
-use std::sync::atomic::AtomicUsize;
 
 struct Owned {
     tensor: Box<ggml_tensor>,
@@ -100,40 +99,20 @@ fn thread_seconds() -> f64 {
     t.tv_sec as f64 + 1e-9 * t.tv_nsec as f64
 }
 
-/// Seconds of the fastest round.
+/// Seconds of the fastest round, the check of the node included.
 fn best_of(node: TensorRef, threads: usize, flops: usize) -> f64 {
+    node.set_op(ggml_op::GGML_OP_MUL_MAT);
+    node.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
     let size = scratch_mul_mat(node, threads);
     let mut memory = vec![0u8; size + Scratch::ALIGN];
     // SAFETY: `memory` is used through the scratch alone.
     let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
-    let (barrier, chunk, faults) = (Barrier::new(threads), AtomicUsize::new(0), Faults::default());
+    let settings = Settings { n_threads: threads, pool: None, scratch, abort: Abort::NEVER, use_ref: false };
     let rounds = (6_000_000_000 / flops).clamp(5, 3000);
-    let mut best = f64::INFINITY;
-    std::thread::scope(|s| {
-        let run = |ith: usize| {
-            let w = Worker {
-                ith,
-                nth: threads,
-                scratch,
-                barrier: &barrier,
-                chunk: &chunk,
-                use_ref: false,
-                faults: &faults,
-            };
-            let mut best = f64::INFINITY;
-            for _ in 0..rounds {
-                barrier.wait_with(|| chunk.store(0, std::sync::atomic::Ordering::Relaxed));
-                let start = thread_seconds();
-                mul_mat(&w, node);
-                barrier.wait();
-                best = (thread_seconds() - start).min(best);
-            }
-            best
-        };
-        for ith in 1..threads {
-            s.spawn(move || run(ith));
-        }
-        best = run(0);
-    });
-    best
+    let round = || {
+        let start = thread_seconds();
+        exec::compute(&[node], &settings).expect("a product that the CPU computes");
+        thread_seconds() - start
+    };
+    (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)
 }

@@ -36,13 +36,14 @@ impl Barrier {
         }
     }
 
-    /// Returns when all threads have called it. Writes before the call are visible to all threads after it.
-    #[inline]
+    /// Returns when all threads have called it.
+    #[cfg(test)]
     pub fn wait(&self) {
         self.wait_with(|| {});
     }
 
-    /// As [`Self::wait`]; the thread that arrives last calls `last` before any thread goes on.
+    /// Returns when all threads have called it. Writes before the call are visible to all threads after it. The thread that arrives last calls
+    /// `last` before any thread goes on.
     #[inline]
     pub fn wait_with(&self, last: impl FnOnce()) {
         if self.n == 1 {

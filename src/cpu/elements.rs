@@ -1,13 +1,15 @@
 //! Single elements of tensors in host memory, and filling a tensor: for hosts that look at a few numbers.
 
+use super::access::claims::Claims;
+use super::access::{Dest, RowIndex, Source};
+use super::check::Overlap;
 use super::convert;
-use super::rows::{Place, RowIndex};
 use crate::abi::ggml::ggml_type::*;
 use crate::ggml_abort;
 use crate::tensor::TensorRef;
 
 /// Where an element of a tensor lies; ends the process for an index outside or a tensor without data (the contract).
-fn locate(t: TensorRef, at: [i64; 4]) -> (Place, usize, RowIndex) {
+fn locate(t: TensorRef, at: [i64; 4]) -> (usize, RowIndex) {
     let ne = t.ne();
     if t.data().is_null() || at.iter().zip(ne).any(|(&i, n)| i < 0 || i >= n) {
         ggml_abort!(
@@ -17,7 +19,14 @@ fn locate(t: TensorRef, at: [i64; 4]) -> (Place, usize, RowIndex) {
         );
     }
     let [i0, i1, i2, i3] = at.map(|i| i as usize);
-    (Place::of(t), i0, [i1, i2, i3])
+    (i0, [i1, i2, i3])
+}
+
+/// Lets `f` write a tensor.
+fn write(t: TensorRef, f: impl FnOnce(&mut Dest<'_>)) {
+    let claims = Claims::default();
+    // SAFETY: a **valid tensor** with **its data in host memory**, writable: the promise of the header's functions that lead here.
+    f(&mut unsafe { Dest::new(t, Overlap::None, 0, &claims) });
 }
 
 /// Indices of element number `i`, counted row by row.
@@ -29,7 +38,9 @@ pub fn unravel(t: TensorRef, i: i64) -> [i64; 4] {
 
 /// An element of a tensor of 8, 16 or 32-bit numbers; every one of them fits into the result.
 pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
-    let (p, i, row) = locate(t, at);
+    let (i, row) = locate(t, at);
+    // SAFETY: a **valid tensor** with **its data in host memory**: the promise of the header's functions that lead here.
+    let p = unsafe { Source::new(t) };
     match p.dtype {
         GGML_TYPE_I8 => p.get::<i8>(i, row).into(),
         GGML_TYPE_I16 => p.get::<i16>(i, row).into(),
@@ -41,7 +52,7 @@ pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
     }
 }
 
-fn put(p: &Place, i: usize, row: RowIndex, value: f64) {
+fn put(p: &mut Dest<'_>, i: usize, row: RowIndex, value: f64) {
     match p.dtype {
         GGML_TYPE_I8 => p.set(i, row, value as i32 as i8),
         GGML_TYPE_I16 => p.set(i, row, value as i32 as i16),
@@ -55,8 +66,8 @@ fn put(p: &Place, i: usize, row: RowIndex, value: f64) {
 
 /// Sets an element.
 pub fn set(t: TensorRef, at: [i64; 4], value: f64) {
-    let (p, i, row) = locate(t, at);
-    put(&p, i, row, value);
+    let (i, row) = locate(t, at);
+    write(t, |p| put(p, i, row, value));
 }
 
 /// Sets all elements.
@@ -64,11 +75,13 @@ pub fn set_all(t: TensorRef, value: f64) {
     if t.is_empty() {
         return;
     }
-    let (p, ..) = locate(t, [0; 4]);
-    for r in 0..p.nrows() {
-        let row = p.row_index(r);
-        (0..p.ne[0]).for_each(|i| put(&p, i, row, value));
-    }
+    locate(t, [0; 4]);
+    write(t, |p| {
+        for r in 0..p.nrows() {
+            let row = p.row_index(r);
+            (0..p.ne[0]).for_each(|i| put(p, i, row, value));
+        }
+    });
 }
 
 #[cfg(test)]

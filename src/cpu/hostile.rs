@@ -6,10 +6,10 @@
 //! also without a sanitizer.
 
 use super::check;
+use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
 use super::specimens::{self, Maker};
-use super::worker::Scratch;
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::*;
 use crate::backend::BufferBox;
@@ -292,7 +292,7 @@ impl Trial {
     }
 
     fn compute(&self, node: TensorRef, handles: &[TensorRef], choices: &mut Choices<'_>) -> Result<Outcome> {
-        if check::runnable(node).is_err() {
+        if check::runnable(&node).is_err() {
             return Ok(Outcome::Refused);
         }
         // At most, each element of one meets each of another.

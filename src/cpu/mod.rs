@@ -1,9 +1,9 @@
-//! The CPU backend. Who lives here:
-//! `worker` what a kernel knows about its thread · `barrier` · `threadpool` · `table` the one row per operation ·
-//! `check` what is verified of a node before it runs · `rows` typed access to rows · `ops` kernels, one file per family ·
-//! `matmul` matrix products · `simd` vector kernels, chosen at run time · `plan`, `exec` computing a graph ·
-//! `device` the backend objects · `traits` number formats as ggml-cpu.h shows them.
+//! The CPU backend: `table` one row for each operation · `check` what is verified of a node, and the proof of it · `access` typed access to
+//! the memory of its tensors · `ops` kernels, a file for each family · `matmul` matrix products · `simd` vector kernels, chosen at run time ·
+//! `exec` computing a graph, and what a kernel knows of its thread · `plan` what that needs · `barrier`, `threadpool` · `device` the backend
+//! objects · `traits` number formats as ggml-cpu.h shows them.
 
+pub mod access;
 pub mod barrier;
 pub mod check;
 pub mod convert;
@@ -18,7 +18,6 @@ pub mod numa;
 pub mod ops;
 pub mod plan;
 pub mod procs;
-pub mod rows;
 pub mod simd;
 #[cfg(any(test, fuzzing))]
 pub mod specimens;
@@ -26,10 +25,9 @@ pub mod table;
 pub mod threadpool;
 pub mod traits;
 pub mod vec;
-pub mod worker;
 
 pub use device::reg;
-pub use worker::Worker;
+pub use exec::worker::{self, Worker};
 
 #[cfg(test)]
 mod regressions;

@@ -1,7 +1,8 @@
 //! What computing a graph needs: threads and scratch memory.
+#![forbid(unsafe_code)]
 
 use super::exec::is_live;
-use super::worker::Scratch;
+use super::exec::worker::Scratch;
 use super::{check, table};
 use crate::tensor::TensorRef;
 

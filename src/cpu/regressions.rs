@@ -1,13 +1,13 @@
 //! What once broke elsewhere (docs/TESTS.md names the cases), over all operations: numbers of threads, memory that the result
 //! shares with a source, the end of the scratch memory, data at odd addresses.
 
+use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::hostile::Zone;
 use super::plan::Plan;
 use super::specimens::{self, Maker};
 use super::tests::*;
 use super::threadpool::{Pool, default_params};
-use super::worker::Scratch;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
 use crate::alloc::inplace::can_inplace;

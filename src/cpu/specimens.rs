@@ -1,7 +1,7 @@
 //! A well-formed node of every operation, on odd shapes and in most formats, for tests that go over all of them: results for any
 //! number of threads, nodes that a host has damaged. Built for tests and for fuzzing alone.
 
-use super::rows::{Place as Rows, RowIndex};
+use super::access::{RowIndex, whole};
 use crate::abi::ggml::ggml_op_pool::{GGML_OP_POOL_AVG, GGML_OP_POOL_MAX};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
@@ -37,7 +37,7 @@ impl Maker {
     }
 
     fn fill(&mut self, t: TensorRef, mut value: impl FnMut(&mut Self) -> f32) {
-        let at = Rows::of(t);
+        let mut at = whole::dest(t);
         for r in 0..at.nrows() {
             let row: Vec<f32> = (0..at.ne[0]).map(|_| value(self)).collect();
             at.store(at.row_index(r), 0, &row);
@@ -60,7 +60,7 @@ impl Maker {
         if matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16) {
             self.fill(t, |m| (m.next() & 0xffff) as f32 / 32768.0 - 1.0);
         } else {
-            let at = Rows::of(t);
+            let mut at = whole::dest(t);
             for r in 0..at.nrows() {
                 at.bytes_mut(at.row_index(r)).iter_mut().for_each(|b| *b = self.next() as u8 & 0x3b);
             }
@@ -71,7 +71,7 @@ impl Maker {
     /// Different indices below a limit, in each row.
     fn ids(&mut self, dtype: ggml_type, ne: &[i64], below: usize) -> Result<TensorRef> {
         let t = self.c.new_tensor(dtype, ne)?;
-        let at = Rows::of(t);
+        let mut at = whole::dest(t);
         for r in 0..at.nrows() {
             let (row, start): (RowIndex, _) = (at.row_index(r), self.next() as usize);
             for i in 0..at.ne[0] {
@@ -144,7 +144,7 @@ fn pointwise(l: &mut List) {
     });
     l.add("add_id", |m| {
         let (a, b, ids) = (m.f(&[37, 3, 5])?, m.f(&[37, 7])?, m.ids(GGML_TYPE_I32, &[3, 5], 7)?);
-        Rows::of(ids).set(1, [3, 0, 0], -1);
+        whole::dest(ids).set(1, [3, 0, 0], -1);
         arith::add_id(&mut m.c, a, b, ids)
     });
     l.add("add1", |m| {
@@ -243,10 +243,11 @@ fn job<F: custom::Fun>(f: F) -> custom::Job<F> {
 unsafe extern "C" fn double(dst: *mut ggml_tensor, ith: c_int, nth: c_int, _: *mut c_void) {
     // SAFETY: the library calls this with a valid tensor.
     let Some(dst) = (unsafe { TensorRef::from_ptr(dst) }) else { return };
-    let (Some(a), d) = (dst.src(0), Rows::of(dst)) else { return };
-    let a = Rows::of(a);
+    let (Some(a), mut d) = (dst.src(0), whole::dest(dst)) else { return };
+    let a = whole::source(a);
     if a.ne == d.ne && a.dtype == GGML_TYPE_F32 && d.dtype == GGML_TYPE_F32 {
-        for row in (0..d.nrows()).skip(ith as usize).step_by(nth as usize).map(|r| d.row_index(r)) {
+        for r in (0..d.nrows()).skip(ith as usize).step_by(nth as usize) {
+            let row = d.row_index(r);
             (0..d.ne[0]).for_each(|i| d.set(i, row, 2.0 * a.get::<f32>(i, row)));
         }
     }
@@ -465,7 +466,7 @@ fn products(l: &mut List) {
         l.add(format!("mul_mat_id {dtype:?} without some experts, {tokens} tokens"), move |m| {
             let (a, b, ids) =
                 (m.t(dtype, &[256, 19, 4])?, m.f(&[256, 1, tokens])?, m.c.new_tensor(GGML_TYPE_I32, &[3, tokens])?);
-            let at = Rows::of(ids);
+            let mut at = whole::dest(ids);
             for token in 0..tokens as usize {
                 (0..3).for_each(|slot| at.set(slot, [token, 0, 0], ((token + slot) % 5) as i32 - 1));
             }

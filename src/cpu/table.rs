@@ -1,15 +1,18 @@
 //! The op table: one row for each operation, in the order of their numbers. What the backend says it supports, what a
 //! plan asks for and what runs all come from here.
+#![forbid(unsafe_code)]
 
+use super::access::Dest;
+use super::check::CheckedNode;
+use super::exec::worker::Worker;
 use super::matmul;
 use super::ops::*;
-use super::worker::Worker;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Computes a node, called by all its threads at once.
-pub type Kernel = fn(&Worker<'_>, TensorRef);
+/// Computes a node, called by all its threads at once. Each of them writes the result with a `Dest` of its own.
+pub type Kernel = fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>);
 
 /// Tests and fuzzing are about small tensors and many threads.
 const SMALL_TOO: bool = cfg!(any(test, fuzzing));
@@ -41,11 +44,26 @@ pub struct Row {
     pub tasks: Tasks,
     /// Bytes of scratch memory for a node and a number of threads; `None`: never any.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
+    /// A bit for each source that may lie exactly on the result: the kernel reads an element only before it writes that
+    /// element, or does not read that source at all.
+    pub in_place: u16,
+    /// A bit for each source that the kernel writes.
+    pub writes: u16,
 }
 
 impl Row {
     const fn tasks(mut self, tasks: Tasks) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    const fn in_place(mut self, sources: u16) -> Self {
+        self.in_place = sources;
+        self
+    }
+
+    const fn writes(mut self, sources: u16) -> Self {
+        self.writes = sources;
         self
     }
 
@@ -75,49 +93,57 @@ fn anything(_: TensorRef) -> Result<()> {
     Ok(())
 }
 
-fn nothing(_: &Worker<'_>, _: TensorRef) {}
+fn nothing(_: &Worker<'_>, _: CheckedNode<'_>, _: Dest<'_>) {}
+
+/// Sources as bits.
+const FIRST: u16 = 1;
+const THIRD: u16 = 4;
+const BOTH: u16 = 3;
+const ALL: u16 = u16::MAX;
 
 /// An operation with a kernel.
 const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> Row {
-    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None }
+    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None, in_place: 0, writes: 0 }
 }
 
 /// An operation that only names data that is already there.
 const fn empty(op: ggml_op) -> Row {
-    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None }
+    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None, in_place: ALL, writes: 0 }
 }
 
 /// All operations, by their numbers.
 pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     empty(GGML_OP_NONE),
-    op(GGML_OP_DUP, copy::dup, copy::check_dup),
-    op(GGML_OP_ADD, binary::add, binary::check_add),
-    op(GGML_OP_ADD_ID, binary::add_id, binary::check_add_id),
-    op(GGML_OP_ADD1, binary::add1, binary::check_add1),
-    op(GGML_OP_ACC, binary::acc, binary::check_acc),
-    op(GGML_OP_SUB, binary::sub, binary::check_binary),
-    op(GGML_OP_MUL, binary::mul, binary::check_binary),
-    op(GGML_OP_DIV, binary::div, binary::check_binary),
-    op(GGML_OP_SQR, unary::sqr, check_map),
-    op(GGML_OP_SQRT, unary::sqrt, check_map),
-    op(GGML_OP_LOG, unary::log, check_map),
-    op(GGML_OP_SIN, unary::sin, check_map),
-    op(GGML_OP_COS, unary::cos, check_map),
+    op(GGML_OP_DUP, copy::dup, copy::check_dup).in_place(FIRST),
+    op(GGML_OP_ADD, binary::add, binary::check_add).in_place(BOTH),
+    op(GGML_OP_ADD_ID, binary::add_id, binary::check_add_id).in_place(FIRST),
+    op(GGML_OP_ADD1, binary::add1, binary::check_add1).in_place(FIRST),
+    op(GGML_OP_ACC, binary::acc, binary::check_acc).in_place(FIRST),
+    op(GGML_OP_SUB, binary::sub, binary::check_binary).in_place(BOTH),
+    op(GGML_OP_MUL, binary::mul, binary::check_binary).in_place(BOTH),
+    op(GGML_OP_DIV, binary::div, binary::check_binary).in_place(BOTH),
+    op(GGML_OP_SQR, unary::sqr, check_map).in_place(FIRST),
+    op(GGML_OP_SQRT, unary::sqrt, check_map).in_place(FIRST),
+    op(GGML_OP_LOG, unary::log, check_map).in_place(FIRST),
+    op(GGML_OP_SIN, unary::sin, check_map).in_place(FIRST),
+    op(GGML_OP_COS, unary::cos, check_map).in_place(FIRST),
     op(GGML_OP_SUM, reduce::sum, reduce::check_sum).tasks(Tasks::One),
     op(GGML_OP_SUM_ROWS, reduce::sum_rows, reduce::check_row_sums).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_CUMSUM, reduce::cumsum, reduce::check_cumsum).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_CUMSUM, reduce::cumsum, reduce::check_cumsum).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
     op(GGML_OP_MEAN, reduce::mean, reduce::check_row_sums).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_ARGMAX, reduce::argmax, reduce::check_argmax).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_COUNT_EQUAL, reduce::count_equal, reduce::check_count_equal).tasks(Tasks::One),
     op(GGML_OP_REPEAT, copy::repeat, copy::check_repeat),
     op(GGML_OP_REPEAT_BACK, copy::repeat_back, copy::check_repeat_back),
     op(GGML_OP_CONCAT, copy::concat, copy::check_concat),
-    op(GGML_OP_SILU_BACK, unary::silu_back, unary::check_silu_back),
-    op(GGML_OP_NORM, norm::norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_RMS_NORM, norm::rms_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm),
-    op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_SILU_BACK, unary::silu_back, unary::check_silu_back).in_place(BOTH),
+    op(GGML_OP_NORM, norm::norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
+    op(GGML_OP_RMS_NORM, norm::rms_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
+    op(GGML_OP_RMS_NORM_BACK, norm::rms_norm_back, norm::check_rms_norm_back)
+        .tasks(Tasks::Rows(1 << 13))
+        .in_place(BOTH),
+    op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm).in_place(FIRST),
+    op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
     op(GGML_OP_MUL_MAT, matmul::mul_mat, product::check_mul_mat)
         .tasks(Tasks::If(product::is_large))
         .scratch(matmul::scratch_mul_mat),
@@ -125,25 +151,27 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
         .tasks(Tasks::If(product::is_large))
         .scratch(matmul::scratch_mul_mat_id),
     op(GGML_OP_OUT_PROD, product::out_prod, product::check_out_prod).tasks(Tasks::All),
-    op(GGML_OP_SCALE, unary::scale, unary::check_scale),
-    op(GGML_OP_SET, binary::set, binary::check_set),
-    op(GGML_OP_CPY, copy::dup, copy::check_dup),
-    op(GGML_OP_CONT, copy::dup, copy::check_dup),
+    op(GGML_OP_SCALE, unary::scale, unary::check_scale).in_place(FIRST),
+    op(GGML_OP_SET, binary::set, binary::check_set).in_place(FIRST),
+    op(GGML_OP_CPY, copy::dup, copy::check_dup).in_place(BOTH),
+    op(GGML_OP_CONT, copy::dup, copy::check_dup).in_place(FIRST),
     empty(GGML_OP_RESHAPE),
     empty(GGML_OP_VIEW),
     empty(GGML_OP_PERMUTE),
     empty(GGML_OP_TRANSPOSE),
     op(GGML_OP_GET_ROWS, gather::get_rows, gather::check_get_rows).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_GET_ROWS_BACK, gather::get_rows_back, gather::check_get_rows_back),
-    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows).tasks(Tasks::Rows(1 << 13)).in_place(THIRD),
     op(GGML_OP_DIAG, make::diag, make::check_diag),
-    op(GGML_OP_DIAG_MASK_INF, softmax::diag_mask_inf, softmax::check_diag_mask),
-    op(GGML_OP_DIAG_MASK_ZERO, softmax::diag_mask_zero, softmax::check_diag_mask),
-    op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_ROPE, rope::rope, rope::check_rope).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_CLAMP, unary::clamp, check_map),
+    op(GGML_OP_DIAG_MASK_INF, softmax::diag_mask_inf, softmax::check_diag_mask).in_place(FIRST),
+    op(GGML_OP_DIAG_MASK_ZERO, softmax::diag_mask_zero, softmax::check_diag_mask).in_place(FIRST),
+    op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max).tasks(Tasks::Rows(1 << 13)).in_place(BOTH),
+    op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back)
+        .tasks(Tasks::Rows(1 << 13))
+        .in_place(BOTH),
+    op(GGML_OP_ROPE, rope::rope, rope::check_rope).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
+    op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
+    op(GGML_OP_CLAMP, unary::clamp, check_map).in_place(FIRST),
     op(GGML_OP_CONV_TRANSPOSE_1D, conv::conv_transpose_1d, conv::check_conv_transpose_1d).tasks(Tasks::All),
     op(GGML_OP_IM2COL, image::im2col, image::check_im2col),
     op(GGML_OP_IM2COL_BACK, conv::im2col_back, conv::check_im2col_back).tasks(Tasks::All),
@@ -164,9 +192,9 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_TIMESTEP_EMBEDDING, make::timestep_embedding, make::check_timestep_embedding),
     op(GGML_OP_ARGSORT, sort::argsort, sort::check_argsort).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_TOP_K, sort::top_k, sort::check_top_k).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu),
-    op(GGML_OP_TRI, make::tri, make::check_tri),
-    op(GGML_OP_FILL, make::fill, make::check_fill),
+    op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu).in_place(FIRST),
+    op(GGML_OP_TRI, make::tri, make::check_tri).in_place(FIRST),
+    op(GGML_OP_FILL, make::fill, make::check_fill).in_place(FIRST),
     op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
     op(GGML_OP_FLASH_ATTN_BACK, attention_back::flash_attn_back, attention_back::check_flash_attn_back)
         .tasks(Tasks::All),
@@ -175,7 +203,7 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_WIN_PART, window::win_part, window::check_win_part),
     op(GGML_OP_WIN_UNPART, window::win_unpart, window::check_win_unpart),
     op(GGML_OP_GET_REL_POS, window::get_rel_pos, window::check_get_rel_pos),
-    op(GGML_OP_ADD_REL_POS, window::add_rel_pos, window::check_add_rel_pos),
+    op(GGML_OP_ADD_REL_POS, window::add_rel_pos, window::check_add_rel_pos).in_place(FIRST),
     op(GGML_OP_RWKV_WKV6, recurrent::rwkv_wkv6, recurrent::check_rwkv_wkv6),
     op(GGML_OP_GATED_LINEAR_ATTN, recurrent::gated_linear_attn, recurrent::check_gated_linear_attn),
     op(GGML_OP_RWKV_WKV7, recurrent::rwkv_wkv7, recurrent::check_rwkv_wkv7),
@@ -186,18 +214,20 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_DSV4_HC_PRE, window::dsv4_hc_pre, window::check_dsv4_hc_pre),
     op(GGML_OP_DSV4_HC_POST, window::dsv4_hc_post, window::check_dsv4_hc_post),
     op(GGML_OP_TOP_K_MASK, sparse::top_k_mask, sparse::check_top_k_mask),
-    op(GGML_OP_UNARY, unary::unary, unary::check_unary),
-    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
-    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
-    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
-    op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)),
+    op(GGML_OP_UNARY, unary::unary, unary::check_unary).in_place(FIRST),
+    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_CROSS_ENTROPY_LOSS, train::cross_entropy_loss, train::check_cross_entropy_loss)
         .tasks(Tasks::Rows(1 << 13))
         .scratch(train::scratch_cross_entropy_loss),
     op(GGML_OP_CROSS_ENTROPY_LOSS_BACK, train::cross_entropy_loss_back, train::check_cross_entropy_loss_back),
-    op(GGML_OP_OPT_STEP_ADAMW, train::opt_step_adamw, train::check_opt_step_adamw),
-    op(GGML_OP_OPT_STEP_SGD, train::opt_step_sgd, train::check_opt_step_sgd),
-    op(GGML_OP_GLU, glu::glu, glu::check_glu),
+    op(GGML_OP_OPT_STEP_ADAMW, train::opt_step_adamw, train::check_opt_step_adamw)
+        .writes(FIRST | 1 << 2 | 1 << 3)
+        .in_place(ALL),
+    op(GGML_OP_OPT_STEP_SGD, train::opt_step_sgd, train::check_opt_step_sgd).writes(FIRST).in_place(ALL),
+    op(GGML_OP_GLU, glu::glu, glu::check_glu).in_place(BOTH),
 ];
 
 /// The row of a node's operation; `None` when there is no such operation.

@@ -1,10 +1,10 @@
 //! Graphs computed through the whole backend: every result must be the same, bit for bit, for any number of threads, and near a
 //! short reference in double precision.
 
+use super::access::whole;
+use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
-use super::rows::Place as Rows;
-use super::worker::Scratch;
 use super::{check, convert};
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
@@ -32,7 +32,7 @@ pub(super) fn noise(n: usize, seed: u64) -> Vec<f32> {
 }
 
 pub(super) fn write(t: TensorRef, x: &[f32]) {
-    let p = Rows::of(t);
+    let mut p = whole::dest(t);
     assert_eq!(x.len(), p.len());
     for r in 0..p.nrows() {
         p.store(p.row_index(r), 0, &x[r * p.ne[0]..][..p.ne[0]]);
@@ -51,13 +51,13 @@ pub(super) fn floats(c: &mut Context, ne: &[i64], seed: u64) -> TensorRef {
 
 pub(super) fn integers(c: &mut Context, ne: &[i64], values: &[i32]) -> TensorRef {
     let t = c.new_tensor(GGML_TYPE_I32, ne).unwrap();
-    let p = Rows::of(t);
+    let mut p = whole::dest(t);
     (0..p.len()).for_each(|i| p.set(i % p.ne[0], p.row_index(i / p.ne[0]), values[i]));
     t
 }
 
 pub(super) fn read(t: TensorRef) -> Vec<f32> {
-    let p = Rows::of(t);
+    let p = whole::source(t);
     let mut out = vec![0f32; p.len()];
     for (r, out) in out.chunks_exact_mut(p.ne[0]).enumerate() {
         p.load(p.row_index(r), 0, out);
@@ -382,8 +382,7 @@ fn copies_convert_and_transpose() {
             convert::from_f32(to, &read(a), &mut expected);
             if from != to {
                 compute(t);
-                let p = Rows::of(b).flat();
-                assert!(p.bytes([0; 3]) == expected, "{from:?} to {to:?}");
+                assert!(whole::dest(b).flat().bytes_mut([0; 3]) == expected, "{from:?} to {to:?}");
             } else {
                 assert_eq!(compute(t), read(a));
             }
@@ -415,7 +414,7 @@ fn rows_by_index_and_indices_out_of_range() {
             assert!(matches!(compute_with(&nodes_of(t), n, Abort::NEVER), Err(Error::Invalid(_))));
         }
         let ids = c.new_tensor(GGML_TYPE_I64, &[1]).unwrap();
-        Rows::of(ids).set(0, [0; 3], i64::from(bad));
+        whole::dest(ids).set(0, [0; 3], i64::from(bad));
         let new = floats(&mut c, &[40, 1], 3);
         let t = rows::set_rows(&mut c, table, new, ids).unwrap();
         assert!(compute_with(&nodes_of(t), 1, Abort::NEVER).is_err());
@@ -610,4 +609,41 @@ fn quantized_tensors_are_joined_and_sorted_values_rise() {
         let at = |i: usize| x[r * 1000 + order[r * 1000 + i] as usize];
         assert!((1..1000).all(|i| at(i - 1) >= at(i)));
     }
+}
+
+#[test]
+fn of_rows_with_one_target_the_last_is_kept_by_any_number_of_threads() {
+    let mut c = ctx();
+    let (table, new) = (floats(&mut c, &[5, 3], 1), floats(&mut c, &[5, 8], 2));
+    let ids = integers(&mut c, &[8], &[2, 1, 2, 1, 1, 2, 1, 2]);
+    let (old, x) = (read(table), read(new));
+    for threads in [1, 2, 3, 8] {
+        write(table, &old);
+        let t = rows::set_rows(&mut c, table, new, ids).unwrap();
+        compute_with(&nodes_of(t), threads, Abort::NEVER).unwrap();
+        let got = read(table);
+        assert_eq!((&got[..5], &got[5..10], &got[10..]), (&old[..5], &x[30..35], &x[35..40]), "{threads} threads");
+    }
+}
+
+#[test]
+fn sources_that_overlap_the_result_partly_are_read_by_one_thread() {
+    for shift in [4, 400, 20000] {
+        let mut first: Option<Vec<u32>> = None;
+        for threads in [1, 2, 8] {
+            let mut c = ctx();
+            let memory = floats(&mut c, &[20000], 7);
+            let a = c.new_tensor(GGML_TYPE_F32, &[100, 100]).unwrap();
+            a.set_data(memory.data());
+            let t = unary(&mut c, a);
+            t.set_data(memory.data().wrapping_add(shift));
+            compute_with(&nodes_of(t), threads, Abort::NEVER).unwrap();
+            let bits: Vec<u32> = read(memory).iter().map(|x| x.to_bits()).collect();
+            assert!(*first.get_or_insert_with(|| bits.clone()) == bits, "{shift} bytes on, {threads} threads");
+        }
+    }
+}
+
+fn unary(c: &mut Context, a: TensorRef) -> TensorRef {
+    pointwise::plain(c, pointwise::Plain::Sqr, a, Place::New).unwrap()
 }

@@ -14,7 +14,7 @@ pub fn activations(w: &Worker<'_>, k: &Kernels, plan: &Plan, s: &Shapes) {
     for row in w.share(plan.act_rows) {
         let (i1, i2, i3) = (row % s.ne1[1], row / s.ne1[1] % s.ne1[2], row / (s.ne1[1] * s.ne1[2]));
         let x = s.src1.wrapping_add(i1 * s.nb1[1] + i2 * s.nb1[2] + i3 * s.nb1[3]);
-        let y = w.scratch.as_ptr().wrapping_add(row * plan.act_bytes);
+        let y = w.scratch().as_ptr().wrapping_add(row * plan.act_bytes);
         // SAFETY: row indices are below src1's; the node was checked, so its rows are inside its memory. The scratch memory was checked
         // to be as long as the plan asks; each row of it, and `own`, belongs to this thread until the next wait.
         unsafe { convert_row(k, plan, s, x, y, own) };

@@ -5,6 +5,8 @@ use super::plan::{ActForm, Plan, Shapes, Way, line_up};
 use super::product::{Columns, Job};
 use super::{convert, kernels_for};
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::access::Dest;
+use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::{Kernels, kernels, reference};
 use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
@@ -104,13 +106,13 @@ pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 
 /// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` indices in I32 with `slots` a multiple
 /// of `p`; `dst` `[m, slots, tokens]` in F32. The column of an index -1 is zero. Any other index out of range is an error: nothing is computed.
-pub fn mul_mat_id(w: &Worker<'_>, dst: TensorRef) {
-    compute(kernels_for(w), w, dst);
+pub fn mul_mat_id(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
+    compute(kernels_for(w), w, node, dest);
 }
 
 /// [`mul_mat_id`] with given kernels.
-pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
-    let node = Node::of(k, dst, w.nth);
+pub(super) fn compute(k: &Kernels, w: &Worker<'_>, checked: CheckedNode<'_>, mut dest: Dest<'_>) {
+    let node = Node::of(k, *checked, w.nth());
     let s = &node.s;
     s.check();
     ggml_assert!(s.ne0[3] == 1 && s.ne1[3] == 1 && s.ne[3] == 1);
@@ -123,10 +125,10 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     }
     ggml_assert!(s.ne1[1] > 0);
     let layout = node.layout();
-    ggml_assert!(w.scratch.len() >= layout.end, "the graph's plan is for another graph");
-    let scratch = w.scratch.as_ptr();
+    ggml_assert!(w.scratch().len() >= layout.end, "the graph's plan is for another graph");
+    let scratch = w.scratch().as_ptr();
 
-    let own = scratch.wrapping_add(layout.own + w.ith * node.dots.own_bytes.max(node.tiles.own_bytes));
+    let own = scratch.wrapping_add(layout.own + w.ith() * node.dots.own_bytes.max(node.tiles.own_bytes));
     let forms = [(&node.dots, 0), (&node.tiles, layout.tile_rows)];
     for (plan, at) in &forms[..if node.two_forms() { 2 } else { 1 }] {
         if !plan.converts() {
@@ -140,7 +142,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     }
     let starts = scratch.wrapping_add(layout.starts).cast::<u32>();
     let entries = scratch.wrapping_add(layout.entries).cast::<Entry>();
-    if w.ith == 0 {
+    if w.ith() == 0 {
         // SAFETY: the layout has room for both lists, and no other thread looks at them before the wait.
         let lists = unsafe {
             (
@@ -150,11 +152,11 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
             )
         };
         if let Err(id) = sort(&node, lists.0, lists.1, lists.2) {
-            w.fail(invalid!("{dst:?}: index {id} names no matrix, there are {}", node.matrices()));
+            w.fail(invalid!("{:?}: index {id} names no matrix, there are {}", *checked, node.matrices()));
         }
     }
     w.wait();
-    if w.faults.any() {
+    if w.has_failed() {
         return;
     }
     // SAFETY: made above, and only read from now on.
@@ -164,9 +166,8 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
 
     let without = &entries[starts[node.matrices()] as usize..starts[node.buckets()] as usize];
     for column in w.share(without.len()) {
-        let result = s.result(without[column]);
-        // SAFETY: results of a column of the node, which was checked to be inside its memory; no other thread has this column.
-        unsafe { std::slice::from_raw_parts_mut(result, s.ne[0]) }.fill(0.0);
+        let Entry { slot, token } = without[column];
+        dest.row_mut::<f32>([slot as usize, token as usize, 0]).fill(0.0);
     }
 
     let mut at = w.next_chunk();
@@ -176,7 +177,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
         if mine.is_empty() {
             continue;
         }
-        let plan = match Plan::new(k, s, mine.len(), w.nth).way {
+        let plan = match Plan::new(k, s, mine.len(), w.nth()).way {
             Way::Dots => &node.dots,
             Way::Tiles => &node.tiles,
         };
@@ -188,12 +189,13 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
                     .cast_const(),
             ),
         };
-        let cut = plan.cut(s.ne0[1], mine.len(), 1, w.nth);
+        let cut = plan.cut(s.ne0[1], mine.len(), 1, w.nth());
         while at - before < cut.chunks() {
             let piece = at - before;
             let columns = Picked { s, plan, act, entries: mine };
             let weights = s.src0.wrapping_add(matrix * s.nb0[2]);
             let job = Job { k, plan, weights, stride: s.nb0[1], rows: cut.rows(piece), cols: cut.cols(piece), own };
+            job.claim(&columns, &mut dest);
             // SAFETY: as in `mul_mat`; matrices and entries are in range, `sort` made them.
             unsafe { job.run(plan.way, &columns) };
             at = w.next_chunk();

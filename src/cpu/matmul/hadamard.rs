@@ -1,9 +1,11 @@
 //! The fast Walsh-Hadamard transform, which takes the place of a product with a Hadamard matrix: `n log n` additions for a row.
+#![forbid(unsafe_code)]
 
 use super::plan::Shapes;
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::kernels;
-use crate::cpu::worker::Worker;
+use crate::cpu::access::{Dest, Writer, rows};
+use crate::cpu::check::CheckedNode;
+use crate::cpu::{Worker, vec};
 
 /// Whether the transform can stand for the product: a square matrix, a power of two, one row for one row.
 pub fn applies(s: &Shapes) -> bool {
@@ -12,23 +14,16 @@ pub fn applies(s: &Shapes) -> bool {
 }
 
 /// Transforms every row of `src1`, scaled by `1 / sqrt(n)`.
-pub fn transform(w: &Worker<'_>, s: &Shapes) {
-    let (k, n) = (kernels(), s.ne1[0]);
-    let scale = 1.0 / (n as f32).sqrt();
-    for row in w.share(s.ne1[1] * s.ne1[2] * s.ne1[3]) {
-        let (i1, i2, i3) = (row % s.ne1[1], row / s.ne1[1] % s.ne1[2], row / (s.ne1[1] * s.ne1[2]));
-        let x = s.src1.wrapping_add(i1 * s.nb1[1] + i2 * s.nb1[2] + i3 * s.nb1[3]);
-        let y = s.dst.wrapping_add(i1 * s.nb[1] + i2 * s.nb[2] + i3 * s.nb[3]).cast::<f32>();
-        // SAFETY: the node was checked: rows of src1 and dst have `n` values inside their memory, and this thread alone has this row.
-        let y = unsafe {
-            match s.type1 {
-                GGML_TYPE_F16 => (k.f16_to_f32)(n, y, x.cast()),
-                _ => y.copy_from(x.cast(), n),
-            }
-            (k.scale)(n, y, y, scale, 0.0);
-            std::slice::from_raw_parts_mut(y, n)
-        };
-        butterflies(y);
+pub fn transform(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
+    let x = node.source(1);
+    let scale = 1.0 / (x.ne[0] as f32).sqrt();
+    let mut out = Writer::new(dest);
+    for row in rows(w, &out) {
+        out.row(row, |y| {
+            x.load(row, 0, y);
+            vec::scale_add(y, scale, 0.0);
+            butterflies(y);
+        });
     }
 }
 

@@ -19,6 +19,8 @@ mod product;
 #[cfg(test)]
 mod tests;
 
+use super::access::Dest;
+use super::check::CheckedNode;
 use super::simd::{Kernels, kernels, reference};
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op_hint;
@@ -44,18 +46,18 @@ fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 
 /// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`; `dst` `[m, n, c, d]`
 /// in F32. Called by all threads of the region.
-pub fn mul_mat(w: &Worker<'_>, dst: TensorRef) {
-    compute(kernels_for(w), w, dst);
+pub fn mul_mat(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
+    compute(kernels_for(w), w, node, dest);
 }
 
 /// The kernels that the host wants.
 fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
-    if w.use_ref { reference() } else { kernels() }
+    if w.use_ref() { reference() } else { kernels() }
 }
 
 /// [`mul_mat`] with given kernels.
-fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
-    let s = Shapes::of(dst);
+fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
+    let s = Shapes::of(*node);
     s.check();
     ggml_assert!(s.ne[1] == s.ne1[1] && s.ne[2] == s.ne1[2] && s.ne[3] == s.ne1[3]);
     ggml_assert!(
@@ -65,12 +67,12 @@ fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     if s.ne.contains(&0) {
         return;
     }
-    let hinted = dst.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
+    let hinted = node.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
     if hinted && !k.dots_only && hadamard::applies(&s) {
-        return hadamard::transform(w, &s);
+        return hadamard::transform(w, node, dest);
     }
-    let plan = Plan::new(k, &s, s.columns(), w.nth);
-    ggml_assert!(w.scratch.len() >= plan.scratch(), "the graph's plan is for another graph");
+    let plan = Plan::new(k, &s, s.columns(), w.nth());
+    ggml_assert!(w.scratch().len() >= plan.scratch(), "the graph's plan is for another graph");
 
     convert::activations(w, k, &plan, &s);
     if plan.converts() {
@@ -78,12 +80,12 @@ fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
     }
 
     let matrices = s.ne0[2] * s.ne0[3];
-    let cut = plan.cut(s.ne0[1], s.columns(), matrices, w.nth);
+    let cut = plan.cut(s.ne0[1], s.columns(), matrices, w.nth());
     let mut at = w.next_chunk();
     while at < cut.chunks() * matrices {
         let (matrix, piece) = (at / cut.chunks(), at % cut.chunks());
         let (i02, i03) = (matrix % s.ne0[2], matrix / s.ne0[2]);
-        let columns = Repeated { s: &s, plan: &plan, scratch: w.scratch.as_ptr(), i02, i03 };
+        let columns = Repeated { s: &s, plan: &plan, scratch: w.scratch().as_ptr(), i02, i03 };
         let job = Job {
             k,
             plan: &plan,
@@ -93,6 +95,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, dst: TensorRef) {
             cols: cut.cols(piece),
             own: plan.own_scratch(w),
         };
+        job.claim(&columns, &mut dest);
         // SAFETY: shapes and strides were checked (by `check` and above): the weights, the columns and the results of this piece are
         // inside their tensors or inside the scratch memory. Pieces are disjoint, and each is taken by one thread.
         unsafe { job.run(plan.way, &columns) };

@@ -241,7 +241,7 @@ impl Plan {
 
     /// This thread's own memory.
     pub fn own_scratch(&self, w: &Worker<'_>) -> *mut u8 {
-        w.scratch.as_ptr().wrapping_add(self.own_at + w.ith * self.own_bytes)
+        w.scratch().as_ptr().wrapping_add(self.own_at + w.ith() * self.own_bytes)
     }
 
     /// How `rows` by `columns` results, `times` times, are cut for `threads` threads.

@@ -2,6 +2,7 @@
 
 use super::plan::{ActForm, Plan, Way, line_up, spaced};
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::access::Dest;
 use crate::cpu::simd::{Kernels, tile};
 use std::ops::Range;
 
@@ -33,6 +34,13 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Takes the piece's results: no other thread writes them.
+    pub fn claim(&self, columns: &impl Columns, dest: &mut Dest<'_>) {
+        for j in self.cols.clone().filter(|_| cfg!(debug_assertions)) {
+            dest.claim_floats(columns.get(j).1.wrapping_add(self.rows.start), self.rows.len());
+        }
+    }
+
     /// Computes the piece.
     ///
     /// # Safety

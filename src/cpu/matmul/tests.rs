@@ -1,9 +1,23 @@
 //! Products against doubles: every format, repeated and permuted sources, odd sizes, any number of threads.
 
 use super::*;
-use crate::abi::ggml::{ggml_tensor, ggml_type, ggml_type::*};
+use crate::abi::ggml::{ggml_op, ggml_tensor, ggml_type, ggml_type::*};
+use crate::cpu::check;
+use crate::cpu::exec::worker::tests::run_workers;
 use crate::cpu::simd::tests::{Noise, decode_row, levels, random_row};
-use crate::cpu::worker::tests::run_workers;
+use crate::error::Error;
+
+/// Computes a product on some threads.
+fn run(
+    threads: usize,
+    scratch: usize,
+    t: TensorRef,
+    f: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + Sync,
+) -> Option<Error> {
+    let node = check::runnable(&t).unwrap();
+    // SAFETY: one for each thread, by its number.
+    run_workers(threads, scratch, |w| f(w, node, unsafe { node.dest(w.ith(), w.claims()) }))
+}
 
 /// A tensor with its own memory.
 struct Owned {
@@ -76,7 +90,7 @@ fn check_mul_mat(a: &mut Owned, b: &mut Owned, what: &str) {
             let t = d.get();
             t.set_src(0, Some(ta));
             t.set_src(1, Some(tb));
-            let fault = run_workers(threads, scratch(&k, t, threads), |w| compute(&k, w, t));
+            let fault = run(threads, scratch(&k, t, threads), t, |w, n, d| compute(&k, w, n, d));
             assert!(fault.is_none());
             if let Some(first) = &first {
                 assert!(*first == d.data, "{:?} {what}: {threads} threads give other bits", k.level);
@@ -222,10 +236,11 @@ fn rows_of_nothing_with_any_strides() {
             for kernels in levels() {
                 let mut d = Owned::zeros([9, columns, 1, 1]);
                 let node = d.get();
+                node.set_op(ggml_op::GGML_OP_MUL_MAT);
                 node.set_src(0, Some(a.get()));
                 node.set_src(1, Some(b.get()));
                 let size = scratch(&kernels, node, 2);
-                assert!(run_workers(2, size, |w| compute(&kernels, w, node)).is_none());
+                assert!(run(2, size, node, |w, n, d| compute(&kernels, w, n, d)).is_none());
                 assert!(d.data.iter().all(|&x| x == 0), "{t:?} {:?}", kernels.level);
             }
         }
@@ -262,7 +277,7 @@ fn experts_are_picked_by_index() {
                     node.set_src(1, Some(b.get()));
                     node.set_src(2, Some(i.get()));
                     let size = experts::scratch(&kernels, node, threads);
-                    assert!(run_workers(threads, size, |w| experts::compute(&kernels, w, node)).is_none());
+                    assert!(run(threads, size, node, |w, n, d| experts::compute(&kernels, w, n, d)).is_none());
                     if let Some(first) = &first {
                         assert!(*first == d.data, "{t:?}: {threads} threads give other bits");
                         continue;
@@ -303,7 +318,7 @@ fn an_index_out_of_range_is_an_error() {
         node.set_src(1, Some(b.get()));
         node.set_src(2, Some(i.get()));
         for threads in [1, 3] {
-            let fault = run_workers(threads, scratch_mul_mat_id(node, threads), |w| mul_mat_id(w, node));
+            let fault = run(threads, scratch_mul_mat_id(node, threads), node, mul_mat_id);
             assert!(fault.is_some_and(|e| e.to_string().contains("names no matrix")));
         }
     }
@@ -323,7 +338,7 @@ fn the_fast_transform_equals_the_product() {
         t.set_src(0, Some(a.get()));
         t.set_src(1, Some(b.get()));
         t.set_op_param_i32(1, hint);
-        assert!(run_workers(2, scratch_mul_mat(t, 2), |w| mul_mat(w, t)).is_none());
+        assert!(run(2, scratch_mul_mat(t, 2), t, mul_mat).is_none());
         results.push(decode_row(GGML_TYPE_F32, &d.data, n * 10));
     }
     assert!(results[0].iter().zip(&results[1]).all(|(a, b)| (a - b).abs() < 1e-5));

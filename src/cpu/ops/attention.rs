@@ -3,12 +3,13 @@
 //!
 //! Work is cut into tiles of queries that share their keys (neighbouring positions, and the heads of a group); the tiles
 //! depend on the shapes alone, so the result does not depend on the number of threads.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Apart, Dest, Layout, Rows, Source, Writer};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Writer};
+use super::check_type;
 use super::softmax::Slopes;
-use super::{check_type, source};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -31,12 +32,15 @@ struct Query {
 }
 
 /// Sources and parameters of a node.
-struct Attention {
-    q: Place,
-    k: Place,
-    v: Place,
-    mask: Option<Place>,
-    sinks: Option<Place>,
+struct Attention<'g> {
+    q: Source<'g>,
+    k: Source<'g>,
+    v: Source<'g>,
+    /// Keys and values of half precision as rows.
+    k_halves: Option<Rows<'g, u16>>,
+    v_halves: Option<Rows<'g, u16>>,
+    mask: Option<Source<'g>>,
+    sinks: Option<Source<'g>>,
     scale: f32,
     cap: f32,
     slopes: Slopes,
@@ -46,17 +50,20 @@ struct Attention {
     per_tile: usize,
 }
 
-impl Attention {
-    fn of(dst: TensorRef) -> Self {
-        let (q, k, v) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(source(dst, 2)));
-        let (scale, max_bias, cap) = (dst.op_param_f32(0), dst.op_param_f32(1), dst.op_param_f32(2));
+impl<'g> Attention<'g> {
+    fn of(node: CheckedNode<'g>, d: &Dest<'_>) -> Self {
+        let (q, k, v) = (node.source(0), node.source(1), node.source(2));
+        let (scale, max_bias, cap) = (node.op_param_f32(0), node.op_param_f32(1), node.op_param_f32(2));
+        let halves = |s: Source<'g>| s.try_apart(d).filter(|s| s.dtype == GGML_TYPE_F16).and_then(Apart::rows);
         let group = (q.ne[2] / k.ne[2]).min(q.ne[2] / v.ne[2]);
         Self {
             q,
             k,
             v,
-            mask: dst.src(3).map(Place::of),
-            sinks: dst.src(4).map(Place::of),
+            k_halves: halves(k),
+            v_halves: halves(v),
+            mask: node.try_source(3),
+            sinks: node.try_source(4),
             scale: if cap != 0.0 { scale / cap } else { scale },
             cap,
             slopes: Slopes::new(max_bias, q.ne[2]),
@@ -88,7 +95,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(a: &Attention, panels_from: usize) -> Self {
+    fn new(a: &Attention<'_>, panels_from: usize) -> Self {
         let (n, dk, dv) = (a.group * a.per_tile, a.k.ne[0], a.v.ne[0]);
         let zeros = |n: usize| vec![0f32; n];
         Self {
@@ -107,7 +114,7 @@ impl Buffers {
     }
 
     /// Fills `masks` and `live` for the keys from `first` on.
-    fn look_at_masks(&mut self, a: &Attention, i3: usize, first: usize, n: usize) {
+    fn look_at_masks(&mut self, a: &Attention<'_>, i3: usize, first: usize, n: usize) {
         self.live.clear();
         let Some(mask) = a.mask else {
             self.live.extend(0..self.queries.len());
@@ -129,12 +136,12 @@ impl Buffers {
     }
 
     /// Scores of the live queries as plain products, and nothing of the keys that they do not see.
-    fn products(&mut self, a: &Attention, [k2, k3]: [usize; 2], first: usize, n: usize) {
+    fn products(&mut self, a: &Attention<'_>, [k2, k3]: [usize; 2], first: usize, n: usize) {
         let dk = a.k.ne[0];
-        if self.live.len() < self.panels_from && a.k.dtype == GGML_TYPE_F16 && a.k.sliceable::<u16>() {
+        if let Some(keys) = a.k_halves.filter(|_| self.live.len() < self.panels_from) {
             for &i in &self.live {
                 for j in 0..n {
-                    let key = a.k.row::<u16>([first + j, k2, k3]);
+                    let key = keys.row([first + j, k2, k3]);
                     self.scores[i * KEYS + j] = vec::dot_f16(key, &self.q[i * dk..][..dk]);
                 }
             }
@@ -157,13 +164,13 @@ impl Buffers {
     }
 
     /// Adds the values, weighted with the scores, to the sums of the live queries.
-    fn gather(&mut self, a: &Attention, [v2, v3]: [usize; 2], first: usize, n: usize) {
+    fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], first: usize, n: usize) {
         let dv = a.v.ne[0];
-        if self.live.len() < self.panels_from && a.v.dtype == GGML_TYPE_F16 && a.v.sliceable::<u16>() {
+        if let Some(values) = a.v_halves.filter(|_| self.live.len() < self.panels_from) {
             for &i in &self.live {
                 let acc = &mut self.acc[i * dv..][..dv];
                 for (j, &p) in self.scores[i * KEYS..][..n].iter().enumerate().filter(|(_, p)| **p != 0.0) {
-                    vec::axpy_f16(acc, p, a.v.row::<u16>([first + j, v2, v3]));
+                    vec::axpy_f16(acc, p, values.row([first + j, v2, v3]));
                 }
             }
             return;
@@ -189,7 +196,7 @@ impl Buffers {
 
     /// Turns the products of the live queries into weights, and makes room for new maxima. Queries that see nothing new
     /// leave `live`.
-    fn weigh(&mut self, a: &Attention, n: usize) {
+    fn weigh(&mut self, a: &Attention<'_>, n: usize) {
         let dv = a.v.ne[0];
         let (queries, scores, masks, sums) = (&mut self.queries, &mut self.scores, &self.masks, &mut self.acc);
         self.live.retain(|&i| {
@@ -223,11 +230,11 @@ impl Buffers {
 
 /// `softmax(q k^T * scale + mask) v`, written with heads before positions. Parameters: scale, largest bias, soft cap.
 /// Sources: q, k, v, mask, sinks.
-pub fn flash_attn_ext(w: &Worker<'_>, dst: TensorRef) {
-    let a = Attention::of(dst);
-    let mut out = Writer::new(dst);
+pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let a = Attention::of(node, &d);
+    let mut out = Writer::new(d);
     // The reference looks at every query by itself.
-    let mut b = Buffers::new(&a, if w.use_ref { usize::MAX } else { PANELS_FROM });
+    let mut b = Buffers::new(&a, if w.use_ref() { usize::MAX } else { PANELS_FROM });
     // Tiles at the end of a causal mask have more keys than those at its start, so they are handed out one by one.
     loop {
         let tile = w.next_chunk();
@@ -238,7 +245,7 @@ pub fn flash_attn_ext(w: &Worker<'_>, dst: TensorRef) {
     }
 }
 
-fn compute_tile(a: &Attention, b: &mut Buffers, tile: usize, out: &mut Writer) {
+fn compute_tile(a: &Attention<'_>, b: &mut Buffers, tile: usize, out: &mut Writer<'_>) {
     let (positions, heads, batches) = (a.q.ne[1], a.q.ne[2], a.q.ne[3]);
     let (n_keys, dk, dv) = (a.k.ne[1], a.k.ne[0], a.v.ne[0]);
     let along = positions.div_ceil(a.per_tile);
@@ -254,7 +261,7 @@ fn compute_tile(a: &Attention, b: &mut Buffers, tile: usize, out: &mut Writer) {
         }
     }
     b.acc.fill(0.0);
-    let plane = |t: &Place| [first_head / (heads / t.ne[2]), i3 / (batches / t.ne[3])];
+    let plane = |t: &Layout| [first_head / (heads / t.ne[2]), i3 / (batches / t.ne[3])];
     for first in (0..n_keys).step_by(KEYS) {
         let n = KEYS.min(n_keys - first);
         b.look_at_masks(a, i3, first, n);
@@ -292,7 +299,7 @@ pub fn check_flash_attn_ext(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)?;
     for t in [k, v] {
         ensure!(convert::readable(t.dtype()) && t.dtype() != GGML_TYPE_I32, "keys or values of {:?}", t.dtype());
-        ensure!(Place::of(t).has_dense_rows(), "rows of '{}' have gaps", t.name());
+        ensure!(Layout::of(t).has_dense_rows(), "rows of '{}' have gaps", t.name());
     }
     let (qn, kn, vn, n) = (q.ne(), k.ne(), v.ne(), node.ne());
     ensure!(kn[0] == qn[0] && kn[1] == vn[1] && kn[0] > 0 && vn[0] > 0, "keys {kn:?}, values {vn:?}, queries {qn:?}");

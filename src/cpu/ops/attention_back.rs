@@ -2,10 +2,11 @@
 //!
 //! With S = scale q kT (masked), P = softmax(S) and y = P v: dP = dy vT, dS = P (dP - P dP), dq = dS k scale,
 //! dk = dST q scale, dv = PT dy. Scores are computed anew, a query at a time.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader};
-use super::{check_type, source};
+use super::super::access::{Dest, Layout, Reader};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -24,20 +25,20 @@ fn layout([q, k, v]: [usize; 3]) -> Option<[usize; 3]> {
 /// Sources: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values `[m, d, groups, batch]`, gradient of the result
 /// `[d, n, heads, batch]`; head h looks at group h modulo groups. The n queries are the last of the m positions; parameter 0: they
 /// do not see what follows them. The node is a row of the gradients, each dense and shaped as its source.
-pub fn flash_attn_back(w: &Worker<'_>, dst: TensorRef) {
-    let [mut q, mut k, mut v, mut grad] = [0, 1, 2, 3].map(|i| Reader::new(source(dst, i), dst));
-    let masked = dst.op_param_i32(0) != 0;
-    let out = Place::of(dst);
-    let sizes = [q.at.len(), k.at.len(), v.at.len()];
+pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let [mut q, mut k, mut v, mut grad] = [0, 1, 2, 3].map(|i| Reader::new(node.source(i), &d));
+    let masked = node.op_param_i32(0) != 0;
+    let mut out = d;
+    let sizes = [q.len(), k.len(), v.len()];
     let Some([k_at, v_at, end]) = layout(sizes) else { return };
-    if w.ith == 0 {
+    if w.ith() == 0 {
         // What lies between the gradients is zero.
         for gap in [sizes[0]..k_at, k_at + sizes[1]..v_at, end..out.len()] {
             out.span_mut::<f32>(gap.start, gap.len()).fill(0.0);
         }
     }
-    let [depth, n, heads, batches] = q.at.ne;
-    let (m, groups) = (k.at.ne[1], k.at.ne[2]);
+    let [depth, n, heads, batches] = q.ne;
+    let (m, groups) = (k.ne[1], k.ne[2]);
     let scale = 1.0 / (depth as f32).sqrt();
     let (mut keys, mut values) = (vec![0f32; m * depth], vec![0f32; m * depth]);
     let (mut probabilities, mut scores) = (vec![0f32; m], vec![0f32; m]);
@@ -49,10 +50,9 @@ pub fn flash_attn_back(w: &Worker<'_>, dst: TensorRef) {
         for (i, row) in values.chunks_exact_mut(m).enumerate() {
             row.copy_from_slice(v.row([i, group, batch]));
         }
-        let grad_keys = out.span_mut::<f32>(k_at + unit * m * depth, m * depth);
-        let grad_values = out.span_mut::<f32>(v_at + unit * m * depth, m * depth);
-        grad_keys.fill(0.0);
-        grad_values.fill(0.0);
+        let (keys_at, values_at) = (k_at + unit * m * depth, v_at + unit * m * depth);
+        out.span_mut::<f32>(keys_at, m * depth).fill(0.0);
+        out.span_mut::<f32>(values_at, m * depth).fill(0.0);
         for (head, query) in (group..heads).step_by(groups).flat_map(|head| (0..n).map(move |i| (head, i))) {
             let (x, dy) = (q.row([query, head, batch]), grad.row([query, head, batch]));
             let seen = if masked { m - n + query + 1 } else { m };
@@ -73,7 +73,9 @@ pub fn flash_attn_back(w: &Worker<'_>, dst: TensorRef) {
                 *s = (*s - along) * p * scale;
             }
 
-            let grad_query = out.span_mut::<f32>(((batch * heads + head) * n + query) * depth, depth);
+            let query_at = ((batch * heads + head) * n + query) * depth;
+            let ranges = [query_at..query_at + depth, keys_at..keys_at + m * depth, values_at..values_at + m * depth];
+            let [grad_query, grad_keys, grad_values] = out.spans_mut::<f32, 3>(ranges);
             grad_query.fill(0.0);
             let rows = keys.chunks_exact(depth).zip(grad_keys.chunks_exact_mut(depth));
             for ((key, grad_key), &s) in rows.zip(&*s) {
@@ -101,10 +103,10 @@ pub fn check_flash_attn_back(node: TensorRef) -> Result<()> {
         k[2] > 0 && q[2] % k[2] == 0 && k[3] == q[3] && v[2..] == k[2..],
         "keys {k:?}, values {v:?}, queries {q:?}"
     );
-    let [q, k, v] = [0, 1, 2].map(|i| Place::of(sources[i]).len());
-    let fits = layout([q, k, v]).is_some_and(|[.., end]| end <= Place::of(node).len());
+    let [q, k, v] = [0, 1, 2].map(|i| Layout::of(sources[i]).len());
+    let fits = layout([q, k, v]).is_some_and(|[.., end]| end <= Layout::of(node).len());
     ensure!(fits && node.is_contiguous(), "gradients of {q}, {k} and {v} numbers into {:?}", node.ne());
-    ensure!(Place::of(node).sliceable::<f32>(), "a result that is not aligned");
+    ensure!(Layout::of(node).has_dense_rows(), "a result that is not aligned");
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! Arithmetic of two tensors: the second is repeated to fill the first.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Apart, Dest, Layout, Reader, Writer, parts, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Reader, Writer, parts, rows};
-use super::{check_map_f32, check_type, is_float, source};
+use super::{check_map_f32, check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::{Kernels, Map2};
 use crate::cpu::{Worker, vec};
@@ -14,21 +15,20 @@ use crate::tensor::ops::arith::Region;
 
 type Pick = fn(&Kernels) -> Map2;
 
-fn binary(w: &Worker<'_>, dst: TensorRef, f: Pick) {
-    let (a, b) = (source(dst, 0), source(dst, 1));
-    let (mut a, mut b, mut d) = (Place::of(a), Place::of(b), Place::of(dst));
+fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pick) {
+    let (mut a, mut b) = (node.source(0), node.source(1));
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
     }
-    let period = b.ne[0];
-    let aside = a.dtype == GGML_TYPE_F32 && a.sliceable::<f32>() && !a.overlaps(&d);
-    let mut b = Reader::over(b, &d);
-    let mut out = Writer::over(d);
+    let (n, period) = (d.ne[0], b.ne[0]);
+    let aside = a.try_apart(&d).filter(|_| a.dtype == GGML_TYPE_F32).and_then(Apart::rows::<f32>);
+    let mut b = Reader::new(b, &d);
+    let mut out = Writer::new(d);
     let mut one = Vec::new();
-    for (row, part) in parts(w, &d) {
-        let row_b = [row[0] % b.at.ne[1], row[1] % b.at.ne[2], row[2] % b.at.ne[3]];
+    for (row, part) in parts(w, &out) {
+        let row_b = [row[0] % b.ne[1], row[1] % b.ne[2], row[2] % b.ne[3]];
         // Read before the row is written: it may lie in the same place.
-        let x = if period == d.ne[0] {
+        let x = if period == n {
             b.part(row_b, part.clone())
         } else {
             let x = b.row(row_b);
@@ -40,8 +40,8 @@ fn binary(w: &Worker<'_>, dst: TensorRef, f: Pick) {
             &one
         };
         out.part(row, part.clone(), |y| {
-            if aside {
-                return vec::zip_into(f, y, &a.row::<f32>(row)[part], x);
+            if let Some(a) = &aside {
+                return vec::zip_into(f, y, &a.row(row)[part], x);
             }
             a.load(row, part.start, y);
             vec::zip(f, y, x);
@@ -50,23 +50,23 @@ fn binary(w: &Worker<'_>, dst: TensorRef, f: Pick) {
 }
 
 /// Sum.
-pub fn add(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, |k| k.add);
+pub fn add(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    binary(w, node, d, |k| k.add);
 }
 
 /// Difference.
-pub fn sub(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, |k| k.sub);
+pub fn sub(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    binary(w, node, d, |k| k.sub);
 }
 
 /// Product.
-pub fn mul(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, |k| k.mul);
+pub fn mul(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    binary(w, node, d, |k| k.mul);
 }
 
 /// Quotient.
-pub fn div(w: &Worker<'_>, dst: TensorRef) {
-    binary(w, dst, |k| k.div);
+pub fn div(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    binary(w, node, d, |k| k.div);
 }
 
 /// Floats; the second repeats to the first; the node has the first one's shape.
@@ -93,10 +93,10 @@ pub fn check_add(node: TensorRef) -> Result<()> {
 }
 
 /// Plus the one element of source 1.
-pub fn add1(w: &Worker<'_>, dst: TensorRef) {
+pub fn add1(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut one = [0.0];
-    Place::of(source(dst, 1)).load([0; 3], 0, &mut one);
-    super::map(w, dst, |y| y.iter_mut().for_each(|y| *y += one[0]));
+    node.source(1).load([0; 3], 0, &mut one);
+    super::map(w, node, d, |y| y.iter_mut().for_each(|y| *y += one[0]));
 }
 
 /// A float, or a quantized tensor, plus one float.
@@ -109,18 +109,18 @@ pub fn check_add1(node: TensorRef) -> Result<()> {
 }
 
 /// Row plus the row of source 1 that source 2 names, none for -1: a bias per expert.
-pub fn add_id(w: &Worker<'_>, dst: TensorRef) {
-    let (a, ids) = (Place::of(source(dst, 0)), Place::of(source(dst, 2)));
-    let mut bias = Reader::new(source(dst, 1), dst);
-    let mut out = Writer::new(dst);
+pub fn add_id(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (a, ids) = (node.source(0), node.source(2));
+    let mut bias = Reader::new(node.source(1), &d);
+    let mut out = Writer::new(d);
     for row in rows(w, &a) {
         let id = ids.get::<i32>(row[0], [row[1], 0, 0]);
         if id == -1 {
             out.row(row, |y| a.load(row, 0, y));
             continue;
         }
-        let Some(id) = usize::try_from(id).ok().filter(|&id| id < bias.at.ne[1]) else {
-            return w.fail(invalid!("'{}': row {id} of {}", dst.name(), bias.at.ne[1]));
+        let Some(id) = usize::try_from(id).ok().filter(|&id| id < bias.ne[1]) else {
+            return w.fail(invalid!("'{}': row {id} of {}", node.name(), bias.ne[1]));
         };
         let x = bias.row([id, 0, 0]);
         out.row(row, |y| {
@@ -141,58 +141,44 @@ pub fn check_add_id(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where `set` and `acc` put source 1 in the node.
-fn window(node: TensorRef) -> Result<Place> {
+/// Where `set` and `acc` put source 1 in the node: shape, strides and offset in bytes.
+fn window(node: TensorRef, b: &Layout) -> ([usize; 4], [usize; 4], usize) {
     let region = Region::of_node(node);
-    let b = src(node, 1)?;
-    let mut at = Place::of(node);
-    let size = node.dtype().type_size();
-    at.ne = Place::of(b).ne;
-    at.nb = [size, region.nb[0], region.nb[1], region.nb[2]];
-    let end = at
-        .ne
-        .iter()
-        .zip(&at.nb)
-        .fold(region.offset.checked_add(size), |end, (n, nb)| end?.checked_add((n.max(&1) - 1).checked_mul(*nb)?));
-    ensure!(end.is_some_and(|end| end <= node.nbytes()), "the part to write does not lie inside the tensor");
-    Ok(at.moved(region.offset))
+    (b.ne, [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]], region.offset)
 }
 
-fn put(w: &Worker<'_>, dst: TensorRef, add: bool) {
-    let (a, d) = (Place::of(source(dst, 0)), Place::of(dst));
-    if dst.op_param_i32(4) == 0 && a.row_ptr([0; 3]) != d.row_ptr([0; 3]) {
+fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
+    let (a, b) = (node.source(0), node.source(1));
+    if node.op_param_i32(4) == 0 && !a.is_at(&d) {
         for row in rows(w, &d) {
-            d.bytes_mut(row).copy_from_slice(a.bytes(row));
+            d.copy_blocks(row, 0, &a, row, 0, a.ne[0]);
         }
-        w.wait();
-    } else {
-        w.wait();
     }
-    let b = Place::of(source(dst, 1));
-    let Ok(at) = window(dst) else { return };
-    if !add {
-        for row in rows(w, &b) {
-            for i in 0..b.ne[0] {
-                at.set::<i32>(i, row, b.get(i, row));
-            }
-        }
-        return;
-    }
+    w.wait();
+    let (ne, nb, offset) = window(*node, &b);
+    let Some(mut at) = d.window(ne, nb, offset) else {
+        unreachable!("the check lets no part outside the node through");
+    };
     for row in rows(w, &b) {
         for i in 0..b.ne[0] {
-            at.set(i, row, at.get::<f32>(i, row) + b.get::<f32>(i, row));
+            if add {
+                let sum = at.get::<f32>(i, row) + b.get::<f32>(i, row);
+                at.set(i, row, sum);
+            } else {
+                at.set::<i32>(i, row, b.get(i, row));
+            }
         }
     }
 }
 
 /// Source 0 with source 1 written over a part of it.
-pub fn set(w: &Worker<'_>, dst: TensorRef) {
-    put(w, dst, false);
+pub fn set(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    put(w, node, d, false);
 }
 
 /// Source 0 with source 1 added to a part of it.
-pub fn acc(w: &Worker<'_>, dst: TensorRef) {
-    put(w, dst, true);
+pub fn acc(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    put(w, node, d, true);
 }
 
 /// Dense tensors of 4-byte numbers, and a part that lies inside.
@@ -202,7 +188,12 @@ pub fn check_set(node: TensorRef) -> Result<()> {
     check_type(a, node.dtype())?;
     check_type(b, node.dtype())?;
     ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "not dense, or shapes differ");
-    window(node).map(|_| ())
+    let (ne, nb, offset) = window(node, &Layout::of(b));
+    ensure!(
+        Layout::of(node).holds(&Layout { ne, nb, dtype: node.dtype() }, offset),
+        "the part to write does not lie inside the tensor, or its elements lie on each other"
+    );
+    Ok(())
 }
 
 /// As [`check_set`], single precision.

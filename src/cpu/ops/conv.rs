@@ -1,10 +1,11 @@
 //! Convolutions computed directly, their transposes, and the sums behind them. A row of the result is a sum of rows of the
 //! image, each moved by its place in the kernel and multiplied by the weight there.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Reader, RowIndex, Writer, rows};
-use super::{check_type, source};
+use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -66,7 +67,7 @@ pub(super) fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
 }
 
 /// A weight of a kernel of single or half precision.
-fn weight(k: &Place, i0: usize, row: RowIndex) -> f32 {
+fn weight(k: &Source<'_>, i0: usize, row: RowIndex) -> f32 {
     if k.dtype == GGML_TYPE_F16 { convert::f16(k.get(i0, row)) } else { k.get(i0, row) }
 }
 
@@ -78,17 +79,17 @@ fn check_kernel(node: TensorRef) -> Result<()> {
 }
 
 /// Convolution in the plane. Sources: kernel `[w, h, channels, results]`, image `[w, h, channels, batch]`.
-pub fn conv_2d(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(source(dst, 0));
-    let mut x = Reader::new(source(dst, 1), dst);
-    let [ax, ay] = axes(dst);
-    let mut out = Writer::new(dst);
-    for row @ [oy, result, batch] in rows(w, &out.at) {
+pub fn conv_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = node.source(0);
+    let mut x = Reader::new(node.source(1), &d);
+    let [ax, ay] = axes(*node);
+    let mut out = Writer::new(d);
+    for row @ [oy, result, batch] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
             for channel in 0..k.ne[2] {
                 for ky in 0..k.ne[1] {
-                    let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                    let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
                     let x = x.row([iy, channel, batch]);
                     (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, channel, result])));
                 }
@@ -108,21 +109,21 @@ pub fn check_conv_2d(node: TensorRef) -> Result<()> {
 
 /// Convolution in space. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`; parameters 9 to 11:
 /// channels, batch, results.
-pub fn conv_3d(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(source(dst, 0));
-    let mut x = Reader::new(source(dst, 1), dst);
-    let [ax, ay, az] = axes(dst);
-    let (channels, results) = (dst.op_param_i32(9) as usize, dst.op_param_i32(11) as usize);
-    let mut out = Writer::new(dst);
-    for row @ [oy, oz, at] in rows(w, &out.at) {
+pub fn conv_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = node.source(0);
+    let mut x = Reader::new(node.source(1), &d);
+    let [ax, ay, az] = axes(*node);
+    let (channels, results) = (node.op_param_i32(9) as usize, node.op_param_i32(11) as usize);
+    let mut out = Writer::new(d);
+    for row @ [oy, oz, at] in rows(w, &out) {
         let (batch, result) = (at / results, at % results);
         out.row(row, |y| {
             y.fill(0.0);
             for channel in 0..channels {
                 for kz in 0..k.ne[2] {
-                    let Some(iz) = az.image(oz, kz, x.at.ne[2]) else { continue };
+                    let Some(iz) = az.image(oz, kz, x.ne[2]) else { continue };
                     for ky in 0..k.ne[1] {
-                        let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                        let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
                         let x = x.row([iy, iz, batch * channels + channel]);
                         let at = [ky, kz, result * channels + channel];
                         (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, at)));
@@ -146,16 +147,16 @@ pub fn check_conv_3d(node: TensorRef) -> Result<()> {
 
 /// Each channel with a kernel of its own. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. An image with the
 /// channels innermost has a kernel that lies so too, told by its strides.
-pub fn conv_2d_dw(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(source(dst, 0));
-    let mut x = Reader::new(source(dst, 1), dst);
-    let [ax, ay] = axes(dst);
-    let mut out = Writer::new(dst);
-    for row @ [oy, channel, batch] in rows(w, &out.at) {
+pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = node.source(0);
+    let mut x = Reader::new(node.source(1), &d);
+    let [ax, ay] = axes(*node);
+    let mut out = Writer::new(d);
+    for row @ [oy, channel, batch] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
             for ky in 0..k.ne[1] {
-                let Some(iy) = ay.image(oy, ky, x.at.ne[1]) else { continue };
+                let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
                 let x = x.row([iy, channel, batch]);
                 (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, 0, channel])));
             }
@@ -182,15 +183,15 @@ fn scatter(y: &mut [f32], x: &[f32], k: usize, stride: usize, weight: f32) {
 }
 
 /// Transposed convolution of lines. Sources: kernel `[w, results, channels]`, lines `[n, channels]`; parameter 0: stride.
-pub fn conv_transpose_1d(w: &Worker<'_>, dst: TensorRef) {
-    let mut k = Reader::new(source(dst, 0), dst);
-    let mut x = Reader::new(source(dst, 1), dst);
-    let stride = dst.op_param_i32(0) as usize;
-    let mut out = Writer::new(dst);
-    for row @ [result, ..] in rows(w, &out.at) {
+pub fn conv_transpose_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut k = Reader::new(node.source(0), &d);
+    let mut x = Reader::new(node.source(1), &d);
+    let stride = node.op_param_i32(0) as usize;
+    let mut out = Writer::new(d);
+    for row @ [result, ..] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
-            for channel in 0..x.at.ne[1] {
+            for channel in 0..x.ne[1] {
                 let (k, x) = (k.row([result, channel, 0]), x.row([channel, 0, 0]));
                 k.iter().enumerate().for_each(|(kx, &weight)| scatter(y, x, kx, stride, weight));
             }
@@ -212,20 +213,20 @@ pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
 }
 
 /// Transposed convolution of planes. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`; parameter 0: stride.
-pub fn conv_transpose_2d(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(source(dst, 0));
-    let mut x = Reader::new(source(dst, 1), dst);
-    let stride = dst.op_param_i32(0) as usize;
-    let mut out = Writer::new(dst);
-    for row @ [oy, result, batch] in rows(w, &out.at) {
+pub fn conv_transpose_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = node.source(0);
+    let mut x = Reader::new(node.source(1), &d);
+    let stride = node.op_param_i32(0) as usize;
+    let mut out = Writer::new(d);
+    for row @ [oy, result, batch] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
             for ky in (0..k.ne[1]).filter(|&ky| ky <= oy && (oy - ky) % stride == 0) {
                 let iy = (oy - ky) / stride;
-                if iy >= x.at.ne[1] {
+                if iy >= x.ne[1] {
                     continue;
                 }
-                for channel in 0..x.at.ne[2] {
+                for channel in 0..x.ne[2] {
                     let x = x.row([iy, channel, batch]);
                     for kx in 0..k.ne[0] {
                         scatter(y, x, kx, stride, weight(&k, kx, [ky, result, channel]));
@@ -246,14 +247,13 @@ pub fn check_conv_transpose_2d(node: TensorRef) -> Result<()> {
 }
 
 /// Columns of a transposed convolution added up. Source `[width * channels, n]`; parameters: stride, channels, elements cut off in front.
-pub fn col2im_1d(w: &Worker<'_>, dst: TensorRef) {
-    let columns = Place::of(source(dst, 0));
-    let (stride, cut) = (dst.op_param_i32(0) as usize, dst.op_param_i32(2) as usize);
-    let width = columns.ne[0] / dst.op_param_i32(1) as usize;
-    let mut out = Writer::new(dst);
-    let at = out.at;
+pub fn col2im_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let columns = node.source(0);
+    let (stride, cut) = (node.op_param_i32(0) as usize, node.op_param_i32(2) as usize);
+    let width = columns.ne[0] / node.op_param_i32(1) as usize;
+    let mut out = Writer::new(d);
     let mut value = [0f32];
-    for channel in w.share(at.ne[1]) {
+    for channel in w.share(out.ne[1]) {
         out.row([channel, 0, 0], |y| {
             for (t, y) in y.iter_mut().enumerate() {
                 let t = t + cut;
@@ -280,11 +280,11 @@ pub fn check_col2im_1d(node: TensorRef) -> Result<()> {
 }
 
 /// Gradient of `im2col` by the image. Sources: gradient of the columns, kernel.
-pub fn im2col_back(w: &Worker<'_>, dst: TensorRef) {
-    let flat = dst.op_param_i32(6) != 1;
-    let [ax, second] = axes(dst);
+pub fn im2col_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let flat = node.op_param_i32(6) != 1;
+    let [ax, second] = axes(*node);
     let ay = if flat { Axis { stride: 1, pad: 0, dilation: 1 } } else { second };
-    let (grad, k, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+    let (grad, k) = (node.source(0), node.source(1));
     let (kw, kh) = (k.ne[0], if flat { 1 } else { k.ne[1] });
     let (ow, oh) = (grad.ne[1], if flat { 1 } else { grad.ne[2] });
     for row in rows(w, &d) {
@@ -318,22 +318,22 @@ pub fn check_im2col_back(node: TensorRef) -> Result<()> {
 }
 
 /// The part of a body under the kernel, as a row for each place of the kernel. Parameter 9: channels.
-pub fn im2col_3d(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(source(dst, 0)).ne;
-    let mut x = Reader::new(source(dst, 1), dst);
-    let [ax, ay, az] = axes(dst);
-    let channels = dst.op_param_i32(9) as usize;
-    let batches = x.at.ne[3] / channels;
-    let mut out = Writer::new(dst);
-    let depth = out.at.ne[3] / batches;
+pub fn im2col_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = node.source(0).ne;
+    let mut x = Reader::new(node.source(1), &d);
+    let [ax, ay, az] = axes(*node);
+    let channels = node.op_param_i32(9) as usize;
+    let batches = x.ne[3] / channels;
+    let mut out = Writer::new(d);
+    let depth = out.ne[3] / batches;
     let [kw, kh, kd, _] = k;
-    for row @ [ox, oy, at] in rows(w, &out.at) {
+    for row @ [ox, oy, at] in rows(w, &out) {
         let (batch, oz) = (at / depth, at % depth);
         out.row(row, |y| {
             for channel in 0..channels {
                 for (kz, ky) in (0..kd).flat_map(|kz| (0..kh).map(move |ky| (kz, ky))) {
                     let y = &mut y[((channel * kd + kz) * kh + ky) * kw..][..kw];
-                    let (iz, iy) = (az.image(oz, kz, x.at.ne[2]), ay.image(oy, ky, x.at.ne[1]));
+                    let (iz, iy) = (az.image(oz, kz, x.ne[2]), ay.image(oy, ky, x.ne[1]));
                     let (Some(iz), Some(iy)) = (iz, iy) else {
                         y.fill(0.0);
                         continue;

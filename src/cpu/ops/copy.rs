@@ -1,103 +1,81 @@
 //! Moving data: copies with conversion, concatenation, repetition.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Dest, Plain, Source, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, RowIndex, Writer, rows};
-use super::{check_type, is_float, source};
+use super::{check_type, is_float};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Copies `n` bytes; source and target may overlap.
-fn copy_bytes(from: *const u8, to: *mut u8, n: usize) {
-    // SAFETY: callers pass parts of rows of a checked node's tensors; `copy` allows overlap.
-    unsafe { std::ptr::copy(from, to, n) }
-}
-
 /// Elements (or blocks) of source 0 in order, into the elements of the node in order, converted to its format.
-pub fn dup(w: &Worker<'_>, dst: TensorRef) {
-    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
+pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let s = node.source(0);
     if s.dtype == d.dtype {
-        return dup_same(w, &s, &d);
+        return dup_same(w, &s, &mut d);
     }
     if s.ne == d.ne {
-        let mut out = Writer::over(d);
-        for row in rows(w, &d) {
+        let mut out = Writer::new(d);
+        for row in rows(w, &out) {
             out.row(row, |y| s.load(row, 0, y));
         }
         return;
     }
     // Different shapes: element by element, in pieces that are whole blocks on both sides.
-    let unit = s.dtype.blck_size().max(d.dtype.blck_size()) as usize;
+    let unit = s.block().max(d.block());
     let mut buf = vec![0f32; unit];
     for i in w.share(s.len() / unit) {
-        let (from, to) = (i * unit, i * unit);
-        s.load(s.row_index(from / s.ne[0]), from % s.ne[0], &mut buf);
-        d.store(d.row_index(to / d.ne[0]), to % d.ne[0], &buf);
+        let at = i * unit;
+        s.load(s.row_index(at / s.ne[0]), at % s.ne[0], &mut buf);
+        d.store(d.row_index(at / d.ne[0]), at % d.ne[0], &buf);
     }
 }
 
-fn dup_same(w: &Worker<'_>, s: &Place, d: &Place) {
-    let size = s.dtype.type_size();
+fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
+    let block = s.block();
     if s.is_dense() && d.is_dense() {
         // Bytes, whatever they mean.
-        let total = s.len() / s.dtype.blck_size() as usize * size;
+        let total = s.len() / block * s.dtype.type_size();
         let part = w.share(total.div_ceil(4096));
-        let (start, end) = (part.start * 4096, (part.end * 4096).min(total));
-        if start < end {
-            let (from, to) = (s.row_ptr([0; 3]), d.row_ptr([0; 3]));
-            copy_bytes(from.wrapping_add(start), to.wrapping_add(start), end - start);
-        }
-        return;
+        return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
     }
-    if s.ne == d.ne && s.has_dense_rows() && d.has_dense_rows() {
+    if s.ne == d.ne && (s.has_dense_rows() || block > 1) && d.has_dense_rows() {
         for row in rows(w, d) {
-            copy_bytes(s.row_ptr(row), d.row_ptr(row), d.row_bytes());
+            d.copy_blocks(row, 0, s, row, 0, s.ne[0] / block);
         }
         return;
     }
     if s.ne == d.ne && d.has_dense_rows() {
-        return gather(w, s, d);
+        return match s.dtype.type_size() {
+            1 => transpose::<u8>(w, s, d),
+            2 => transpose::<u16>(w, s, d),
+            4 => transpose::<i32>(w, s, d),
+            _ => transpose::<i64>(w, s, d),
+        };
     }
     // Block by block; the two run through their rows at their own pace.
-    let block = s.dtype.blck_size() as usize;
     let (per_s, per_d) = (s.ne[0] / block, d.ne[0] / block);
     for i in w.share(s.len() / block) {
-        let from = s.row_ptr(s.row_index(i / per_s)).wrapping_add(i % per_s * s.nb[0]);
-        let to = d.row_ptr(d.row_index(i / per_d)).wrapping_add(i % per_d * d.nb[0]);
-        copy_bytes(from, to, size);
+        let (to, from) = (d.row_index(i / per_d), s.row_index(i / per_s));
+        d.copy_blocks(to, i % per_d, s, from, i % per_s, 1);
     }
 }
 
-/// Strided rows into dense ones: the common transposition.
-fn gather(w: &Worker<'_>, s: &Place, d: &Place) {
-    fn typed<T: super::super::rows::Plain>(w: &Worker<'_>, s: &Place, d: &Place) {
-        // Several rows at a time, so that a cache line of a transposed source is used while it is there.
-        const ROWS: usize = 16;
-        let groups = d.ne[1].div_ceil(ROWS);
-        for g in w.share(groups * d.ne[2] * d.ne[3]) {
-            let (i2, i3) = (g / groups % d.ne[2], g / groups / d.ne[2]);
-            let i1 = g % groups * ROWS..(g % groups * ROWS + ROWS).min(d.ne[1]);
-            for start in (0..d.ne[0]).step_by(64) {
-                for i1 in i1.clone() {
-                    for i0 in start..(start + 64).min(d.ne[0]) {
-                        d.set::<T>(i0, [i1, i2, i3], s.get(i0, [i1, i2, i3]));
-                    }
-                }
-            }
-        }
-    }
-    match (s.dtype.blck_size(), s.dtype.type_size()) {
-        (1, 1) => typed::<u8>(w, s, d),
-        (1, 2) => typed::<u16>(w, s, d),
-        (1, 4) => typed::<i32>(w, s, d),
-        (1, 8) => typed::<i64>(w, s, d),
-        (_, size) => {
-            let blocks = d.ne[0] / d.dtype.blck_size() as usize;
-            for row in rows(w, d) {
-                for i in 0..blocks {
-                    copy_bytes(s.row_ptr(row).wrapping_add(i * s.nb[0]), d.row_ptr(row).wrapping_add(i * size), size);
+/// Strided rows of plain numbers into dense ones: the common transposition.
+fn transpose<T: Plain>(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
+    // Several rows at a time, so that a cache line of a transposed source is used while it is there.
+    const ROWS: usize = 16;
+    let [n0, n1, n2, n3] = d.ne;
+    let groups = n1.div_ceil(ROWS);
+    for g in w.share(groups * n2 * n3) {
+        let (i2, i3) = (g / groups % n2, g / groups / n2);
+        let i1 = g % groups * ROWS..(g % groups * ROWS + ROWS).min(n1);
+        for start in (0..n0).step_by(64) {
+            for i1 in i1.clone() {
+                for i0 in start..(start + 64).min(n0) {
+                    d.set::<T>(i0, [i1, i2, i3], s.get(i0, [i1, i2, i3]));
                 }
             }
         }
@@ -129,30 +107,20 @@ pub fn check_dup(node: TensorRef) -> Result<()> {
 }
 
 /// Source 0, then source 1, along the dimension that parameter 0 names.
-pub fn concat(w: &Worker<'_>, dst: TensorRef) {
-    let (a, b, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
-    let dim = dst.op_param_i32(0) as usize;
-    let size = d.dtype.type_size();
-    let block = d.dtype.blck_size() as usize;
-    let piece = |s: &Place, from: RowIndex, to: RowIndex, start: usize| {
-        let target = d.row_ptr(to).wrapping_add(start / block * d.nb[0]);
-        if s.has_dense_rows() && d.has_dense_rows() {
-            return copy_bytes(s.row_ptr(from), target, s.row_bytes());
-        }
-        for i in 0..s.ne[0] / block {
-            copy_bytes(s.row_ptr(from).wrapping_add(i * s.nb[0]), target.wrapping_add(i * d.nb[0]), size);
-        }
-    };
+pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let (a, b) = (node.source(0), node.source(1));
+    let dim = node.op_param_i32(0) as usize;
+    let block = d.block();
     for row in rows(w, &d) {
         if dim == 0 {
-            piece(&a, row, row, 0);
-            piece(&b, row, row, a.ne[0]);
+            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_blocks(row, a.ne[0] / block, &b, row, 0, b.ne[0] / block);
         } else if row[dim - 1] < a.ne[dim] {
-            piece(&a, row, row, 0);
+            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
         } else {
             let mut from = row;
             from[dim - 1] -= a.ne[dim];
-            piece(&b, from, row, 0);
+            d.copy_blocks(row, 0, &b, from, 0, b.ne[0] / block);
         }
     }
 }
@@ -172,18 +140,13 @@ pub fn check_concat(node: TensorRef) -> Result<()> {
 }
 
 /// Source 0 again and again, to fill the node.
-pub fn repeat(w: &Worker<'_>, dst: TensorRef) {
-    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
-    let size = d.dtype.type_size();
-    let (blocks, period) = (d.ne[0] / d.dtype.blck_size() as usize, s.ne[0] / d.dtype.blck_size() as usize);
+pub fn repeat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let s = node.source(0);
+    let (blocks, period) = (d.ne[0] / d.block(), s.ne[0] / d.block());
     for row in rows(w, &d) {
-        let (from, to) = (s.row_ptr([row[0] % s.ne[1], row[1] % s.ne[2], row[2] % s.ne[3]]), d.row_ptr(row));
-        if s.has_dense_rows() && d.has_dense_rows() {
-            (0..blocks / period).for_each(|r| copy_bytes(from, to.wrapping_add(r * period * size), period * size));
-            continue;
-        }
-        for i in 0..blocks {
-            copy_bytes(from.wrapping_add(i % period * s.nb[0]), to.wrapping_add(i * d.nb[0]), size);
+        let from = [row[0] % s.ne[1], row[1] % s.ne[2], row[2] % s.ne[3]];
+        for i in (0..blocks).step_by(period) {
+            d.copy_blocks(row, i, &s, from, 0, period);
         }
     }
 }
@@ -202,12 +165,12 @@ pub fn check_repeat(node: TensorRef) -> Result<()> {
 }
 
 /// Sum of all the repetitions: the gradient of `repeat`.
-pub fn repeat_back(w: &Worker<'_>, dst: TensorRef) {
-    let s = Place::of(source(dst, 0));
-    let mut out = Writer::new(dst);
-    let ne = out.at.ne;
+pub fn repeat_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let s = node.source(0);
+    let mut out = Writer::new(d);
+    let ne = out.ne;
     let mut part = vec![0f32; ne[0]];
-    for row in rows(w, &out.at) {
+    for row in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
             for i3 in (row[2]..s.ne[3]).step_by(ne[3]) {

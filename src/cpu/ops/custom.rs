@@ -1,6 +1,7 @@
 //! The host's own functions as nodes.
 
-use super::super::check::ensure;
+use super::super::access::Dest;
+use super::super::check::{CheckedNode, ensure};
 use crate::abi::ggml::{
     GGML_N_TASKS_MAX, ggml_custom_op_t, ggml_custom1_op_t, ggml_custom2_op_t, ggml_custom3_op_t, ggml_tensor,
 };
@@ -29,13 +30,14 @@ pub fn is_wide(node: TensorRef) -> bool {
 /// This thread's number and the number of threads that call the function: as many as the node wants, where there are so many. `None`
 /// for a thread that is left over.
 fn place<F: Fun>(w: &Worker<'_>, job: &Job<F>) -> Option<(c_int, c_int)> {
-    let wanted = if job.n_tasks == GGML_N_TASKS_MAX { w.nth } else { usize::try_from(job.n_tasks).unwrap_or(1) };
-    let nth = wanted.clamp(1, w.nth);
-    (w.ith < nth).then_some((w.ith as c_int, nth as c_int))
+    let wanted = if job.n_tasks == GGML_N_TASKS_MAX { w.nth() } else { usize::try_from(job.n_tasks).unwrap_or(1) };
+    let nth = wanted.clamp(1, w.nth());
+    (w.ith() < nth).then_some((w.ith() as c_int, nth as c_int))
 }
 
 /// A function of one source.
-pub fn map_custom1(w: &Worker<'_>, dst: TensorRef) {
+pub fn map_custom1(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let dst = *node;
     let p = job::<ggml_custom1_op_t>(dst);
     if let (Some(f), Some((ith, nth))) = (p.fun, place(w, &p)) {
         // SAFETY: the host promised, when it made the node, that its function may be called so; the tensors are valid.
@@ -44,7 +46,8 @@ pub fn map_custom1(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// A function of two sources.
-pub fn map_custom2(w: &Worker<'_>, dst: TensorRef) {
+pub fn map_custom2(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let dst = *node;
     let p = job::<ggml_custom2_op_t>(dst);
     if let (Some(f), Some((ith, nth))) = (p.fun, place(w, &p)) {
         // SAFETY: as in `map_custom1`.
@@ -53,7 +56,8 @@ pub fn map_custom2(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// A function of three sources.
-pub fn map_custom3(w: &Worker<'_>, dst: TensorRef) {
+pub fn map_custom3(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let dst = *node;
     let p = job::<ggml_custom3_op_t>(dst);
     if let (Some(f), Some((ith, nth))) = (p.fun, place(w, &p)) {
         // SAFETY: as in `map_custom1`.
@@ -62,7 +66,8 @@ pub fn map_custom3(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// A function that finds its sources in the node.
-pub fn custom(w: &Worker<'_>, dst: TensorRef) {
+pub fn custom(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let dst = *node;
     let p = job::<ggml_custom_op_t>(dst);
     if let (Some(f), Some((ith, nth))) = (p.fun, place(w, &p)) {
         // SAFETY: as in `map_custom1`.

@@ -1,9 +1,10 @@
 //! Rows by index. Indices are data: they are checked while the graph runs.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_type, is_float, source};
+use super::{check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -11,7 +12,7 @@ use crate::invalid;
 use crate::tensor::TensorRef;
 
 /// An index from an index tensor, if it is below `limit`.
-fn index(at: &Place, i0: usize, row: [usize; 3], limit: usize) -> std::result::Result<usize, i64> {
+fn index(at: &Source<'_>, i0: usize, row: [usize; 3], limit: usize) -> std::result::Result<usize, i64> {
     let i = if at.dtype == GGML_TYPE_I64 { at.get::<i64>(i0, row) } else { i64::from(at.get::<i32>(i0, row)) };
     usize::try_from(i).ok().filter(|&i| i < limit).ok_or(i)
 }
@@ -21,18 +22,18 @@ fn out_of_range(w: &Worker<'_>, node: TensorRef, i: i64, limit: usize) {
 }
 
 /// The rows of source 0 that source 1 names.
-pub fn get_rows(w: &Worker<'_>, dst: TensorRef) {
-    let (s, ids) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn get_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (s, ids) = (node.source(0), node.source(1));
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let i = match index(&ids, row[0], [row[1], row[2], 0], s.ne[1]) {
             Ok(i) => i,
-            Err(i) => return out_of_range(w, dst, i, s.ne[1]),
+            Err(i) => return out_of_range(w, *node, i, s.ne[1]),
         };
         let from = [i, row[1], row[2]];
         if s.dtype == GGML_TYPE_I32 {
             for i0 in 0..s.ne[0] {
-                out.at.set::<i32>(i0, row, s.get(i0, from));
+                out.dest().set::<i32>(i0, row, s.get(i0, from));
             }
         } else {
             out.row(row, |y| s.load(from, 0, y));
@@ -53,18 +54,20 @@ pub fn check_get_rows(node: TensorRef) -> Result<()> {
 }
 
 /// Rows of source 0 into the rows of the node that source 1 names, converted; the other rows stay.
-pub fn set_rows(w: &Worker<'_>, dst: TensorRef) {
-    let (s, ids, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
-    let mut read = Reader::over(s, &d);
-    // Two rows of the source may name the same target: the later one wins, so a thread takes whole planes or, of a plane,
-    // a contiguous run, as the original does.
-    for row in rows(w, &s) {
+pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let (s, ids) = (node.source(0), node.source(1));
+    let mut read = Reader::new(s, &d);
+    // Each thread owns some rows of the node and looks at all indices: where several rows of the source have the same target, the last one
+    // wins.
+    for r in 0..s.nrows() {
+        let row = s.row_index(r);
         let i = match index(&ids, row[0], [row[1] % ids.ne[1], row[2] % ids.ne[2], 0], d.ne[1]) {
             Ok(i) => i,
-            Err(i) => return out_of_range(w, dst, i, d.ne[1]),
+            Err(i) => return out_of_range(w, *node, i, d.ne[1]),
         };
-        let to = [i, row[1], row[2]];
-        d.store(to, 0, read.row(row));
+        if i % w.nth() == w.ith() {
+            d.store([i, row[1], row[2]], 0, read.row(row));
+        }
     }
 }
 
@@ -77,15 +80,14 @@ pub fn check_set_rows(node: TensorRef) -> Result<()> {
     let (a, i, n) = (s.ne(), ids.ne(), node.ne());
     ensure!(a[0] == n[0] && a[2] == n[2] && a[3] == n[3] && a[1] == i[0] && i[3] == 1, "{a:?} by {i:?} into {n:?}");
     ensure!(i[1] > 0 && i[2] > 0 && a[2] % i[1] == 0 && a[3] % i[2] == 0, "{a:?} by {i:?}");
-    ensure!(Place::of(node).has_dense_rows(), "rows with gaps");
+    ensure!(Layout::of(node).has_dense_rows(), "rows with gaps");
     Ok(())
 }
 
 /// Sums of rows of source 0 by the index that source 1 gives them: the gradient of `get_rows`.
-pub fn get_rows_back(w: &Worker<'_>, dst: TensorRef) {
-    let ids = Place::of(source(dst, 1));
-    let mut grad = Reader::new(source(dst, 0), dst);
-    let d = Place::of(dst);
+pub fn get_rows_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let ids = node.source(1);
+    let mut grad = Reader::new(node.source(0), &d);
     // Each thread owns some rows of the node and looks at all indices, so the order of the sums is always the same.
     let mine = w.share(d.nrows());
     for r in mine.clone() {
@@ -95,7 +97,7 @@ pub fn get_rows_back(w: &Worker<'_>, dst: TensorRef) {
         match index(&ids, i, [0; 3], d.ne[1]) {
             Ok(r) if mine.contains(&r) => vec::add(d.row_mut::<f32>([r, 0, 0]), grad.row([i, 0, 0])),
             Ok(_) => {}
-            Err(r) => return out_of_range(w, dst, r, d.ne[1]),
+            Err(r) => return out_of_range(w, *node, r, d.ne[1]),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Gated units: a function of one half, times the other half.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{is_float, source};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::is_float;
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_BF16;
 use crate::cpu::{Worker, vec};
@@ -10,21 +11,21 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// `GGML_OP_GLU`. The halves are two sources, or the two halves of source 0 (parameter 1: swapped).
-pub fn glu(w: &Worker<'_>, dst: TensorRef) {
-    let Some(op) = dst.glu_op() else { return };
-    let n = dst.ne()[0] as usize;
-    let (gate_at, up_at) = match (dst.src(1), dst.op_param_i32(1) != 0) {
+pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Some(op) = node.glu_op() else { return };
+    let n = node.ne()[0] as usize;
+    let (gate_at, up_at) = match (node.try_source(1), node.op_param_i32(1) != 0) {
         (Some(_), _) => (0, 0),
         (None, false) => (0, n),
         (None, true) => (n, 0),
     };
-    let (alpha, limit) = (dst.op_param_f32(2), dst.op_param_f32(3));
+    let (alpha, limit) = (node.op_param_f32(2), node.op_param_f32(3));
     // The original's table of GELU is for half and single precision.
-    let computed = dst.dtype() == GGML_TYPE_BF16;
-    let gate = Place::of(source(dst, 0));
-    let mut up = Reader::new(dst.src(1).unwrap_or(source(dst, 0)), dst);
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+    let computed = d.dtype == GGML_TYPE_BF16;
+    let gate = node.source(0);
+    let mut up = Reader::new(node.try_source(1).unwrap_or(node.source(0)), &d);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let g = up.part(row, up_at..up_at + n);
         out.row(row, |y| {
             gate.load(row, gate_at, y);

@@ -1,9 +1,10 @@
 //! Images: columns for convolution, pooling, resizing.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
+use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use super::conv::{Axis, axes};
-use super::{check_type, source};
 use crate::abi::ggml::ggml_scale_mode::{self, *};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{ggml_op_pool, ggml_scale_flag};
@@ -33,7 +34,7 @@ struct Columns {
 }
 
 fn columns(node: TensorRef) -> Result<Columns> {
-    let (k, x) = (Place::of(src(node, 0)?).ne, Place::of(src(node, 1)?).ne);
+    let (k, x) = (Layout::of(src(node, 0)?).ne, Layout::of(src(node, 1)?).ne);
     Ok(match node.op_param_i32(6) == 1 {
         true => Columns { kernel: [k[0], k[1]], image: [x[0], x[1]], channels: x[2], flat: false },
         false => Columns { kernel: [k[0], 1], image: [x[0], 1], channels: x[1], flat: true },
@@ -42,13 +43,13 @@ fn columns(node: TensorRef) -> Result<Columns> {
 
 /// The part of the image under the kernel, as a row for each place of the kernel. Parameters: strides, padding, dilations
 /// (each for both dimensions), whether there are two dimensions.
-pub fn im2col(w: &Worker<'_>, dst: TensorRef) {
-    let Ok(c) = columns(dst) else { return };
-    let [ax, ay] = axes(dst);
-    let mut image = Reader::new(source(dst, 1), dst);
-    let mut out = Writer::new(dst);
+pub fn im2col(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Ok(c) = columns(*node) else { return };
+    let [ax, ay] = axes(*node);
+    let mut image = Reader::new(node.source(1), &d);
+    let mut out = Writer::new(d);
     let [kw, kh] = c.kernel;
-    for row in rows(w, &out.at) {
+    for row in rows(w, &out) {
         let (ox, oy, batch) = if c.flat { (row[0], 0, row[1]) } else { (row[0], row[1], row[2]) };
         out.row(row, |y| {
             for channel in 0..c.channels {
@@ -75,8 +76,8 @@ pub fn check_im2col(node: TensorRef) -> Result<()> {
     let fits = x.dtype() == GGML_TYPE_F32 || (x.dtype() == GGML_TYPE_F16 && node.dtype() == GGML_TYPE_F16);
     ensure!(fits, "image of {:?}", x.dtype());
     let c = columns(node)?;
-    let n = Place::of(node).ne;
-    let batches = Place::of(x).ne[if c.flat { 2 } else { 3 }];
+    let n = Layout::of(node).ne;
+    let batches = Layout::of(x).ne[if c.flat { 2 } else { 3 }];
     let per_row = c.channels * c.kernel[0] * c.kernel[1];
     let rest = if c.flat { n[2] == batches && n[3] == 1 } else { n[3] == batches };
     ensure!(n[0] == per_row && rest, "{:?} into {n:?}", x.ne());
@@ -92,11 +93,11 @@ struct Pool {
     whole: bool,
 }
 
-fn pool(w: &Worker<'_>, dst: TensorRef, p: &Pool) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let ne = x.at.ne;
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
+    let mut x = Reader::new(node.source(0), &d);
+    let ne = x.ne;
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let lines = if p.whole { over(row[0], p.stride[1], p.kernel[1], p.pad[1], ne[1]) } else { 0..1 };
         out.row(row, |y| {
             let mut counts = vec![0usize; y.len()];
@@ -128,16 +129,16 @@ fn largest(node: TensorRef) -> bool {
 }
 
 /// Largest or mean element under a kernel that slides along rows. Parameters: kind, size, stride, padding.
-pub fn pool_1d(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| dst.op_param_i32(i);
-    let largest = largest(dst);
-    pool(w, dst, &Pool { largest, kernel: [p(1), 1], stride: [p(2), 1], pad: [p(3), 0], whole: false });
+pub fn pool_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let p = |i| node.op_param_i32(i);
+    let largest = largest(*node);
+    pool(w, node, d, &Pool { largest, kernel: [p(1), 1], stride: [p(2), 1], pad: [p(3), 0], whole: false });
 }
 
 /// The same for planes.
-pub fn pool_2d(w: &Worker<'_>, dst: TensorRef) {
-    let Planes { kernel, stride, pad } = Planes::of_node(dst);
-    pool(w, dst, &Pool { largest: largest(dst), kernel, stride, pad: pad.map(|p| p as i32), whole: true });
+pub fn pool_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Planes { kernel, stride, pad } = Planes::of_node(*node);
+    pool(w, node, d, &Pool { largest: largest(*node), kernel, stride, pad: pad.map(|p| p as i32), whole: true });
 }
 
 /// Single or half precision; a kind that exists; sizes that make sense.
@@ -155,10 +156,10 @@ pub fn check_pool(node: TensorRef) -> Result<()> {
 }
 
 /// Resizing by interpolation. Parameter 0: mode and flags.
-pub fn upscale(w: &Worker<'_>, dst: TensorRef) {
-    let flags = dst.op_param_i32(0);
+pub fn upscale(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let flags = node.op_param_i32(0);
     let Some(mode) = ggml_scale_mode::from_raw(flags & 0xff) else { return };
-    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
+    let s = node.source(0);
     let mut ratio: [f32; 4] = std::array::from_fn(|i| d.ne[i] as f32 / s.ne[i] as f32);
     let mut centre = 0.5;
     if flags & ggml_scale_flag::GGML_SCALE_FLAG_ALIGN_CORNERS as i32 != 0 {
@@ -193,7 +194,7 @@ pub fn upscale(w: &Worker<'_>, dst: TensorRef) {
     }
 }
 
-fn linear(s: &Place, x: f32, y: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
+fn linear(s: &Source<'_>, x: f32, y: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
     let split = |v: f32, n: usize| {
         let low = (v.floor() as i64).clamp(0, n as i64 - 1);
         (low, v.floor() as i64 + 1, (v - low as f32).clamp(0.0, 1.0))
@@ -218,7 +219,7 @@ fn cubic(x: f32, y: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
 }
 
 /// Mean over the area that an element of a smaller result covers, weighted with a triangle.
-fn area(s: &Place, place: [f32; 2], ratio: [f32; 2], centre: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
+fn area(s: &Source<'_>, place: [f32; 2], ratio: [f32; 2], centre: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
     let support = ratio.map(|r| (1.0 / r).max(1.0));
     let span = |dim: usize| {
         let low = (place[dim] - support[dim] + centre) as i64;
@@ -251,12 +252,11 @@ pub fn check_upscale(node: TensorRef) -> Result<()> {
 }
 
 /// Gradient of `pool_2d`. Sources: gradient of the result, the pooled tensor.
-pub fn pool_2d_back(w: &Worker<'_>, dst: TensorRef) {
-    let largest = largest(dst);
-    let Planes { kernel, stride, pad } = Planes::of_node(dst);
+pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let largest = largest(*node);
+    let Planes { kernel, stride, pad } = Planes::of_node(*node);
     let pad = pad.map(|p| p as i32);
-    let (grad, x) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
-    let d = Place::of(dst);
+    let (grad, x) = (node.source(0), node.source(1));
     let [width, height, ..] = d.ne;
     let mut plane = vec![0f32; width * height];
     let mut value = [0f32];

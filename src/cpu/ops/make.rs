@@ -1,8 +1,9 @@
 //! Data from parameters: ranges, constants, position embeddings, triangles, diagonals.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, source};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_tri_type::{self, *};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
@@ -10,9 +11,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// `start + i * step` (parameters 0 and 2).
-pub fn arange(w: &Worker<'_>, dst: TensorRef) {
-    let (start, step) = (dst.op_param_f32(0), dst.op_param_f32(2));
-    let d = Place::of(dst);
+pub fn arange(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let (start, step) = (node.op_param_f32(0), node.op_param_f32(2));
     w.share(d.ne[0]).for_each(|i| d.set(i, [0; 3], start + step * i as f32));
 }
 
@@ -26,10 +26,10 @@ pub fn check_arange(node: TensorRef) -> Result<()> {
 }
 
 /// Parameter 0 everywhere.
-pub fn fill(w: &Worker<'_>, dst: TensorRef) {
-    let value = dst.op_param_f32(0);
-    let mut out = Writer::new(dst);
-    rows(w, &out.at).for_each(|row| out.row(row, |y| y.fill(value)));
+pub fn fill(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let value = node.op_param_f32(0);
+    let mut out = Writer::new(d);
+    rows(w, &out).for_each(|row| out.row(row, |y| y.fill(value)));
 }
 
 /// Single or half precision.
@@ -39,11 +39,11 @@ pub fn check_fill(node: TensorRef) -> Result<()> {
 }
 
 /// Zero on one side of the diagonal.
-pub fn tri(w: &Worker<'_>, dst: TensorRef) {
-    let Some(kind) = ggml_tri_type::from_raw(dst.op_param_i32(0)) else { return };
-    let s = Place::of(source(dst, 0));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Some(kind) = ggml_tri_type::from_raw(node.op_param_i32(0)) else { return };
+    let s = node.source(0);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let at = row[0];
         let stays = |i: usize| match kind {
             GGML_TRI_TYPE_LOWER => i < at,
@@ -66,10 +66,10 @@ pub fn check_tri(node: TensorRef) -> Result<()> {
 }
 
 /// A row onto the diagonal of a square.
-pub fn diag(w: &Worker<'_>, dst: TensorRef) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn diag(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut x = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let value = x.part([0, row[1], row[2]], row[0]..row[0] + 1)[0];
         out.row(row, |y| {
             y.fill(0.0);
@@ -89,12 +89,12 @@ pub fn check_diag(node: TensorRef) -> Result<()> {
 }
 
 /// Cosines and sines of each time step at falling frequencies. Parameters: width, longest period.
-pub fn timestep_embedding(w: &Worker<'_>, dst: TensorRef) {
-    let (dim, period) = (dst.op_param_i32(0) as usize, dst.op_param_i32(1) as f32);
+pub fn timestep_embedding(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (dim, period) = (node.op_param_i32(0) as usize, node.op_param_i32(1) as f32);
     let half = dim / 2;
-    let mut steps = Reader::new(source(dst, 0), dst);
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+    let mut steps = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let step = steps.part([0; 3], row[0]..row[0] + 1)[0];
         out.row(row, |y| {
             y.fill(0.0);

@@ -26,9 +26,9 @@ pub mod train;
 pub mod unary;
 pub mod window;
 
-use super::check::{ensure, src};
-use super::rows::{Place, Writer, parts};
-use super::worker::Worker;
+use super::access::{Dest, Writer, parts};
+use super::check::{CheckedNode, ensure, src};
+use super::exec::worker::Worker;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -63,22 +63,14 @@ pub(crate) fn check_type(t: TensorRef, dtype: ggml_type) -> Result<()> {
     Ok(())
 }
 
-/// Source 0 of a node that has been checked.
-pub(crate) fn source(node: TensorRef, i: usize) -> TensorRef {
-    match node.src(i) {
-        Some(t) => t,
-        None => unreachable!("the check of {:?} lets no node without source {i} through", node.op()),
-    }
-}
-
 /// Elements of source 0, changed by `f` piece by piece, become the node.
-pub(crate) fn map(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
-    let (mut s, mut d) = (Place::of(source(dst, 0)), Place::of(dst));
+pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: impl Fn(&mut [f32])) {
+    let mut s = node.source(0);
     if s.is_dense() && d.is_dense() {
         (s, d) = (s.flat(), d.flat());
     }
-    let mut out = Writer::over(d);
-    for (row, part) in parts(w, &d) {
+    let mut out = Writer::new(d);
+    for (row, part) in parts(w, &out) {
         out.part(row, part.clone(), |y| {
             s.load(row, part.start, y);
             f(y);

@@ -1,17 +1,18 @@
 //! Normalisation of rows, and of groups of channels.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, source};
+use super::super::access::{Dest, Layout, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-fn each_row(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
-    let s = Place::of(source(dst, 0));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, f: impl Fn(&mut [f32])) {
+    let s = node.source(0);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         out.row(row, |y| {
             s.load(row, 0, y);
             f(y);
@@ -20,9 +21,9 @@ fn each_row(w: &Worker<'_>, dst: TensorRef, f: impl Fn(&mut [f32])) {
 }
 
 /// Rows to mean 0 and variance 1; parameter 0 is added to the variance.
-pub fn norm(w: &Worker<'_>, dst: TensorRef) {
-    let eps = dst.op_param_f32(0);
-    each_row(w, dst, |y| {
+pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let eps = node.op_param_f32(0);
+    each_row(w, node, d, |y| {
         let n = y.len() as f32;
         let mean = vec::sum(y) as f32 / n;
         let mut variance = vec::center(y, mean) as f32 / n;
@@ -36,18 +37,18 @@ pub fn norm(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// Rows to mean square 1; parameter 0 is added to the mean square.
-pub fn rms_norm(w: &Worker<'_>, dst: TensorRef) {
-    let eps = dst.op_param_f32(0);
-    each_row(w, dst, |y| {
+pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let eps = node.op_param_f32(0);
+    each_row(w, node, d, |y| {
         let mean = (vec::sum_squares(y) / y.len() as f64) as f32;
         vec::scale(y, 1.0 / (mean + eps).sqrt());
     });
 }
 
 /// Rows to length 1; parameter 0 is the least length that is divided by.
-pub fn l2_norm(w: &Worker<'_>, dst: TensorRef) {
-    let eps = dst.op_param_f32(0);
-    each_row(w, dst, |y| {
+pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let eps = node.op_param_f32(0);
+    each_row(w, node, d, |y| {
         let length = (vec::sum_squares(y).sqrt() as f32).max(eps);
         vec::scale(y, 1.0 / length);
     });
@@ -61,22 +62,21 @@ pub fn check_norm(node: TensorRef) -> Result<()> {
 }
 
 /// Groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, 1 is added to the variance.
-pub fn group_norm(w: &Worker<'_>, dst: TensorRef) {
-    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
-    let (groups, eps) = (dst.op_param_i32(0) as usize, dst.op_param_f32(1));
+pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let s = node.source(0);
+    let (groups, eps) = (node.op_param_i32(0) as usize, node.op_param_f32(1));
     // More groups than channels: each channel is one, the rest are empty.
     let groups = groups.min(d.ne[2]);
-    let per_group = d.ne[2].div_ceil(groups);
+    let (height, per_group) = (d.ne[1], d.ne[2].div_ceil(groups));
     for i in w.share(groups * d.ne[3]) {
         let (i3, first) = (i / groups, i % groups * per_group);
         let channels = first.min(d.ne[2])..(first + per_group).min(d.ne[2]);
         let count = (channels.len() * d.ne[1] * d.ne[0]) as f64;
-        let planes = || channels.clone().flat_map(|i2| (0..d.ne[1]).map(move |i1| [i1, i2, i3]));
+        let planes = || channels.clone().flat_map(|i2| (0..height).map(move |i1| [i1, i2, i3]));
         let mut sum = 0.0;
         for row in planes() {
-            let y = d.row_mut::<f32>(row);
-            s.load(row, 0, y);
-            sum += vec::sum(y);
+            d.load_row(row, &s, row);
+            sum += vec::sum(d.row_mut::<f32>(row));
         }
         let mean = (sum / count) as f32;
         let mut squares = 0.0;
@@ -93,16 +93,16 @@ pub fn group_norm(w: &Worker<'_>, dst: TensorRef) {
 pub fn check_group_norm(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     ensure!(node.op_param_i32(0) > 0, "{} groups", node.op_param_i32(0));
-    ensure!(Place::of(node).sliceable::<f32>(), "rows with gaps");
+    ensure!(Layout::of(node).has_dense_rows(), "rows with gaps");
     Ok(())
 }
 
 /// Gradient of `rms_norm`: source 0 is the gradient of the result, source 1 the argument.
-pub fn rms_norm_back(w: &Worker<'_>, dst: TensorRef) {
-    let eps = dst.op_param_f32(0);
-    let (mut grad, mut x) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn rms_norm_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let eps = node.op_param_f32(0);
+    let (mut grad, mut x) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let (dy, x) = (grad.row(row), x.row(row));
         let n = x.len() as f64;
         let squares = vec::sum_squares(x);

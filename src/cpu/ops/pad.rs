@@ -1,8 +1,9 @@
 //! Borders and rotation: padding with zeros, around a torus, by reflection; rolling.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Reader, Writer, rows};
-use super::{check_type, source};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
 use crate::error::Result;
@@ -18,14 +19,14 @@ fn origin(i: usize, before: i64, n: usize, around: bool) -> Option<usize> {
 }
 
 /// Parameters 0 to 7: elements before and after, for each dimension; 8: around a torus instead of zeros.
-pub fn pad(w: &Worker<'_>, dst: TensorRef) {
-    let before: Vec<i64> = (0..4).map(|i| i64::from(dst.op_param_i32(2 * i))).collect();
-    let around = dst.op_param_i32(8) != 0;
-    let mut x = Reader::new(source(dst, 0), dst);
-    let ne = x.at.ne;
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
-        if x.at.is_empty() {
+pub fn pad(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let before: Vec<i64> = (0..4).map(|i| i64::from(node.op_param_i32(2 * i))).collect();
+    let around = node.op_param_i32(8) != 0;
+    let mut x = Reader::new(node.source(0), &d);
+    let ne = x.ne;
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
+        if x.is_empty() {
             out.row(row, |y| y.fill(0.0));
             continue;
         }
@@ -58,11 +59,11 @@ pub fn check_pad(node: TensorRef) -> Result<()> {
 }
 
 /// Rows mirrored at their ends: parameter 0 elements before, 1 after.
-pub fn pad_reflect_1d(w: &Worker<'_>, dst: TensorRef) {
-    let before = dst.op_param_i32(0) as isize;
-    let mut x = Reader::new(source(dst, 0), dst);
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn pad_reflect_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let before = node.op_param_i32(0) as isize;
+    let mut x = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let x = x.row(row);
         let last = x.len() as isize - 1;
         out.row(row, |y| {
@@ -86,13 +87,13 @@ pub fn check_pad_reflect_1d(node: TensorRef) -> Result<()> {
 }
 
 /// Elements moved along each dimension by parameters 0 to 3, around the end.
-pub fn roll(w: &Worker<'_>, dst: TensorRef) {
-    let by: Vec<i64> = (0..4).map(|i| i64::from(dst.op_param_i32(i))).collect();
-    let mut x = Reader::new(source(dst, 0), dst);
-    let ne = x.at.ne;
-    let mut out = Writer::new(dst);
+pub fn roll(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let by: Vec<i64> = (0..4).map(|i| i64::from(node.op_param_i32(i))).collect();
+    let mut x = Reader::new(node.source(0), &d);
+    let ne = x.ne;
+    let mut out = Writer::new(d);
     let from = |i: usize, dim: usize| (i as i64 - by[dim]).rem_euclid(ne[dim] as i64) as usize;
-    for row in rows(w, &out.at) {
+    for row in rows(w, &out) {
         let x = x.row([from(row[0], 1), from(row[1], 2), from(row[2], 3)]);
         let start = from(0, 0);
         out.row(row, |y| {

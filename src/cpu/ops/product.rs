@@ -1,9 +1,10 @@
 //! What matrix products take (their kernels are in `matmul`); sums of outer products.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_type, source};
+use super::check_type;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::dot_type;
 use crate::cpu::{Worker, vec};
@@ -53,16 +54,15 @@ pub fn is_large(node: TensorRef) -> bool {
 }
 
 /// Sum over rows of outer products: `dst[i, j] = sum over k of src0[i, k] * src1[j, k]`.
-pub fn out_prod(w: &Worker<'_>, dst: TensorRef) {
-    let mut a = Reader::new(source(dst, 0), dst);
-    let b = Place::of(source(dst, 1));
-    let mut out = Writer::new(dst);
-    let d = out.at;
-    let (per2, per3) = (d.ne[2] / a.at.ne[2], d.ne[3] / a.at.ne[3]);
-    for row @ [i1, i2, i3] in rows(w, &d) {
+pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut a = Reader::new(node.source(0), &d);
+    let b = node.source(1);
+    let mut out = Writer::new(d);
+    let (per2, per3) = (out.ne[2] / a.ne[2], out.ne[3] / a.ne[3]);
+    for row @ [i1, i2, i3] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
-            for k in 0..a.at.ne[1] {
+            for k in 0..a.ne[1] {
                 let factor = b.get::<f32>(i1, [k, i2, i3]);
                 vec::axpy(y, factor, a.row([k, i2 / per2, i3 / per3]));
             }

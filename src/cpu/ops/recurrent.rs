@@ -1,9 +1,10 @@
 //! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
 //! Results of these nodes hold the outputs, then the states behind the last token. Heads are independent: threads share them.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, RowIndex};
-use super::{check_type, source};
+use super::super::access::{Apart, Dest, Layout, RowIndex};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -30,8 +31,8 @@ fn check_dense(node: TensorRef, which: impl IntoIterator<Item = usize>) -> Resul
 }
 
 /// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`, weights `[width, channels]`.
-pub fn ssm_conv(w: &Worker<'_>, dst: TensorRef) {
-    let (x, c, d) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+pub fn ssm_conv(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let (x, c) = (node.source(0).apart(&d), node.source(1).apart(&d));
     let width = c.ne[0];
     for channel in w.share(d.ne[0]) {
         let weights = c.row::<f32>([channel, 0, 0]);
@@ -59,20 +60,19 @@ fn softplus(x: f32) -> f32 {
 }
 
 /// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, ids of the states; parameter 0: states to keep.
-pub fn ssm_scan(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
+pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let p = |i| node.source(i).apart(&d);
     let (s0, x, dt, a, b, c, ids) = (p(0), p(1), p(2), p(3), p(4), p(5), p(6));
-    let d = Place::of(dst);
     let (n_state, dim, heads, groups) = (s0.ne[0], s0.ne[1], x.ne[1], b.ne[1]);
     let (tokens, sequences) = (x.ne[2], x.ne[3]);
-    let kept = dst.op_param_i32(0) as usize;
+    let kept = node.op_param_i32(0) as usize;
     let per_state = n_state * dim * heads;
     let mut state = vec![0f32; n_state * dim];
     let mut decays = vec![0f32; a.ne[0]];
     for sequence in 0..sequences {
         let id = ids.get::<i32>(sequence, [0; 3]);
         let Some(id) = usize::try_from(id).ok().filter(|&id| id < s0.ne[3]) else {
-            return w.fail(invalid!("'{}': state {id} of {}", dst.name(), s0.ne[3]));
+            return w.fail(invalid!("'{}': state {id} of {}", node.name(), s0.ne[3]));
         };
         for head in w.share(heads) {
             for (i1, row) in state.chunks_exact_mut(n_state).enumerate() {
@@ -107,7 +107,7 @@ pub fn ssm_scan(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// Where the states begin in a result.
-fn x_len(d: &Place, per_state: usize, kept: usize, sequences: usize) -> usize {
+fn x_len(d: &Layout, per_state: usize, kept: usize, sequences: usize) -> usize {
     d.len() - per_state * kept * sequences
 }
 
@@ -130,35 +130,36 @@ pub fn check_ssm_scan(node: TensorRef) -> Result<()> {
 }
 
 /// A recurrence over a matrix for each head: sizes, and where the states are.
-struct Matrices {
+struct Matrices<'a> {
     tokens: usize,
     heads: usize,
     size: usize,
     sequences: usize,
-    states: Place,
-    out: Place,
+    states: Apart<'a>,
+    out: Dest<'a>,
 }
 
-impl Matrices {
+impl<'a> Matrices<'a> {
     /// Source 1 has heads and tokens, `states` the sequences.
-    fn of(dst: TensorRef, states: usize) -> Self {
-        let (shape, states, out) = (Place::of(source(dst, 1)), Place::of(source(dst, states)), Place::of(dst));
+    fn of(node: CheckedNode<'a>, out: Dest<'a>, states: usize) -> Self {
+        let (shape, states) = (node.source(1), node.source(states).apart(&out));
         let heads = shape.ne[1];
         Self { tokens: shape.ne[2], heads, size: out.ne[0] / heads, sequences: states.ne[1], states, out }
     }
 
     /// For this thread's heads, runs `f` with the state, the place of the token's inputs, and the output of each token.
-    fn run(&self, w: &Worker<'_>, f: impl Fn(&mut [f32], usize, usize, &mut [f32])) {
+    fn run(&mut self, w: &Worker<'_>, f: impl Fn(&mut [f32], usize, usize, &mut [f32])) {
         let (n, width) = (self.size, self.heads * self.size);
         let per_sequence = self.tokens / self.sequences;
         for head in w.share(self.heads) {
             for sequence in 0..self.sequences {
-                let at = (sequence * self.heads + head) * n * n;
-                let state = self.out.span_mut::<f32>(width * self.tokens + at, n * n);
-                state.copy_from_slice(self.states.span(at, n * n));
+                let from = (sequence * self.heads + head) * n * n;
+                let state_at = width * self.tokens + from;
+                self.out.span_mut::<f32>(state_at, n * n).copy_from_slice(self.states.span(from, n * n));
                 for token in sequence * per_sequence..(sequence + 1) * per_sequence {
                     let at = token * width + head * n;
-                    f(state, head, at, self.out.span_mut(at, n));
+                    let [state, y] = self.out.spans_mut([state_at..state_at + n * n, at..at + n]);
+                    f(state, head, at, y);
                 }
             }
         }
@@ -181,10 +182,10 @@ fn check_matrices(node: TensorRef, inputs: &[usize], states: usize) -> Result<()
 }
 
 /// RWKV-6 (arXiv:2404.05892). Sources: k, v, r, bonus, decay, state.
-pub fn rwkv_wkv6(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
+pub fn rwkv_wkv6(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let p = |i| node.source(i).apart(&d);
     let (k, v, r, bonus, decay) = (p(0), p(1), p(2), p(3), p(4));
-    let m = Matrices::of(dst, 5);
+    let mut m = Matrices::of(node, d, 5);
     let n = m.size;
     m.run(w, |state, head, at, y| {
         let [k, v, r, decay] = [&k, &v, &r, &decay].map(|t| t.span::<f32>(at, n));
@@ -208,11 +209,11 @@ pub fn check_rwkv_wkv6(node: TensorRef) -> Result<()> {
 }
 
 /// Gated linear attention (arXiv:2312.06635). Sources: k, v, q, gate, state; parameter 0: scale.
-pub fn gated_linear_attn(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
+pub fn gated_linear_attn(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let p = |i| node.source(i).apart(&d);
     let (k, v, q, gate) = (p(0), p(1), p(2), p(3));
-    let scale = dst.op_param_f32(0);
-    let m = Matrices::of(dst, 4);
+    let scale = node.op_param_f32(0);
+    let mut m = Matrices::of(node, d, 4);
     let n = m.size;
     m.run(w, |state, _, at, y| {
         let [k, v, q, gate] = [&k, &v, &q, &gate].map(|t| t.span::<f32>(at, n));
@@ -233,10 +234,10 @@ pub fn check_gated_linear_attn(node: TensorRef) -> Result<()> {
 }
 
 /// RWKV-7 (arXiv:2503.14456). Sources: r, decay, k, v, a, b, state.
-pub fn rwkv_wkv7(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
+pub fn rwkv_wkv7(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let p = |i| node.source(i).apart(&d);
     let (r, decay, k, v, a, b) = (p(0), p(1), p(2), p(3), p(4), p(5));
-    let m = Matrices::of(dst, 6);
+    let mut m = Matrices::of(node, d, 6);
     let n = m.size;
     m.run(w, |state, _, at, y| {
         let [r, decay, k, v, a, b] = [&r, &decay, &k, &v, &a, &b].map(|t| t.span::<f32>(at, n));
@@ -256,12 +257,11 @@ pub fn check_rwkv_wkv7(node: TensorRef) -> Result<()> {
 }
 
 /// Gated delta rule (arXiv:2412.06464). Sources: q, k, v, gate, beta, state; parameter 0: states to keep.
-pub fn gated_delta_net(w: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
+pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let p = |i| node.source(i).apart(&d);
     let (q, k, v, gate, beta, s0) = (p(0), p(1), p(2), p(3), p(4), p(5));
-    let d = Place::of(dst);
     let [n, heads, tokens, sequences] = v.ne;
-    let kept = dst.op_param_i32(0) as usize;
+    let kept = node.op_param_i32(0) as usize;
     let scale = 1.0 / (n as f32).sqrt();
     let outputs = n * heads * tokens * sequences;
     let mut state = vec![0f32; n * n];
@@ -271,7 +271,7 @@ pub fn gated_delta_net(w: &Worker<'_>, dst: TensorRef) {
         let first = sequence * (s0.nb[3] / 4) + head * n * n;
         state.copy_from_slice(s0.span(first, n * n));
         for token in 0..tokens {
-            let near = |t: &Place| -> RowIndex { [head % t.ne[1], token, sequence / (sequences / t.ne[3])] };
+            let near = |t: &Apart<'_>| -> RowIndex { [head % t.ne[1], token, sequence / (sequences / t.ne[3])] };
             let (q, k) = (q.row::<f32>(near(&q)), k.row::<f32>(near(&k)));
             let v = v.row::<f32>([head, token, sequence]);
             let gate = gate.row::<f32>([head, token, sequence]);
@@ -322,6 +322,7 @@ pub fn check_gated_delta_net(node: TensorRef) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::access::whole;
     use crate::cpu::exec::Abort;
     use crate::cpu::tests::*;
     use crate::tensor::Context;
@@ -416,7 +417,7 @@ mod tests {
         for id in [-1, 4, i32::MIN] {
             let mut c = ctx();
             let scan = scan(&mut c, [4, 2, 2, 1, 3], true, 1);
-            Place::of(scan.src.ids).set(1, [0; 3], id);
+            whole::dest(scan.src.ids).set(1, [0; 3], id);
             let t = recurrent::ssm_scan(&mut c, &scan.src, 1).unwrap();
             for threads in [1, 3] {
                 assert!(compute_with(&nodes_of(t), threads, Abort::NEVER).is_err());

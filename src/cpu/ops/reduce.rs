@@ -1,21 +1,22 @@
 //! Sums, means, places of extremes, running sums, counts.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, is_float, source};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// Sum of all elements.
-pub fn sum(w: &Worker<'_>, dst: TensorRef) {
-    if w.ith != 0 {
+pub fn sum(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    if w.ith() != 0 {
         return;
     }
-    let mut x = Reader::new(source(dst, 0), dst);
-    let total: f64 = (0..x.at.nrows()).map(|r| vec::sum(x.row(x.at.row_index(r)))).sum();
-    Place::of(dst).store([0; 3], 0, &[total as f32]);
+    let mut x = Reader::new(node.source(0), &d);
+    let total: f64 = (0..x.nrows()).map(|r| vec::sum(x.row(x.row_index(r)))).sum();
+    d.store([0; 3], 0, &[total as f32]);
 }
 
 /// One float from floats of its format.
@@ -25,23 +26,22 @@ pub fn check_sum(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-fn row_sums(w: &Worker<'_>, dst: TensorRef, f: impl Fn(f64, usize) -> f32) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let d = Place::of(dst);
-    let n = x.at.ne[0];
+fn row_sums(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: impl Fn(f64, usize) -> f32) {
+    let mut x = Reader::new(node.source(0), &d);
+    let n = x.ne[0];
     for row in rows(w, &d) {
         d.set(0, row, f(vec::sum(x.row(row)), n));
     }
 }
 
 /// Sum of each row.
-pub fn sum_rows(w: &Worker<'_>, dst: TensorRef) {
-    row_sums(w, dst, |sum, _| sum as f32);
+pub fn sum_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    row_sums(w, node, d, |sum, _| sum as f32);
 }
 
 /// Mean of each row.
-pub fn mean(w: &Worker<'_>, dst: TensorRef) {
-    row_sums(w, dst, |sum, n| sum as f32 / n as f32);
+pub fn mean(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    row_sums(w, node, d, |sum, n| sum as f32 / n as f32);
 }
 
 /// Single precision; one element for each row.
@@ -54,10 +54,9 @@ pub fn check_row_sums(node: TensorRef) -> Result<()> {
 }
 
 /// Place of the largest element of each row, the first of equals.
-pub fn argmax(w: &Worker<'_>, dst: TensorRef) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let d = Place::of(dst);
-    for r in w.share(x.at.ne[1]) {
+pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let mut x = Reader::new(node.source(0), &d);
+    for r in w.share(x.ne[1]) {
         let mut best = (0, f32::NEG_INFINITY);
         for (i, &x) in x.row([r, 0, 0]).iter().enumerate() {
             if x > best.1 {
@@ -78,10 +77,10 @@ pub fn check_argmax(node: TensorRef) -> Result<()> {
 }
 
 /// Sums of the elements up to each.
-pub fn cumsum(w: &Worker<'_>, dst: TensorRef) {
-    let s = Place::of(source(dst, 0));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn cumsum(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let s = node.source(0);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         out.row(row, |y| {
             s.load(row, 0, y);
             let mut sum = 0.0;
@@ -99,14 +98,14 @@ pub fn check_cumsum(node: TensorRef) -> Result<()> {
 }
 
 /// Number of places where two integer tensors are equal.
-pub fn count_equal(w: &Worker<'_>, dst: TensorRef) {
-    if w.ith != 0 {
+pub fn count_equal(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    if w.ith() != 0 {
         return;
     }
-    let (a, b) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
+    let (a, b) = (node.source(0), node.source(1));
     let equal = |row| (0..a.ne[0]).filter(|&i| a.get::<i32>(i, row) == b.get::<i32>(i, row)).count() as i64;
     let total: i64 = (0..a.nrows()).map(|r| equal(a.row_index(r))).sum();
-    Place::of(dst).set(0, [0; 3], total);
+    d.set(0, [0; 3], total);
 }
 
 /// Two integer tensors of one shape, one 64-bit count.

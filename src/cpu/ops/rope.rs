@@ -2,10 +2,11 @@
 //!
 //! All modes: pairs of neighbours (normal), pairs half a head apart (neox), several positions per token (mrope, imrope),
 //! vision; YaRN interpolation (arXiv:2309.00071); a factor for each frequency.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Writer, rows};
-use super::{check_map, check_type, source};
+use super::super::access::{Dest, Layout, Source, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::*;
 use crate::cpu::Worker;
@@ -74,10 +75,10 @@ impl Params {
 fn fill(
     p: &Params,
     cache: &mut [(f32, f32)],
-    pos: &Place,
+    pos: &Source<'_>,
     tokens: usize,
     at: usize,
-    factors: Option<Place>,
+    factors: Option<Source<'_>>,
     sign: f32,
 ) {
     let step = p.rope.freq_base.powf(-2.0 / p.n_dims as f32);
@@ -122,15 +123,15 @@ fn turn(a: &mut [f32], b: &mut [f32], cache: &[(f32, f32)]) {
     }
 }
 
-fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
-    let Some(p) = Params::of(dst) else { return };
-    let (s, pos) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)));
-    let factors = dst.src(2).map(Place::of);
-    let mut out = Writer::new(dst);
-    let mut cache = vec![(0f32, 0f32); out.at.ne[0]];
+fn rotate(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, sign: f32) {
+    let Some(p) = Params::of(*node) else { return };
+    let (s, pos) = (node.source(0), node.source(1));
+    let factors = node.try_source(2);
+    let mut out = Writer::new(d);
+    let mut cache = vec![(0f32, 0f32); out.ne[0]];
     let mut cached = None;
     let (offset, half) = (p.offset, p.n_dims / 2);
-    for row in rows(w, &out.at) {
+    for row in rows(w, &out) {
         if cached != Some(row[1]) {
             fill(&p, &mut cache, &pos, s.ne[2], row[1], factors, sign);
             cached = Some(row[1]);
@@ -159,13 +160,13 @@ fn rotate(w: &Worker<'_>, dst: TensorRef, sign: f32) {
 }
 
 /// Rotates.
-pub fn rope(w: &Worker<'_>, dst: TensorRef) {
-    rotate(w, dst, 1.0);
+pub fn rope(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    rotate(w, node, d, 1.0);
 }
 
 /// Rotates back: the gradient.
-pub fn rope_back(w: &Worker<'_>, dst: TensorRef) {
-    rotate(w, dst, -1.0);
+pub fn rope_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    rotate(w, node, d, -1.0);
 }
 
 /// Floats, a mode that exists, dimensions inside the row, a position (or four) for each token.
@@ -173,7 +174,7 @@ pub fn check_rope(node: TensorRef) -> Result<()> {
     check_map(node)?;
     check_type(src(node, 0)?, node.dtype())?;
     ensure!(node.dtype() != GGML_TYPE_BF16, "not for brain floats");
-    let ne = Place::of(node).ne;
+    let ne = Layout::of(node).ne;
     let Some(p) = Params::of(node) else {
         ensure!(false, "a negative number of dimensions");
         return Ok(());

@@ -1,8 +1,9 @@
 //! Soft maximum of rows, with scale, mask, position slopes and sinks; its gradient; masks above the diagonal.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, source};
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -39,16 +40,16 @@ impl Slopes {
 }
 
 /// exp(x * scale + slope * mask), divided by the sum of the row. Parameters: scale, largest bias. Source 1: mask; source 2: sinks, one per head.
-pub fn soft_max(w: &Worker<'_>, dst: TensorRef) {
-    let s = Place::of(source(dst, 0));
-    let (scale, max_bias) = (dst.op_param_f32(0), dst.op_param_f32(1));
+pub fn soft_max(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let s = node.source(0);
+    let (scale, max_bias) = (node.op_param_f32(0), node.op_param_f32(1));
     let slopes = Slopes::new(max_bias, s.ne[2]);
-    let mut mask = dst.src(1).map(|m| Reader::new(m, dst));
-    let sinks = dst.src(2).map(Place::of);
-    let mut out = Writer::new(dst);
-    for row @ [i1, i2, i3] in rows(w, &out.at) {
+    let mut mask = node.try_source(1).map(|m| Reader::new(m, &d));
+    let sinks = node.try_source(2);
+    let mut out = Writer::new(d);
+    for row @ [i1, i2, i3] in rows(w, &out) {
         let mask = mask.as_mut().map(|m| {
-            let ne = m.at.ne;
+            let ne = m.ne;
             m.part([i1, i2 % ne[2], i3 % ne[3]], 0..s.ne[0])
         });
         let sink = sinks.map(|sinks| sinks.get::<f32>(i2, [0; 3]));
@@ -88,11 +89,11 @@ pub fn check_soft_max(node: TensorRef) -> Result<()> {
 }
 
 /// Gradient of `soft_max`: source 0 is the gradient of the result, source 1 the result. Parameter 0: scale.
-pub fn soft_max_back(w: &Worker<'_>, dst: TensorRef) {
-    let scale = dst.op_param_f32(0);
-    let (mut grad, mut result) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+pub fn soft_max_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let scale = node.op_param_f32(0);
+    let (mut grad, mut result) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         let (dy, y) = (grad.row(row), result.row(row));
         let dot = vec::dot(y, dy);
         out.row(row, |dx| {
@@ -113,11 +114,11 @@ pub fn check_soft_max_back(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-fn diag_mask(w: &Worker<'_>, dst: TensorRef, value: f32) {
-    let s = Place::of(source(dst, 0));
-    let past = dst.op_param_i32(0) as usize;
-    let mut out = Writer::new(dst);
-    for row in rows(w, &out.at) {
+fn diag_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, value: f32) {
+    let s = node.source(0);
+    let past = node.op_param_i32(0) as usize;
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
         out.row(row, |y| {
             s.load(row, 0, y);
             y.iter_mut().skip(past + row[0] + 1).for_each(|y| *y = value);
@@ -126,13 +127,13 @@ fn diag_mask(w: &Worker<'_>, dst: TensorRef, value: f32) {
 }
 
 /// Negative infinity right of the diagonal, which parameter 0 moves to the right.
-pub fn diag_mask_inf(w: &Worker<'_>, dst: TensorRef) {
-    diag_mask(w, dst, f32::NEG_INFINITY);
+pub fn diag_mask_inf(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    diag_mask(w, node, d, f32::NEG_INFINITY);
 }
 
 /// Zero right of the diagonal, which parameter 0 moves to the right.
-pub fn diag_mask_zero(w: &Worker<'_>, dst: TensorRef) {
-    diag_mask(w, dst, 0.0);
+pub fn diag_mask_zero(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    diag_mask(w, node, d, 0.0);
 }
 
 /// Single precision; parameter 0 is not negative.

@@ -1,8 +1,9 @@
 //! Order of the elements of rows.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader};
-use super::{check_type, source};
+use super::super::access::{Dest, Reader};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use crate::abi::ggml::ggml_sort_order;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
@@ -12,9 +13,8 @@ use std::cmp::Ordering;
 
 /// Lets `f` put the places of each row's elements, given in order of rising place, into the order wanted: as many as the node has
 /// columns are kept.
-fn each_row(w: &Worker<'_>, dst: TensorRef, mut f: impl FnMut(&[f32], &mut Vec<i32>)) {
-    let mut x = Reader::new(source(dst, 0), dst);
-    let d = Place::of(dst);
+fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, mut f: impl FnMut(&[f32], &mut Vec<i32>)) {
+    let mut x = Reader::new(node.source(0), &d);
     let mut order: Vec<i32> = Vec::new();
     for r in w.share(d.nrows()) {
         let row = d.row_index(r);
@@ -27,9 +27,9 @@ fn each_row(w: &Worker<'_>, dst: TensorRef, mut f: impl FnMut(&[f32], &mut Vec<i
 }
 
 /// Places of the elements of each row in rising (parameter 0: falling) order; equal elements keep their order.
-pub fn argsort(w: &Worker<'_>, dst: TensorRef) {
-    let falling = dst.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
-    each_row(w, dst, |x, order| {
+pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let falling = node.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
+    each_row(w, node, d, |x, order| {
         order.sort_by(|&a, &b| {
             let (a, b) = (x[a as usize], x[b as usize]);
             if falling { b.total_cmp(&a) } else { a.total_cmp(&b) }
@@ -49,9 +49,9 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
 
 /// Places of the largest elements of each row, as many as the node has columns. Their order means nothing: the first two
 /// are swapped, as in the original, so that nobody comes to rely on it.
-pub fn top_k(w: &Worker<'_>, dst: TensorRef) {
-    let k = Place::of(dst).ne[0];
-    each_row(w, dst, |x, order| {
+pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let k = d.ne[0];
+    each_row(w, node, d, |x, order| {
         let largest_first =
             |&a: &i32, &b: &i32| -> Ordering { x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)) };
         if 0 < k && k < order.len() {

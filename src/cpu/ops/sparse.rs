@@ -1,32 +1,33 @@
 //! Sparse attention: the mask of the keys that were chosen.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Plain, RowIndex, rows};
-use super::{check_type, source};
+use super::super::access::{Dest, Layout, Plain, RowIndex, Source, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// The sources of a node beside the mask.
-struct Picks {
-    top_k: Place,
-    score: Option<Place>,
-    blocks: Option<Place>,
-    extra: Option<Place>,
+struct Picks<'g> {
+    top_k: Source<'g>,
+    score: Option<Source<'g>>,
+    blocks: Option<Source<'g>>,
+    extra: Option<Source<'g>>,
     /// How many things there are to be picked.
     n: usize,
 }
 
-impl Picks {
-    fn of(node: TensorRef) -> Self {
-        let [score, blocks, extra] = [2, 3, 4].map(|i| node.src(i).map(Place::of));
+impl<'g> Picks<'g> {
+    fn of(node: CheckedNode<'g>) -> Self {
+        let [score, blocks, extra] = [2, 3, 4].map(|i| node.try_source(i));
         let n = match (&blocks, &score) {
             (Some(blocks), _) => blocks.ne[1],
             (None, Some(score)) => score.ne[0],
-            (None, None) => Place::of(node).ne[0],
+            (None, None) => Layout::of(*node).ne[0],
         };
-        Self { top_k: Place::of(source(node, 1)), score, blocks, extra, n }
+        Self { top_k: node.source(1), score, blocks, extra, n }
     }
 
     /// Calls `keep` for each cell that a row keeps. Cells may repeat, and may be out of range.
@@ -48,8 +49,8 @@ impl Picks {
     }
 }
 
-fn typed<T: Plain>(w: &Worker<'_>, dst: TensorRef, closed: T) {
-    let (mask, d, picks) = (Place::of(source(dst, 0)), Place::of(dst), Picks::of(dst));
+fn typed<T: Plain>(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, closed: T) {
+    let (mask, picks) = (node.source(0).apart(&d), Picks::of(node));
     for row in rows(w, &d) {
         let open = mask.row::<T>([row[0] % mask.ne[1], row[1] % mask.ne[2], row[2] % mask.ne[3]]);
         let y = d.row_mut::<T>(row);
@@ -63,10 +64,10 @@ fn typed<T: Plain>(w: &Worker<'_>, dst: TensorRef, closed: T) {
 }
 
 /// Source 0, repeated for the rows of source 1, with minus infinity in all cells that a row neither picks nor keeps.
-pub fn top_k_mask(w: &Worker<'_>, dst: TensorRef) {
-    match dst.dtype() {
-        GGML_TYPE_F16 => typed(w, dst, half::f16::NEG_INFINITY.to_bits()),
-        _ => typed(w, dst, f32::NEG_INFINITY),
+pub fn top_k_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    match d.dtype {
+        GGML_TYPE_F16 => typed(w, node, d, half::f16::NEG_INFINITY.to_bits()),
+        _ => typed(w, node, d, f32::NEG_INFINITY),
     }
 }
 
@@ -79,7 +80,7 @@ pub fn check_top_k_mask(node: TensorRef) -> Result<()> {
     let (m, t, n) = (mask.ne(), top_k.ne(), node.ne());
     ensure!(n[0] == m[0] && n[1..] == t[1..], "mask {m:?} and picks {t:?} into {n:?}");
     ensure!((1..4).all(|i| n[i] % m[i] == 0), "mask {m:?} does not repeat to {n:?}");
-    ensure!([mask, node].iter().all(|t| Place::of(*t).has_dense_rows()), "rows of the mask have gaps");
+    ensure!([mask, node].iter().all(|t| Layout::of(*t).has_dense_rows()), "rows of the mask have gaps");
     if let Some(score) = node.src(2) {
         check_type(score, GGML_TYPE_F32)?;
         ensure!(score.ne()[1..] == n[1..], "scores {:?} for {n:?}", score.ne());

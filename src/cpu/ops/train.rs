@@ -1,19 +1,20 @@
 //! Losses and steps of training.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, source};
+use super::super::access::{Dest, Layout, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// Mean over rows of `-sum(target * log(softmax(logits)))`. Sources: logits, targets.
-pub fn cross_entropy_loss(w: &Worker<'_>, dst: TensorRef) {
-    let logits = Place::of(source(dst, 0));
-    let mut targets = Reader::new(source(dst, 1), dst);
+pub fn cross_entropy_loss(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let logits = node.source(0);
+    let mut targets = Reader::new(node.source(1), &d);
     let mut x = vec![0f32; logits.ne[0]];
-    let losses = Place::of_scratch(w, GGML_TYPE_F64, logits.nrows());
+    let mut losses = Dest::of_scratch(w, GGML_TYPE_F64, logits.nrows());
     for r in w.share(logits.nrows()) {
         let row = logits.row_index(r);
         logits.load(row, 0, &mut x);
@@ -24,16 +25,16 @@ pub fn cross_entropy_loss(w: &Worker<'_>, dst: TensorRef) {
         losses.set(r, [0; 3], loss);
     }
     w.wait();
-    if w.ith == 0 {
+    if w.ith() == 0 {
         // In the order of the rows, whatever number of threads computed them.
         let total: f64 = (0..logits.nrows()).map(|r| losses.get::<f64>(r, [0; 3])).sum();
-        Place::of(dst).set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
+        d.set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
     }
 }
 
 /// A number for each row.
 pub fn scratch_cross_entropy_loss(node: TensorRef, _: usize) -> usize {
-    node.src(0).map_or(0, |t| Place::of(t).nrows() * size_of::<f64>())
+    node.src(0).map_or(0, |t| Layout::of(t).nrows() * size_of::<f64>())
 }
 
 /// Two tensors of one shape, one number.
@@ -47,13 +48,13 @@ pub fn check_cross_entropy_loss(node: TensorRef) -> Result<()> {
 }
 
 /// Gradient of the loss by the logits. Sources: gradient of the loss, logits, targets.
-pub fn cross_entropy_loss_back(w: &Worker<'_>, dst: TensorRef) {
-    let grad = Place::of(source(dst, 0)).get::<f32>(0, [0; 3]);
-    let logits = Place::of(source(dst, 1));
-    let mut targets = Reader::new(source(dst, 2), dst);
-    let mut out = Writer::new(dst);
-    let factor = grad / out.at.nrows() as f32;
-    for row in rows(w, &out.at) {
+pub fn cross_entropy_loss_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let grad = node.source(0).get::<f32>(0, [0; 3]);
+    let logits = node.source(1);
+    let mut targets = Reader::new(node.source(2), &d);
+    let mut out = Writer::new(d);
+    let factor = grad / out.nrows() as f32;
+    for row in rows(w, &out) {
         let target = targets.row(row);
         out.row(row, |y| {
             logits.load(row, 0, y);
@@ -81,7 +82,7 @@ fn check_step(node: TensorRef, tensors: usize, parameters: i64) -> Result<()> {
     for i in 0..tensors {
         let t = src(node, i)?;
         check_type(t, GGML_TYPE_F32)?;
-        ensure!(t.same_shape(node) && Place::of(t).sliceable::<f32>(), "source {i} has {:?}", t.ne());
+        ensure!(t.same_shape(node) && Layout::of(t).has_dense_rows(), "source {i} has {:?}", t.ne());
     }
     let p = src(node, tensors)?;
     check_type(p, GGML_TYPE_F32)?;
@@ -91,10 +92,10 @@ fn check_step(node: TensorRef, tensors: usize, parameters: i64) -> Result<()> {
 
 /// A step of AdamW (arXiv:1711.05101) on source 0, in place. Sources: weights, gradients, both moments, seven parameters:
 /// rate, decays of the moments, epsilon, weight decay, corrections of the moments.
-pub fn opt_step_adamw(worker: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
-    let (weights, grads, first, second, params) = (p(0), p(1), p(2), p(3), p(4));
-    let params = params.span::<f32>(0, 7);
+pub fn opt_step_adamw(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let [mut weights, mut first, mut second] = [0, 2, 3].map(|i| node.written_source(i, &mut d));
+    let grads = node.source(1).apart(&weights);
+    let params = node.source(4).apart(&weights).span::<f32>(0, 7);
     let &[rate, beta1, beta2, eps, decay, correct1, correct2] = params else { return };
     let keep = 1.0 - rate * decay;
     for row in rows(worker, &weights) {
@@ -114,10 +115,10 @@ pub fn check_opt_step_adamw(node: TensorRef) -> Result<()> {
 }
 
 /// A step of gradient descent on source 0, in place. Sources: weights, gradients, two parameters: rate, weight decay.
-pub fn opt_step_sgd(worker: &Worker<'_>, dst: TensorRef) {
-    let p = |i| Place::of(source(dst, i));
-    let (weights, grads, params) = (p(0), p(1), p(2));
-    let &[rate, decay] = params.span::<f32>(0, 2) else { return };
+pub fn opt_step_sgd(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let mut weights = node.written_source(0, &mut d);
+    let grads = node.source(1).apart(&weights);
+    let &[rate, decay] = node.source(2).apart(&weights).span::<f32>(0, 2) else { return };
     let keep = 1.0 - rate * decay;
     for row in rows(worker, &weights) {
         for (w, g) in weights.row_mut::<f32>(row).iter_mut().zip(grads.row::<f32>(row)) {
@@ -132,8 +133,9 @@ pub fn check_opt_step_sgd(node: TensorRef) -> Result<()> {
 }
 
 /// Solves lower triangular systems: source 0 `[n, n, ..]`, source 1 and the node `[columns, n, ..]`.
-pub fn solve_tri(w: &Worker<'_>, dst: TensorRef) {
-    let (a, b, x) = (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(dst));
+pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut x = d;
+    let (a, b) = (node.source(0).apart(&x), node.source(1));
     let columns = x.ne[0];
     for i in w.share(columns * x.ne[2] * x.ne[3]) {
         let (column, i2, i3) = (i % columns, i / columns % x.ne[2], i / columns / x.ne[2]);
@@ -153,7 +155,7 @@ pub fn check_solve_tri(node: TensorRef) -> Result<()> {
     }
     let (x, y) = (a.ne(), b.ne());
     ensure!(b.same_shape(node) && x[0] == x[1] && x[1] == y[1] && x[2..] == y[2..], "{x:?} and {y:?}");
-    ensure!(Place::of(a).sliceable::<f32>(), "rows with gaps");
+    ensure!(Layout::of(a).has_dense_rows(), "rows with gaps");
     Ok(())
 }
 

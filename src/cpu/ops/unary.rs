@@ -1,8 +1,9 @@
 //! Functions of one element: the unary operations, powers, roots, trigonometry, clamping, scaling.
+#![forbid(unsafe_code)]
 
-use super::super::check::ensure;
-use super::super::rows::{Reader, Writer, parts};
-use super::{check_map, check_map_f32, check_type, map, source};
+use super::super::access::{Dest, Reader, Writer, parts};
+use super::super::check::{CheckedNode, ensure};
+use super::{check_map, check_map_f32, check_type, map};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::{self, *};
 use crate::cpu::check::src;
@@ -38,14 +39,14 @@ fn hard(x: f32) -> f32 {
 }
 
 /// `GGML_OP_UNARY`.
-pub fn unary(w: &Worker<'_>, dst: TensorRef) {
-    let Some(op) = dst.unary_op() else { return };
-    let p = |i| dst.op_param_f32(i);
+pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Some(op) = node.unary_op() else { return };
+    let p = |i| node.op_param_f32(i);
     let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
-    match (op, dst.dtype()) {
+    match (op, d.dtype) {
         // The original's table is for half and single precision.
-        (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, dst, vec::gelu_computed),
-        _ => map(w, dst, |y| apply(op, xielu, y)),
+        (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, node, d, vec::gelu_computed),
+        _ => map(w, node, d, |y| apply(op, xielu, y)),
     }
 }
 
@@ -84,34 +85,34 @@ pub fn check_unary(node: TensorRef) -> Result<()> {
 }
 
 /// Squares.
-pub fn sqr(w: &Worker<'_>, dst: TensorRef) {
-    map(w, dst, |y| each(y, |x| x * x));
+pub fn sqr(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    map(w, node, d, |y| each(y, |x| x * x));
 }
 
 /// Square roots.
-pub fn sqrt(w: &Worker<'_>, dst: TensorRef) {
-    map(w, dst, |y| each(y, f32::sqrt));
+pub fn sqrt(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    map(w, node, d, |y| each(y, f32::sqrt));
 }
 
 /// Natural logarithms.
-pub fn log(w: &Worker<'_>, dst: TensorRef) {
-    map(w, dst, |y| each(y, f32::ln));
+pub fn log(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    map(w, node, d, |y| each(y, f32::ln));
 }
 
 /// Sines.
-pub fn sin(w: &Worker<'_>, dst: TensorRef) {
-    map(w, dst, |y| each(y, f32::sin));
+pub fn sin(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    map(w, node, d, |y| each(y, f32::sin));
 }
 
 /// Cosines.
-pub fn cos(w: &Worker<'_>, dst: TensorRef) {
-    map(w, dst, |y| each(y, f32::cos));
+pub fn cos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    map(w, node, d, |y| each(y, f32::cos));
 }
 
 /// Limits to parameters 0 (least) and 1 (most).
-pub fn clamp(w: &Worker<'_>, dst: TensorRef) {
-    let (least, most) = (dst.op_param_f32(0), dst.op_param_f32(1));
-    map(w, dst, |y| {
+pub fn clamp(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (least, most) = (node.op_param_f32(0), node.op_param_f32(1));
+    map(w, node, d, |y| {
         each(y, |x| {
             let x = if x < most { x } else { most };
             if x > least { x } else { least }
@@ -120,25 +121,25 @@ pub fn clamp(w: &Worker<'_>, dst: TensorRef) {
 }
 
 /// Times parameter 0, plus parameter 1.
-pub fn scale(w: &Worker<'_>, dst: TensorRef) {
-    let (s, b) = (dst.op_param_f32(0), dst.op_param_f32(1));
+pub fn scale(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (s, b) = (node.op_param_f32(0), node.op_param_f32(1));
     match b == 0.0 {
-        true => map(w, dst, |y| vec::scale(y, s)),
-        false => map(w, dst, |y| vec::scale_add(y, s, b)),
+        true => map(w, node, d, |y| vec::scale(y, s)),
+        false => map(w, node, d, |y| vec::scale_add(y, s, b)),
     }
 }
 
 /// Leaky ReLU: parameter 0 is the slope below zero.
-pub fn leaky_relu(w: &Worker<'_>, dst: TensorRef) {
-    let slope = dst.op_param_f32(0);
-    map(w, dst, |y| each(y, |x| if x > 0.0 { x } else { 0.0 } + slope * if x < 0.0 { x } else { 0.0 }));
+pub fn leaky_relu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let slope = node.op_param_f32(0);
+    map(w, node, d, |y| each(y, |x| if x > 0.0 { x } else { 0.0 } + slope * if x < 0.0 { x } else { 0.0 }));
 }
 
 /// Gradient of SiLU: source 0 is the gradient of the result, source 1 the argument.
-pub fn silu_back(w: &Worker<'_>, dst: TensorRef) {
-    let (mut grad, mut x) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
-    let mut out = Writer::new(dst);
-    for (row, part) in parts(w, &out.at) {
+pub fn silu_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (mut grad, mut x) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
+    let mut out = Writer::new(d);
+    for (row, part) in parts(w, &out) {
         let (dy, x) = (grad.part(row, part.clone()), x.part(row, part.clone()));
         out.part(row, part, |y| {
             for ((y, &dy), &x) in y.iter_mut().zip(dy).zip(x) {

@@ -1,23 +1,24 @@
 //! Windows of images, relative positions (arXiv:2304.02643), and the mixing of residual streams.
+#![forbid(unsafe_code)]
 
-use super::super::check::{ensure, src};
+use super::super::access::{Dest, Layout, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
-use super::super::rows::{Place, Reader, Writer, rows};
-use super::{check_map_f32, check_type, source};
+use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// An image cut into windows, with zeros at the edges. Parameters: windows across, windows down, their size.
-pub fn win_part(w: &Worker<'_>, dst: TensorRef) {
-    let across = dst.op_param_i32(0) as usize;
-    let size = dst.op_param_i32(2) as usize;
-    let mut x = Reader::new(source(dst, 0), dst);
-    let mut out = Writer::new(dst);
-    for row @ [i1, i2, i3] in rows(w, &out.at) {
+pub fn win_part(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let across = node.op_param_i32(0) as usize;
+    let size = node.op_param_i32(2) as usize;
+    let mut x = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    for row @ [i1, i2, i3] in rows(w, &out) {
         let (x1, x2) = (i3 % across * size + i1, i3 / across * size + i2);
-        if x1 >= x.at.ne[1] || x2 >= x.at.ne[2] {
+        if x1 >= x.ne[1] || x2 >= x.ne[2] {
             out.row(row, |y| y.fill(0.0));
         } else {
             let x = x.row([x1, x2, 0]);
@@ -38,12 +39,12 @@ pub fn check_win_part(node: TensorRef) -> Result<()> {
 }
 
 /// Windows put together to an image. Parameter 0: their size.
-pub fn win_unpart(w: &Worker<'_>, dst: TensorRef) {
-    let size = dst.op_param_i32(0) as usize;
-    let mut x = Reader::new(source(dst, 0), dst);
-    let mut out = Writer::new(dst);
-    let across = out.at.ne[1].div_ceil(size);
-    for row @ [i1, i2, _] in rows(w, &out.at) {
+pub fn win_unpart(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let size = node.op_param_i32(0) as usize;
+    let mut x = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    let across = out.ne[1].div_ceil(size);
+    for row @ [i1, i2, _] in rows(w, &out) {
         let x = x.row([i1 % size, i2 % size, i2 / size * across + i1 / size]);
         out.row(row, |y| y.copy_from_slice(x));
     }
@@ -63,8 +64,8 @@ pub fn check_win_unpart(node: TensorRef) -> Result<()> {
 }
 
 /// Rows of a table by the distance of two positions.
-pub fn get_rel_pos(w: &Worker<'_>, dst: TensorRef) {
-    let (s, d) = (Place::of(source(dst, 0)), Place::of(dst));
+pub fn get_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let s = node.source(0);
     for row @ [i1, i2, _] in rows(w, &d) {
         let from = [d.ne[1] - i1 - 1 + i2, 0, 0];
         (0..d.ne[0]).for_each(|i| d.set::<u16>(i, row, s.get(i, from)));
@@ -84,17 +85,17 @@ pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
 }
 
 /// Scores of positions in a window, plus one part for the row and one for the column that they differ by.
-pub fn add_rel_pos(w: &Worker<'_>, dst: TensorRef) {
-    let s = Place::of(source(dst, 0));
-    let (mut across, mut down) = (Reader::new(source(dst, 1), dst), Reader::new(source(dst, 2), dst));
-    let width = across.at.ne[0];
-    let per_window = across.at.ne[1] * across.at.ne[2];
-    let mut out = Writer::new(dst);
-    for r in w.share(out.at.nrows()) {
+pub fn add_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let s = node.source(0);
+    let (mut across, mut down) = (Reader::new(node.source(1), &d), Reader::new(node.source(2), &d));
+    let width = across.ne[0];
+    let per_window = across.ne[1] * across.ne[2];
+    let mut out = Writer::new(d);
+    for r in w.share(out.nrows()) {
         let (window, query) = (r / per_window, r % per_window);
-        let at = [query % across.at.ne[1], query / across.at.ne[1], window];
+        let at = [query % across.ne[1], query / across.ne[1], window];
         let (x, y) = (across.row(at), down.row(at));
-        let row = out.at.row_index(r);
+        let row = out.row_index(r);
         out.row(row, |out| {
             s.load(row, 0, out);
             for (out, y) in out.chunks_exact_mut(width).zip(y) {
@@ -118,12 +119,12 @@ pub fn check_add_rel_pos(node: TensorRef) -> Result<()> {
 
 /// Which keys a query should look at: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q `[d, heads,
 /// tokens, streams]`, k `[d, 1, keys, streams]`, weights `[heads, tokens, 1, streams]`, mask.
-pub fn lightning_indexer(w: &Worker<'_>, dst: TensorRef) {
-    let mut q = Reader::new(source(dst, 0), dst);
-    let mut k = Reader::new(source(dst, 1), dst);
-    let (weights, mask, d) = (Place::of(source(dst, 2)), Place::of(source(dst, 3)), Place::of(dst));
-    let [_, heads, tokens, streams] = q.at.ne;
-    for key in w.share(k.at.ne[2]) {
+pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let mut q = Reader::new(node.source(0), &d);
+    let mut k = Reader::new(node.source(1), &d);
+    let (weights, mask) = (node.source(2), node.source(3));
+    let [_, heads, tokens, streams] = q.ne;
+    for key in w.share(k.ne[2]) {
         for stream in 0..streams {
             let k = k.row([0, key, stream]);
             for token in 0..tokens {
@@ -146,7 +147,7 @@ pub fn check_lightning_indexer(node: TensorRef) -> Result<()> {
         check_type(t, GGML_TYPE_F32)?;
     }
     check_type(mask, GGML_TYPE_F16)?;
-    ensure!(convert::readable(k.dtype()) && Place::of(k).has_dense_rows(), "keys of {:?}", k.dtype());
+    ensure!(convert::readable(k.dtype()) && Layout::of(k).has_dense_rows(), "keys of {:?}", k.dtype());
     let (q, k, w, m, n) = (q.ne(), k.ne(), weights.ne(), mask.ne(), node.ne());
     ensure!(k[0] == q[0] && k[3] >= q[3] && k[1] >= 1, "keys {k:?} for {q:?}");
     ensure!(w[0] >= q[1] && w[1] >= q[2] && w[3] >= q[3], "weights {w:?} for {q:?}");
@@ -168,10 +169,9 @@ fn balance(m: &mut [f32; STREAMS * STREAMS], eps: f32, rows: bool) {
 }
 
 /// A doubly stochastic matrix for each token, by Sinkhorn's iteration. Sources: mixes, scales, bases; parameters: epsilon, iterations.
-pub fn dsv4_hc_comb(w: &Worker<'_>, dst: TensorRef) {
-    let (mixes, scale, base, d) =
-        (Place::of(source(dst, 0)), Place::of(source(dst, 1)), Place::of(source(dst, 2)), Place::of(dst));
-    let (eps, iterations) = (dst.op_param_f32(0), dst.op_param_i32(1));
+pub fn dsv4_hc_comb(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
+    let (mixes, scale, base) = (node.source(0), node.source(1), node.source(2));
+    let (eps, iterations) = (node.op_param_f32(0), node.op_param_i32(1));
     let scale = scale.get::<f32>(2, [0; 3]);
     for token in w.share(d.ne[2]) {
         let mut m = [0f32; STREAMS * STREAMS];
@@ -208,13 +208,13 @@ pub fn check_dsv4_hc_comb(node: TensorRef) -> Result<()> {
 
 /// Streams weighted and added up. Sources: streams `[n, streams, tokens]`, weights; parameters: scale, whether weights are gates of
 /// each element.
-pub fn dsv4_hc_pre(w: &Worker<'_>, dst: TensorRef) {
-    let (mut x, weights) = (Reader::new(source(dst, 0), dst), Place::of(source(dst, 1)));
-    let (scale, gated) = (dst.op_param_f32(0), dst.op_param_i32(1) != 0);
-    let mut out = Writer::new(dst);
-    let streams = x.at.ne[1];
-    let mut gates = vec![0f32; out.at.ne[0]];
-    for row @ [token, ..] in rows(w, &out.at) {
+pub fn dsv4_hc_pre(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (mut x, weights) = (Reader::new(node.source(0), &d), node.source(1));
+    let (scale, gated) = (node.op_param_f32(0), node.op_param_i32(1) != 0);
+    let mut out = Writer::new(d);
+    let streams = x.ne[1];
+    let mut gates = vec![0f32; out.ne[0]];
+    for row @ [token, ..] in rows(w, &out) {
         out.row(row, |y| {
             y.fill(0.0);
             for stream in 0..streams {
@@ -248,17 +248,17 @@ pub fn check_dsv4_hc_pre(node: TensorRef) -> Result<()> {
 
 /// Streams mixed, and a layer's result added to each. Sources: result `[n, tokens]`, streams, weights of the result, matrices (or none:
 /// streams stay themselves).
-pub fn dsv4_hc_post(w: &Worker<'_>, dst: TensorRef) {
-    let (mut x, mut streams) = (Reader::new(source(dst, 0), dst), Reader::new(source(dst, 1), dst));
-    let (weights, mix) = (Place::of(source(dst, 2)), dst.src(3).map(Place::of));
-    let mut out = Writer::new(dst);
-    for row @ [stream, token, _] in rows(w, &out.at) {
+pub fn dsv4_hc_post(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let (mut x, mut streams) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
+    let (weights, mix) = (node.source(2), node.try_source(3));
+    let mut out = Writer::new(d);
+    for row @ [stream, token, _] in rows(w, &out) {
         out.row(row, |y| {
             y.copy_from_slice(x.row([token, 0, 0]));
             vec::scale(y, weights.get::<f32>(stream, [token, 0, 0]));
             match mix {
                 None => vec::add(y, streams.row([stream, token, 0])),
-                Some(mix) => (0..streams.at.ne[1]).for_each(|from| {
+                Some(mix) => (0..streams.ne[1]).for_each(|from| {
                     vec::axpy(y, mix.get::<f32>(stream, [from, token, 0]), streams.row([from, token, 0]));
                 }),
             }
@@ -286,6 +286,7 @@ pub fn check_dsv4_hc_post(node: TensorRef) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::access::whole;
     use crate::cpu::tests::*;
     use crate::tensor::ops::{Place as Where, attention, hyper, windows};
 
@@ -316,8 +317,8 @@ mod tests {
         let t = windows::get_rel_pos(&mut c, table, 5, 5).unwrap();
         compute(t);
         assert_eq!(
-            (t.dtype(), Place::of(t).get::<u16>(1, [3, 2, 0])),
-            (GGML_TYPE_F16, Place::of(table).get(1, [3, 0, 0]))
+            (t.dtype(), whole::source(t).get::<u16>(1, [3, 2, 0])),
+            (GGML_TYPE_F16, whole::source(table).get(1, [3, 0, 0]))
         );
 
         let (nw, ns) = ([5, 3, 4, 2], [25, 12, 2, 1]);

@@ -3,10 +3,13 @@
 //! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. Threads meet
 //! after each step. Thread 0 asks the host after every node whether to stop.
 
+pub mod worker;
+
+use super::access::claims::Claims;
 use super::barrier::Barrier;
+use super::check::{self, CheckedNode};
+use super::table;
 use super::threadpool::{self, Pool};
-use super::worker::{Faults, Scratch, Worker};
-use super::{check, table};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::sys::sync::lock;
@@ -15,6 +18,7 @@ use crate::{guard, trace};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use worker::{Faults, Scratch, Worker};
 
 /// The host's question whether to stop.
 #[derive(Clone, Copy)]
@@ -51,8 +55,8 @@ pub struct Settings<'a> {
     pub use_ref: bool,
 }
 
-struct Step {
-    nodes: Vec<(TensorRef, table::Kernel)>,
+struct Step<'g> {
+    nodes: Vec<(CheckedNode<'g>, table::Kernel)>,
     wide: bool,
 }
 
@@ -62,19 +66,15 @@ pub(super) fn is_live(node: TensorRef) -> bool {
 }
 
 /// The steps of a graph, and the scratch memory that they need; every node is checked.
-fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step>, usize)> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step<'_>>, usize)> {
+    let mut steps: Vec<Step<'_>> = Vec::new();
     let mut scratch = 0;
-    for node in nodes.iter().copied().filter(|&n| is_live(n)) {
-        check::runnable(node)?;
-        let Some(row) = table::row(node) else { continue };
-        let Some(kernel) = row.kernel else { continue };
-        if node.is_empty() {
-            continue;
-        }
-        let wide = n_threads > 1 && row.is_wide(node);
-        if let Some(f) = row.scratch {
-            scratch = scratch.max(f(node, if wide { n_threads } else { 1 }));
+    for node in nodes.iter().filter(|&&n| is_live(n)) {
+        let node = check::runnable(node)?;
+        let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
+        let wide = n_threads > 1 && node.is_wide();
+        if let Some(f) = node.row().scratch {
+            scratch = scratch.max(f(*node, if wide { n_threads } else { 1 }));
         }
         match steps.last_mut() {
             Some(step) if !wide && !step.wide => step.nodes.push((node, kernel)),
@@ -85,7 +85,7 @@ fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step>, usize)> {
 }
 
 struct Region<'a> {
-    steps: &'a [Step],
+    steps: &'a [Step<'a>],
     n_threads: usize,
     settings: &'a Settings<'a>,
     barrier: Barrier,
@@ -93,6 +93,7 @@ struct Region<'a> {
     chunk: AtomicUsize,
     chunk_alone: AtomicUsize,
     faults: Faults,
+    claims: Claims,
     aborted: AtomicBool,
     /// Steps from this one on are not run.
     stop_at: AtomicUsize,
@@ -111,7 +112,10 @@ impl Region<'_> {
                 self.run_step(i, step, ith);
             }
             if i + 1 < self.steps.len() {
-                self.barrier.wait_with(|| self.chunk.store(0, Ordering::Relaxed));
+                self.barrier.wait_with(|| {
+                    self.chunk.store(0, Ordering::Relaxed);
+                    self.claims.clear();
+                });
             }
         }
     }
@@ -125,15 +129,19 @@ impl Region<'_> {
             chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
             use_ref: self.settings.use_ref,
             faults: &self.faults,
+            claims: &self.claims,
         };
         for &(node, kernel) in &step.nodes {
             if !step.wide {
                 self.chunk_alone.store(0, Ordering::Relaxed);
+                self.claims.clear();
             }
             if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
-                lock(begun).push((node, trace::now()));
+                lock(begun).push((*node, trace::now()));
             }
-            if let Err(why) = guard::contained(|| kernel(&worker, node)) {
+            // SAFETY: each thread of the step has a number of its own and makes one for each node. `claims` is cleared where all threads meet.
+            let dest = unsafe { node.dest(ith, &self.claims) };
+            if let Err(why) = guard::contained(|| kernel(&worker, node, dest)) {
                 self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
                 self.barrier.give_up();
             }
@@ -182,6 +190,7 @@ fn compute_with(nodes: &[TensorRef], settings: &Settings<'_>, n_threads: usize) 
         chunk: AtomicUsize::new(0),
         chunk_alone: AtomicUsize::new(0),
         faults: Faults::default(),
+        claims: Claims::default(),
         aborted: AtomicBool::new(false),
         stop_at: AtomicUsize::new(usize::MAX),
         begun: trace::is_on().then(Mutex::default),

@@ -1,7 +1,8 @@
 //! What a kernel knows about the thread it runs on: its number, the scratch memory of the node, the barrier, and where
 //! to report that the data is bad.
 
-use super::barrier::Barrier;
+use crate::cpu::access::claims::Claims;
+use crate::cpu::barrier::Barrier;
 use crate::error::Error;
 use crate::sys::sync::lock;
 use std::ops::Range;
@@ -77,28 +78,50 @@ impl Faults {
     }
 }
 
-/// One thread of a parallel region, as a kernel sees it.
-///
-/// A worker exists only in a region whose nodes have been checked (`check.rs`): shapes and types are what the op's
-/// row of the table says, every tensor has data in host memory, and the strides of each stay inside its memory. Kernels rely on that.
+/// One thread of a parallel region, as a kernel sees it. The executor alone makes one: all threads of a node call its kernel.
 pub struct Worker<'a> {
-    /// Number of this thread, from 0.
-    pub ith: usize,
-    /// Number of threads; all of them call the kernel.
-    pub nth: usize,
-    /// Scratch memory of the node, shared by all threads.
-    pub scratch: Scratch,
-    /// The barrier of exactly these threads.
-    pub barrier: &'a Barrier,
-    /// 0 when the node starts; for handing out pieces of work, see [`Worker::next_chunk`].
-    pub chunk: &'a AtomicUsize,
-    /// Whether the caller asked for the plain reference kernels.
-    pub use_ref: bool,
-    /// Where bad data (an index out of range) is reported.
-    pub faults: &'a Faults,
+    pub(super) ith: usize,
+    pub(super) nth: usize,
+    pub(super) scratch: Scratch,
+    pub(super) barrier: &'a Barrier,
+    pub(super) chunk: &'a AtomicUsize,
+    pub(super) use_ref: bool,
+    pub(super) faults: &'a Faults,
+    pub(super) claims: &'a Claims,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    /// Number of this thread, from 0.
+    #[inline]
+    pub fn ith(&self) -> usize {
+        self.ith
+    }
+
+    /// Number of threads.
+    #[inline]
+    pub fn nth(&self) -> usize {
+        self.nth
+    }
+
+    /// Scratch memory of the node, shared by all threads.
+    pub fn scratch(&self) -> Scratch {
+        self.scratch
+    }
+
+    /// Whether the host wants the plain reference kernels.
+    pub fn use_ref(&self) -> bool {
+        self.use_ref
+    }
+
+    /// Whether a thread has reported that the node cannot be computed.
+    pub fn has_failed(&self) -> bool {
+        self.faults.any()
+    }
+
+    pub(in crate::cpu) fn claims(&self) -> &'a Claims {
+        self.claims
+    }
+
     /// This thread's part of `n` things: the parts of all threads are disjoint, in order, and cover `0..n`.
     #[inline]
     pub fn share(&self, n: usize) -> Range<usize> {
@@ -106,8 +129,7 @@ impl Worker<'_> {
         (each * self.ith).min(n)..(each * (self.ith + 1)).min(n)
     }
 
-    /// The next piece that no thread has taken yet: 0, 1, 2 ... Each number is given once for each node (until somebody,
-    /// between two waits, sets `chunk` back).
+    /// The next piece that no thread has taken yet: 0, 1, 2 ... Each number is given once for each node.
     #[inline]
     pub fn next_chunk(&self) -> usize {
         self.chunk.fetch_add(1, Ordering::Relaxed)
@@ -116,7 +138,7 @@ impl Worker<'_> {
     /// Waits until all threads of the node are here. What any of them wrote before is visible to all afterwards.
     #[inline]
     pub fn wait(&self) {
-        self.barrier.wait();
+        self.barrier.wait_with(|| self.claims.clear());
     }
 
     /// Reports that the node cannot be computed; the graph then ends with this error. The kernel returns, and takes part in
@@ -135,11 +157,12 @@ pub(crate) mod tests {
         let mut memory = vec![0u8; scratch_len + Scratch::ALIGN];
         // SAFETY: `memory` is used through the scratch alone until the threads have ended.
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
-        let (barrier, chunk, faults) = (Barrier::new(nth), AtomicUsize::new(0), Faults::default());
+        let (barrier, chunk, faults, claims) =
+            (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
         std::thread::scope(|s| {
             for ith in 0..nth {
-                let (barrier, chunk, faults, f) = (&barrier, &chunk, &faults, &f);
-                s.spawn(move || f(&Worker { ith, nth, scratch, barrier, chunk, use_ref: false, faults }));
+                let (barrier, chunk, faults, claims, f) = (&barrier, &chunk, &faults, &claims, &f);
+                s.spawn(move || f(&Worker { ith, nth, scratch, barrier, chunk, use_ref: false, faults, claims }));
             }
         });
         faults.take()

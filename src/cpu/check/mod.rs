@@ -1,8 +1,12 @@
 //! What is verified of a node before its kernel runs, once per node, in release builds too. `ensure!` is what the
 //! families' own checks are written with.
 
-use super::rows::Place;
-use super::table;
+mod node;
+
+pub use node::{CheckedNode, Overlap};
+
+use super::access::Layout;
+use super::table::{self, Row};
 use crate::abi::ggml::GGML_MAX_SRC;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
@@ -26,7 +30,7 @@ pub(crate) use ensure;
 const MAX_ELEMENTS: i64 = 1 << 58;
 
 /// Whether the kernels can compute the node: its operation, types and shapes. Data is not looked at.
-pub fn supported(node: TensorRef) -> Result<()> {
+pub fn supported(node: TensorRef) -> Result<&'static Row> {
     let Some(row) = table::row(node) else {
         return Err(invalid!("'{}' has an operation that does not exist ({})", node.name(), node.op_raw()));
     };
@@ -35,12 +39,13 @@ pub fn supported(node: TensorRef) -> Result<()> {
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;
     // Nothing is computed for nothing, whatever the shapes.
     if node.is_empty() {
-        return Ok(());
+        return Ok(row);
     }
     for (i, s) in node.srcs().filter(|(_, s)| s.is_empty()) {
         ensure!(takes_empty(row.op, i), "{:?} of a source {i} without elements {:?}", row.op, s.ne());
     }
-    (row.check)(node)
+    (row.check)(node)?;
+    Ok(row)
 }
 
 /// Whether type and shape mean something, and the number of elements is one that can be computed with.
@@ -69,17 +74,53 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
     }
 }
 
-/// Whether the node may run: as [`supported`], and all its tensors have data in host memory, aligned for their type, that their
-/// strides stay inside; and the node's memory is such that threads do not meet in it.
-pub fn runnable(node: TensorRef) -> Result<()> {
-    supported(node)?;
-    has_memory(node)?;
-    node.srcs().try_for_each(|(_, s)| has_memory(s))?;
-    if node.is_empty() {
+/// The proof that the node may run: as [`supported`], and all its tensors have data in host memory, aligned for their type, that
+/// their strides stay inside; and the node's memory is such that threads do not meet in it.
+///
+/// # Errors
+/// Why it may not.
+pub fn runnable(node: &TensorRef) -> Result<CheckedNode<'_>> {
+    let tensor = *node;
+    let row = supported(tensor)?;
+    has_memory(tensor)?;
+    tensor.srcs().try_for_each(|(_, s)| has_memory(s))?;
+    if tensor.is_empty() {
+        return Ok(CheckedNode::new(node, row, Overlap::None));
+    }
+    disjoint_elements(tensor)?;
+    written_sources(tensor, row)?;
+    held_sources(tensor)?;
+    Ok(CheckedNode::new(node, row, overlap(tensor, row)))
+}
+
+/// Whether two tensors share memory.
+fn overlaps(a: TensorRef, b: TensorRef) -> bool {
+    Layout::of(a).overlaps(a.data().addr(), &Layout::of(b), b.data().addr())
+}
+
+/// How the sources lie to the node.
+fn overlap(node: TensorRef, row: &Row) -> Overlap {
+    let mut all = Overlap::None;
+    for (i, s) in node.srcs().filter(|(_, s)| overlaps(*s, node)) {
+        if row.in_place & 1 << i == 0 || s.data() != node.data() || Layout::of(s) != Layout::of(node) {
+            return Overlap::Partial;
+        }
+        all = Overlap::InPlace;
+    }
+    all
+}
+
+/// Whether sources that the kernel writes can be: no two elements share memory, nor do they share any with another source.
+fn written_sources(node: TensorRef, row: &Row) -> Result<()> {
+    if row.writes == 0 {
         return Ok(());
     }
-    disjoint_elements(node)?;
-    held_sources(node)
+    for (i, s) in node.srcs().filter(|(i, _)| row.writes & 1 << i != 0) {
+        let apart = node.srcs().all(|(j, other)| j == i || !overlaps(s, other));
+        ensure_valid(apart, || format!("the tensors of '{}' overlap", node.name()))?;
+        disjoint_elements(s)?;
+    }
+    Ok(())
 }
 
 /// What the data and the strides of a type must be multiples of: kernels take rows of plain numbers as slices. Blocks are read
@@ -142,21 +183,11 @@ fn has_memory(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Whether no two elements of a node lie on each other: threads write different elements without a lock. Taken from the smallest
-/// stride to the largest, each must step over all that the smaller ones reach.
-fn disjoint_elements(node: TensorRef) -> Result<()> {
-    let (dtype, ne, nb) = (node.dtype(), node.ne(), node.nb());
-    let mut dims = std::array::from_fn::<_, 4, _>(|i| (nb[i], ne[i] as usize));
-    dims[0].1 /= dtype.blck_size() as usize;
-    dims.sort_unstable();
-    let mut reach = dtype.type_size();
-    for (step, n) in dims.into_iter().filter(|(_, n)| *n > 1) {
-        if step < reach {
-            return Err(invalid!("the elements of '{}' lie on each other: shape {ne:?}, strides {nb:?}", node.name()));
-        }
-        reach += step * (n - 1);
-    }
-    Ok(())
+/// Whether no two elements of a tensor that is written lie on each other: threads write different elements without a lock.
+fn disjoint_elements(t: TensorRef) -> Result<()> {
+    ensure_valid(Layout::of(t).has_disjoint_elements(), || {
+        format!("the elements of '{}' lie on each other: shape {:?}, strides {:?}", t.name(), t.ne(), t.nb())
+    })
 }
 
 /// Whether the sources of which a kernel holds rows while it writes the node lie apart from it. All other kernels look for themselves.
@@ -172,19 +203,10 @@ fn held_sources(node: TensorRef) -> Result<()> {
         | GGML_OP_RWKV_WKV7
         | GGML_OP_GATED_LINEAR_ATTN
         | GGML_OP_GATED_DELTA_NET => 0..GGML_MAX_SRC,
-        // These write their first source and, of AdamW, the moments, not the node.
-        GGML_OP_OPT_STEP_ADAMW | GGML_OP_OPT_STEP_SGD => {
-            let places: Vec<_> = node.srcs().map(|(_, s)| Place::of(s)).collect();
-            let apart = (1..places.len()).all(|i| places[..i].iter().all(|p| !p.overlaps(&places[i])));
-            ensure_valid(apart, || format!("the tensors of '{}' overlap", node.name()))?;
-            return node.srcs().take(places.len() - 1).try_for_each(|(_, s)| disjoint_elements(s));
-        }
         _ => return Ok(()),
     };
-    let target = Place::of(node);
     node.srcs().filter(|(i, _)| held.contains(i)).try_for_each(|(i, s)| {
-        let apart = !Place::of(s).overlaps(&target);
-        ensure_valid(apart, || format!("source {i} of '{}' overlaps its result", node.name()))
+        ensure_valid(!overlaps(s, node), || format!("source {i} of '{}' overlaps its result", node.name()))
     })
 }
 

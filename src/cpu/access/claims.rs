@@ -1,0 +1,81 @@
+//! Who writes what, between two waits: recorded in debug builds, nothing in release builds.
+#![forbid(unsafe_code)]
+
+#[cfg(debug_assertions)]
+use crate::sys::sync::lock;
+#[cfg(debug_assertions)]
+use std::{collections::BTreeMap, sync::Mutex};
+
+/// The bytes that the threads of a node have written since they last met. A thread that touches what another one wrote
+/// panics, whatever the order in which they run.
+pub struct Claims {
+    /// By first byte: the byte behind the last, and the thread. No two overlap.
+    #[cfg(debug_assertions)]
+    written: Mutex<BTreeMap<usize, (usize, usize)>>,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Claims {
+    /// Nothing is written yet.
+    pub const fn new() -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            written: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Forgets everything: all threads have met.
+    pub fn clear(&self) {
+        #[cfg(debug_assertions)]
+        lock(&self.written).clear();
+    }
+
+    /// `thread` writes `len` bytes at `start`.
+    #[inline]
+    pub fn write(&self, thread: usize, start: usize, len: usize) {
+        #[cfg(debug_assertions)]
+        self.record(thread, start, len, true);
+        #[cfg(not(debug_assertions))]
+        let _ = (thread, start, len);
+    }
+
+    /// `thread` reads `len` bytes at `start` of something that is written.
+    #[inline]
+    pub fn read(&self, thread: usize, start: usize, len: usize) {
+        #[cfg(debug_assertions)]
+        self.record(thread, start, len, false);
+        #[cfg(not(debug_assertions))]
+        let _ = (thread, start, len);
+    }
+
+    #[cfg(debug_assertions)]
+    fn record(&self, thread: usize, start: usize, len: usize, writes: bool) {
+        if len == 0 {
+            return;
+        }
+        let end = start + len;
+        let mut written = lock(&self.written);
+        // Ranges are disjoint, so their ends are in the order of their starts.
+        let near: Vec<_> =
+            written.range(..=end).rev().take_while(|(_, (e, _))| *e >= start).map(|(&s, &r)| (s, r)).collect();
+        if let Some((_, (_, other))) = near.iter().find(|(s, (e, owner))| *owner != thread && *s < end && start < *e) {
+            let other = *other;
+            drop(written);
+            let what = if writes { "writes" } else { "reads" };
+            panic!("thread {thread} {what} {len} bytes at {start:#x}, of which thread {other} has written some");
+        }
+        if writes {
+            let (mut from, mut to) = (start, end);
+            for (s, (e, _)) in near.into_iter().filter(|(_, (_, owner))| *owner == thread) {
+                written.remove(&s);
+                (from, to) = (from.min(s), to.max(e));
+            }
+            written.insert(from, (to, thread));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Where the elements of a tensor lie, relative to its data.
+#![forbid(unsafe_code)]
+
+use crate::abi::ggml::ggml_type;
+use crate::cpu::Worker;
+use crate::tensor::TensorRef;
+use std::ops::Range;
+
+/// Indices of a row: dimensions 1, 2, 3.
+pub type RowIndex = [usize; 3];
+
+/// Shape, strides and number format. It gives no access to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Elements per dimension.
+    pub ne: [usize; 4],
+    /// Strides in bytes.
+    pub nb: [usize; 4],
+    /// Number format.
+    pub dtype: ggml_type,
+}
+
+impl Layout {
+    /// The layout of `t`.
+    pub fn of(t: TensorRef) -> Self {
+        let ne = t.ne().map(|n| usize::try_from(n).unwrap_or(0));
+        Self { ne, nb: t.nb(), dtype: t.dtype() }
+    }
+
+    /// `n` numbers in a row.
+    pub(super) fn row_of(dtype: ggml_type, n: usize) -> Self {
+        let size = dtype.type_size();
+        Self { ne: [n, 1, 1, 1], nb: [size, n * size, n * size, n * size], dtype }
+    }
+
+    /// Number of rows.
+    pub fn nrows(&self) -> usize {
+        self.ne[1] * self.ne[2] * self.ne[3]
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.ne[0] * self.nrows()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Elements of a block; 1 for plain numbers.
+    pub fn block(&self) -> usize {
+        self.dtype.blck_size() as usize
+    }
+
+    /// Indices of row number `r`.
+    #[inline]
+    pub fn row_index(&self, r: usize) -> RowIndex {
+        let plane = self.ne[1] * self.ne[2];
+        [r % self.ne[1], r % plane / self.ne[1], r / plane]
+    }
+
+    /// Bytes from the data to the first element of a row.
+    #[inline]
+    pub(super) fn offset(&self, [i1, i2, i3]: RowIndex) -> usize {
+        assert!(i1 < self.ne[1] && i2 < self.ne[2] && i3 < self.ne[3], "row [{i1}, {i2}, {i3}] of {:?}", self.ne);
+        i1 * self.nb[1] + i2 * self.nb[2] + i3 * self.nb[3]
+    }
+
+    /// Bytes from the data to an element of plain numbers of type `T`.
+    #[inline]
+    pub(super) fn element<T>(&self, i0: usize, row: RowIndex) -> usize {
+        assert!(i0 < self.ne[0] && size_of::<T>() == self.dtype.type_size());
+        self.offset(row) + i0 * self.nb[0]
+    }
+
+    /// Bytes from the data to block (or element) `i` of a row, of which there must be `n` from there on.
+    #[inline]
+    pub(super) fn blocks(&self, row: RowIndex, i: usize, n: usize) -> usize {
+        assert!(
+            i.checked_add(n).is_some_and(|end| end <= self.ne[0] / self.block()),
+            "blocks {i} + {n} of {:?}",
+            self.ne
+        );
+        self.offset(row) + i * self.nb[0]
+    }
+
+    /// Bytes from the data to number `start` of dense numbers of type `T`, of which there must be `n` from there on.
+    #[inline]
+    pub(super) fn span<T>(&self, start: usize, n: usize) -> usize {
+        assert!(self.is_dense() && size_of::<T>() == self.dtype.type_size());
+        assert!(start.checked_add(n).is_some_and(|end| end <= self.len()), "numbers {start} + {n} of {:?}", self.ne);
+        start * size_of::<T>()
+    }
+
+    /// Whether the elements of a row are contiguous.
+    pub fn has_dense_rows(&self) -> bool {
+        self.nb[0] == self.dtype.type_size() || self.ne[0] == self.block()
+    }
+
+    /// Whether all elements are contiguous.
+    pub fn is_dense(&self) -> bool {
+        let mut next = self.dtype.type_size() * (self.ne[0] / self.block());
+        self.has_dense_rows()
+            && (1..4).all(|i| {
+                let fits = self.ne[i] == 1 || self.nb[i] == next;
+                next *= self.ne[i];
+                fits
+            })
+    }
+
+    /// The same elements as one row; only for dense ones.
+    pub(super) fn flattened(&self) -> Self {
+        assert!(self.is_dense());
+        let all = self.dtype.type_size() * (self.len() / self.block());
+        let size = self.dtype.type_size();
+        Self { ne: [self.len(), 1, 1, 1], nb: [size, all, all, all], dtype: self.dtype }
+    }
+
+    /// Whether rows at `address` can be had as slices of `T`.
+    pub(super) fn is_sliceable<T>(&self, address: usize) -> bool {
+        let align = align_of::<T>();
+        self.has_dense_rows()
+            && self.dtype.type_size() == size_of::<T>()
+            && address.is_multiple_of(align)
+            && (1..4).all(|i| self.ne[i] == 1 || self.nb[i].is_multiple_of(align))
+    }
+
+    /// Whether no two elements share a byte. Taken from the smallest stride to the largest, each must step over all that the
+    /// smaller ones reach.
+    pub fn has_disjoint_elements(&self) -> bool {
+        let mut dims = std::array::from_fn::<_, 4, _>(|i| (self.nb[i], self.ne[i]));
+        dims[0].1 /= self.block();
+        dims.sort_unstable();
+        let mut reach = self.dtype.type_size();
+        dims.into_iter().filter(|(_, n)| *n > 1).all(|(step, n)| {
+            let over = step >= reach;
+            reach = reach.saturating_add(step.saturating_mul(n - 1));
+            over
+        })
+    }
+
+    /// Whether `part`, from byte `offset` on, lies inside this dense tensor of plain numbers, and its elements are disjoint.
+    pub fn holds(&self, part: &Self, offset: usize) -> bool {
+        let size = self.dtype.type_size();
+        let end = std::iter::zip(part.ne, part.nb)
+            .try_fold(offset.checked_add(size), |end, (n, nb)| Some(end?.checked_add((n.max(1) - 1).checked_mul(nb)?)));
+        let inside = matches!(end, Some(Some(end)) if end <= self.len() * size);
+        self.is_dense() && self.block() == 1 && part.dtype == self.dtype && inside && part.has_disjoint_elements()
+    }
+
+    /// Bytes from the first element's first to behind the last element's last, over the dimensions below `dims`.
+    fn reach(&self, dims: usize) -> usize {
+        let row = if self.block() == 1 {
+            (self.ne[0] - 1) * self.nb[0] + self.dtype.type_size()
+        } else {
+            (self.ne[0] / self.block() - 1) * self.nb[0] + self.dtype.type_size()
+        };
+        row + (1..dims).map(|i| (self.ne[i] - 1) * self.nb[i]).sum::<usize>()
+    }
+
+    /// First byte and the byte behind the last, of a tensor with its data at `address`.
+    fn extent(&self, address: usize) -> Range<usize> {
+        address..address + if self.is_empty() { 0 } else { self.reach(4) }
+    }
+
+    /// Whether `len` bytes at `start` lie between the first and the last byte of a tensor with its data at `address`.
+    pub(super) fn reaches(&self, address: usize, start: usize, len: usize) -> bool {
+        let all = self.extent(address);
+        all.start <= start && start.checked_add(len).is_some_and(|end| end <= all.end)
+    }
+
+    /// Whether two tensors share memory, with their data at `address` and `at`. Columns of one matrix that lie beside each other
+    /// do not, though their extents overlap. In doubt the answer is yes.
+    pub fn overlaps(&self, address: usize, other: &Self, at: usize) -> bool {
+        let (a, b) = (self.extent(address), other.extent(at));
+        if a.is_empty() || b.is_empty() || a.end <= b.start || b.end <= a.start {
+            return false;
+        }
+        // Both step through memory by the same stride, and use another part of each step.
+        for dims in (1..4).rev() {
+            if self.ne[dims] == 1 && other.ne[dims] == 1 {
+                continue;
+            }
+            let step = self.nb[dims];
+            let (x, y) = (self.reach(dims), other.reach(dims));
+            let higher = |l: &Self| (dims + 1..4).all(|i| l.ne[i] == 1);
+            if step == 0 || step != other.nb[dims] || x > step || y > step || !higher(self) || !higher(other) {
+                return true;
+            }
+            let shift = (b.start as i128 - a.start as i128).rem_euclid(step as i128) as usize;
+            return shift < x || shift + y > step;
+        }
+        true
+    }
+}
+
+/// Elements that an elementwise kernel works on at a time: small enough to stay in the first cache.
+const PART: usize = 4096;
+
+/// This thread's pieces of the elements of a tensor: rows, long ones cut into parts.
+pub fn parts(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = (RowIndex, Range<usize>)> + use<> {
+    let at = *at;
+    let per_row = at.ne[0].div_ceil(PART).max(1);
+    w.share(at.nrows() * per_row).map(move |i| {
+        let start = i % per_row * PART;
+        (at.row_index(i / per_row), start..(start + PART).min(at.ne[0]))
+    })
+}
+
+/// This thread's rows of a tensor.
+pub fn rows(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = RowIndex> + use<> {
+    let at = *at;
+    w.share(at.nrows()).map(move |r| at.row_index(r))
+}
