@@ -15,9 +15,10 @@ fn shaders() -> std::io::Result<()> {
     let folder = Path::new(&root).join("vulkan_shaders");
     let manifest = std::fs::read_to_string(folder.join("manifest.toml"))?;
     let mut list = String::from("[\n");
-    for (name, section) in digest::sections(&manifest) {
+    for section in digest::sections(&manifest).1 {
+        let name = &section.name;
         let path = Path::new(&root).join(format!("src/vulkan/spirv/{name}.pack"));
-        let head = digest::head(&folder, &name, &section)?;
+        let head = digest::head(&folder, &section)?;
         let pack = std::fs::read(&path).unwrap_or_default();
         if !pack.starts_with(head.as_bytes()) {
             return Err(std::io::Error::other(format!(

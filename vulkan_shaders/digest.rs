@@ -10,37 +10,100 @@ pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Names of the manifest's sections, in order, and the text of each.
-pub fn sections(manifest: &str) -> Vec<(String, String)> {
-    let mut out: Vec<(String, String)> = Vec::new();
+/// The include that stands for the file of a variant's format.
+pub const FORMAT_FILE: &str = "quant_FMT.glsl";
+
+/// A number format, and the manifest's lists that it is in.
+#[derive(Clone)]
+pub struct Format {
+    /// That of `ggml_type`, without `GGML_TYPE_`.
+    pub name: String,
+    /// Names of lists.
+    pub lists: Vec<String>,
+}
+
+impl Format {
+    /// A line of the manifest: `NAME = ["LIST", ...]`.
+    fn of_line(line: &str) -> Option<Self> {
+        let (name, lists) = line.split_once('=')?;
+        Some(Self {
+            name: name.trim().to_owned(),
+            lists: lists.split('"').skip(1).step_by(2).map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether it is in a list; all are in `all`.
+    pub fn is_in(&self, list: &str) -> bool {
+        list == "all" || self.lists.iter().any(|l| l == list)
+    }
+
+    /// The GLSL file that reads it.
+    pub fn file(&self) -> String {
+        let name = if self.is_in("blocks") { self.name.to_lowercase() } else { "plain".to_owned() };
+        format!("quant_{name}.glsl")
+    }
+}
+
+/// A section of the manifest.
+pub struct Section {
+    /// Name of the source without `.comp`.
+    pub name: String,
+    /// The section's text, and the lines of its formats.
+    pub text: String,
+    /// The formats of the list that the section names.
+    pub formats: Vec<Format>,
+}
+
+/// The section for formats, and the sections of the sources, in order.
+pub fn sections(manifest: &str) -> (Vec<Format>, Vec<Section>) {
+    let mut out: Vec<Section> = Vec::new();
     for line in manifest.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
-            out.push((name.to_owned(), String::new()));
-        } else if let Some((_, text)) = out.last_mut()
+            out.push(Section { name: name.to_owned(), text: String::new(), formats: Vec::new() });
+        } else if let Some(section) = out.last_mut()
             && !line.trim_start().starts_with('#')
             && !line.trim().is_empty()
         {
-            text.push_str(line);
-            text.push('\n');
+            section.text.push_str(line);
+            section.text.push('\n');
         }
     }
-    out
+    let lines = match out.iter().position(|s| s.name == "formats") {
+        Some(at) => out.remove(at).text,
+        None => String::new(),
+    };
+    for section in &mut out {
+        let list = section.text.lines().find_map(|l| l.strip_prefix("formats = \"")?.strip_suffix('"'));
+        let Some(list) = list.map(str::to_owned) else { continue };
+        for line in lines.lines() {
+            if let Some(format) = Format::of_line(line).filter(|f| f.is_in(&list)) {
+                section.text.push_str(line);
+                section.text.push('\n');
+                section.formats.push(format);
+            }
+        }
+    }
+    (lines.lines().filter_map(Format::of_line).collect(), out)
 }
 
-/// Files that a source includes by `#include "name"`, its own name first, each once.
-pub fn closure(folder: &Path, name: &str) -> std::io::Result<Vec<String>> {
-    let mut files = vec![name.to_owned()];
+/// Files that a section's source includes by `#include "name"`, the source first, each once.
+pub fn closure(folder: &Path, section: &Section) -> std::io::Result<Vec<String>> {
+    let mut files = vec![format!("{}.comp", section.name)];
     let mut next = 0;
     while next < files.len() {
         let path = folder.join(&files[next]);
         let text = std::fs::read_to_string(&path)
             .map_err(|e| std::io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        for line in text.lines() {
-            if let Some(rest) = line.trim_start().strip_prefix("#include \"")
-                && let Some((included, _)) = rest.split_once('"')
-                && !files.iter().any(|f| f == included)
-            {
-                files.push(included.to_owned());
+        let names = text.lines().filter_map(|l| l.trim_start().strip_prefix("#include \"")?.split_once('"'));
+        for (name, _) in names {
+            let included = match name {
+                FORMAT_FILE => section.formats.iter().map(Format::file).collect(),
+                _ => vec![name.to_owned()],
+            };
+            for file in included {
+                if !files.contains(&file) {
+                    files.push(file);
+                }
             }
         }
         next += 1;
@@ -48,10 +111,10 @@ pub fn closure(folder: &Path, name: &str) -> std::io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// The head of the pack of section `name`: magic, then a line for the section and for each source file, then an empty line.
-pub fn head(folder: &Path, name: &str, section: &str) -> std::io::Result<String> {
-    let mut head = format!("{MAGIC}\n{:016x} [{name}]\n", hash(section.as_bytes()));
-    for file in closure(folder, &format!("{name}.comp"))? {
+/// The head of a section's pack: magic, then a line for the section and for each source file, then an empty line.
+pub fn head(folder: &Path, section: &Section) -> std::io::Result<String> {
+    let mut head = format!("{MAGIC}\n{:016x} [{}]\n", hash(section.text.as_bytes()), section.name);
+    for file in closure(folder, section)? {
         head.push_str(&format!("{:016x} {file}\n", hash(&std::fs::read(folder.join(&file))?)));
     }
     head.push('\n');

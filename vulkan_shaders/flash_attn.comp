@@ -1,7 +1,7 @@
 #version 460
 // Attention in one pass over keys and values with the running maximum and sum of the soft maximum (arXiv:2205.14135). FMT: format of keys
 // and values. A workgroup takes R queries (heads that share keys are neighbours) and goes through the keys in tiles, a key for each
-// invocation; then each invocation takes eights of the values' columns. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight,
+// invocation; then each invocation takes chunks of eight columns of the values. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight,
 // which load queries side by side and tell each other, also of weights.
 #include "common.glsl"
 #define ALIGNED4
@@ -14,7 +14,7 @@
 
 layout(constant_id = 4) const uint D = 64;   // columns of q and k
 layout(constant_id = 5) const uint DV = 64;  // columns of v
-layout(constant_id = 6) const uint EIGHTS = 1; // eights of v's columns for each invocation
+layout(constant_id = 6) const uint CHUNKS = 1; // chunks of eight columns of v for each invocation
 layout(constant_id = 7) const uint GROUP = 1; // heads that share keys
 layout(constant_id = 8) const uint HEADS = 1;
 layout(constant_id = 9) const uint FLAGS = 0; // 1 mask, 2 sinks, 4 cap, 8 position biases
@@ -91,9 +91,9 @@ void main() {
     }
     const uint64_t k = at(p.k, offset3(uvec3(0, kv_head, batch), p.k_nb), BYTES);
     const uint64_t v = at(p.v, offset3(uvec3(0, kv_head, batch), p.v_nb), BYTES);
-    float acc[R][EIGHTS * 8];
+    float acc[R][CHUNKS * 8];
     [[unroll]] for (uint r = 0; r < R; ++r) {
-        [[unroll]] for (uint c = 0; c < EIGHTS * 8; ++c) { acc[r][c] = 0.0; }
+        [[unroll]] for (uint c = 0; c < CHUNKS * 8; ++c) { acc[r][c] = 0.0; }
     }
     for (uint first = 0; first < p.n_keys; first += T) {
         const uint key = min(first + t, p.n_keys - 1);
@@ -134,7 +134,7 @@ void main() {
         }
         meet();
         [[unroll]] for (uint r = 0; r < R; ++r) {
-            [[unroll]] for (uint c = 0; c < EIGHTS * 8; ++c) { acc[r][c] *= rescale[r]; }
+            [[unroll]] for (uint c = 0; c < CHUNKS * 8; ++c) { acc[r][c] *= rescale[r]; }
         }
         const uint tile = min(T, p.n_keys - first);
         for (uint j = 0; j < tile; ++j) {
@@ -147,7 +147,7 @@ void main() {
                 w[r] = weights[r * T + j];
 #endif
             }
-            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+            [[unroll]] for (uint e = 0; e < CHUNKS; ++e) {
                 float x[8];
                 dequant8(value_row, min(t + e * T, DV / 8 - 1), x);
                 [[unroll]] for (uint r = 0; r < R; ++r) {
@@ -170,7 +170,7 @@ void main() {
         if (gl_WorkGroupID.x * R + r < n) {
             const uint64_t row = (uint64_t(batch) * p.n_queries + position[r]) * HEADS + head[r];
             F32s d = F32s(p.d + row * DV * 4);
-            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+            [[unroll]] for (uint e = 0; e < CHUNKS; ++e) {
                 if (t + e * T < DV / 8) {
                     [[unroll]] for (uint c = 0; c < 8; ++c) { d.v[8 * (t + e * T) + c] = acc[r][8 * e + c] * factor; }
                 }

@@ -1,12 +1,12 @@
 #version 460
-// The largest element of each window, or the mean: over the whole window (PLANES, where what lies outside counts as zero), or over what lies
+// The largest element of each window, or the mean: over the whole window (POOL_2D, where what lies outside counts as zero), or over what lies
 // inside (lines).
 #include "common.glsl"
 #include "rows.glsl"
 
 layout(constant_id = 3) const uint A = 0;
-layout(constant_id = 4) const bool LARGEST = false;
-layout(constant_id = 5) const bool PLANES = true;
+layout(constant_id = 4) const bool MAX_POOL = false;
+layout(constant_id = 5) const bool POOL_2D = true;
 
 layout(push_constant, scalar) uniform Push {
     uint64_t a, d;
@@ -22,26 +22,26 @@ void main() {
     const uint r = my_row();
     if (r >= p.n_rows) { return; }
     const uvec3 i = row_coords(r, p.ne.y, p.ne.z);
-    const uint64_t a = at(p.a, offset3(uvec3(PLANES ? 0 : i.x, i.yz), p.a_nb.yzw), type_size(A));
+    const uint64_t a = at(p.a, offset3(uvec3(POOL_2D ? 0 : i.x, i.yz), p.a_nb.yzw), type_size(A));
     F32s d = F32s(at(p.d, offset3(i, p.d_nb), 4));
     for (uint c = first_column(); c < p.ne.x; c += column_step()) {
-        const ivec2 corner = ivec2(c, PLANES ? i.x : 0) * p.stride - p.pad;
-        float y = LARGEST ? -3.402823466e38 : 0.0;
+        const ivec2 corner = ivec2(c, POOL_2D ? i.x : 0) * p.stride - p.pad;
+        float y = MAX_POOL ? -3.402823466e38 : 0.0;
         uint n = 0;
         for (int ky = 0; ky < p.kernel.y; ++ky) {
             const int iy = corner.y + ky;
-            if (PLANES && (iy < 0 || uint(iy) >= p.size.y)) { continue; }
-            const uint64_t row = at(a, uint64_t(PLANES ? uint(iy) : 0) * p.a_nb.y, type_size(A));
+            if (POOL_2D && (iy < 0 || uint(iy) >= p.size.y)) { continue; }
+            const uint64_t row = at(a, uint64_t(POOL_2D ? uint(iy) : 0) * p.a_nb.y, type_size(A));
             for (int kx = 0; kx < p.kernel.x; ++kx) {
                 const int ix = corner.x + kx;
                 if (ix < 0 || uint(ix) >= p.size.x) { continue; }
                 const float x = load(A, row, uint(ix) * p.a_nb.x);
-                y = LARGEST ? max(y, x) : y + x;
+                y = MAX_POOL ? max(y, x) : y + x;
                 ++n;
             }
         }
-        if (!LARGEST) {
-            if (PLANES) { n = uint(p.kernel.x * p.kernel.y); }
+        if (!MAX_POOL) {
+            if (POOL_2D) { n = uint(p.kernel.x * p.kernel.y); }
             y = n > 0 ? y / float(n) : 0.0;
         }
         d.v[c] = y;

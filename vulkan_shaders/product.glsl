@@ -13,7 +13,7 @@ const uint LIST = 2; // MUL_MAT_ID: a workgroup's y is a tile of `product_lists`
 
 const uint BLOCKS = 64; // no ggml_type is this
 
-layout(push_constant, scalar) uniform Push {
+layout(push_constant, scalar) uniform Product {
     uint64_t a, b, d;
     uint64_t ids;     // PAIR: the experts; LIST: numbers of pairs, by expert
     uint64_t tiles;   // LIST: expert, first, end

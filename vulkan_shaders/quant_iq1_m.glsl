@@ -2,7 +2,6 @@
 // scales for 16 values each, whose top four bits together are the f16 scale of the block.
 #define BLOCK 256
 #define BYTES 56
-#define LONG
 #include "quant_iq1.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

@@ -1,7 +1,6 @@
 // IQ1_S: f16 scale; 32 low bytes of grid indices; for 32 values 16 bits: four times three high bits of an index, a 3-bit scale, the shift.
 #define BLOCK 256
 #define BYTES 50
-#define LONG
 #include "quant_iq1.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

@@ -2,7 +2,6 @@
 // for 16 values each.
 #define BLOCK 256
 #define BYTES 82
-#define LONG
 #include "quant_grid.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

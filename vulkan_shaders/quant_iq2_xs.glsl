@@ -1,7 +1,6 @@
 // IQ2_XS: f16 scale; for eight values 9 bits of grid index and 7 sign bits; 8 bytes of 4-bit scales for 16 values each.
 #define BLOCK 256
 #define BYTES 74
-#define LONG
 #include "quant_grid.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

@@ -1,7 +1,6 @@
 // IQ2_XXS: f16 scale; for 32 values four 8-bit grid indices, then 28 sign bits and the scale in the top four.
 #define BLOCK 256
 #define BYTES 66
-#define LONG
 #include "quant_grid.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

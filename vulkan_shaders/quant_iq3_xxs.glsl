@@ -1,7 +1,6 @@
 // IQ3_XXS: f16 scale; 64 grid indices for four values each; for 32 values 28 sign bits and the scale in the top four.
 #define BLOCK 256
 #define BYTES 98
-#define LONG
 #include "quant_grid.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

@@ -2,7 +2,6 @@
 // run's length apart: 32 bytes for values 0 to 159, 16 bytes for 160 to 239, 4 bytes for the rest.
 #define BLOCK 256
 #define BYTES 54
-#define LONG
 
 void dequant8(uint64_t base, uint i, out float y[8]) {
     const uint64_t block = base + uint64_t(i / 32) * BYTES;

@@ -19,7 +19,7 @@ layout(push_constant, scalar) uniform Push {
     uvec3 d_nb;       // strides of dimensions 1 to 3; INDEX: of head, row, nothing
     uint d_rows;      // INDEX: rows there are
     uint n_dims, offset;
-    float theta_scale, freq_scale, ext_factor, attn_factor, low, high;
+    float theta_scale, freq_scale, ext_factor, attn_factor, corr_low, corr_high;
     uint sections;    // four bytes
 } p;
 
@@ -58,7 +58,7 @@ vec2 turn(uint pair, uint token) {
     float theta = p.freq_scale * angle;
     float magnitude = p.attn_factor;
     if (p.ext_factor != 0.0) {
-        const float y = (float(pair) - p.low) / max(p.high - p.low, 0.001);
+        const float y = (float(pair) - p.corr_low) / max(p.corr_high - p.corr_low, 0.001);
         const float mix_ = (1.0 - clamp(y, 0.0, 1.0)) * p.ext_factor;
         theta = theta * (1.0 - mix_) + angle * mix_;
         magnitude *= 1.0 - 0.1 * log(p.freq_scale);

@@ -7,16 +7,7 @@ layout(constant_id = 3) const uint A = 0;
 layout(constant_id = 4) const uint D = 0;
 layout(constant_id = 5) const uint INDEX = 26;
 
-layout(push_constant, scalar) uniform Push {
-    uint64_t a, ids, d;
-    uvec4 ne;      // shape of a
-    uint n_rows;
-    uint d_ne1;    // rows there are
-    uvec2 ids_ne;  // of dimensions 1 and 2
-    uvec4 a_nb;
-    uvec3 ids_nb;  // of dimensions 0 to 2
-    uvec3 d_nb;
-} p;
+#include "rows_by_index.glsl"
 
 void main() {
     const uint r = my_row();

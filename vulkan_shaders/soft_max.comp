@@ -13,14 +13,14 @@ layout(push_constant, scalar) uniform Push {
     uvec3 a_nb, mask_nb, d_nb; // strides of dimensions 1 to 3; rows are dense
     uvec2 mask_ne;             // of dimensions 2 and 3
     float scale, max_bias, m0, m1;
-    uint whole; // largest power of two of heads
+    uint n_head_log2; // the largest power of two that is no more than the heads
 } p;
 
 #define NONE uintBitsToFloat(0xff800000u) // minus infinity
 
 float slope(uint head) {
     if (p.max_bias <= 0.0) { return 1.0; }
-    return head < p.whole ? pow(p.m0, float(head + 1)) : pow(p.m1, float(2 * (head - p.whole) + 1));
+    return head < p.n_head_log2 ? pow(p.m0, float(head + 1)) : pow(p.m1, float(2 * (head - p.n_head_log2) + 1));
 }
 
 void main() {

@@ -17,3 +17,5 @@ pub mod raw;
 pub mod rs;
 mod type_layout;
 pub mod vulkan;
+
+pub(crate) use type_layout::each_type;

@@ -34,36 +34,34 @@ impl TypeTraits {
         self.c_name.to_str().unwrap_or_default()
     }
 
-    const fn plain(c_name: &'static CStr, type_size: usize) -> Self {
+    /// Name and sizes, without functions.
+    const fn plain(ty: ggml_type) -> Self {
         Self {
-            c_name,
-            blck_size: 1,
+            c_name: ty.c_name(),
+            blck_size: ty.blck_size(),
             blck_size_interleave: 0,
-            type_size,
-            is_quantized: false,
+            type_size: ty.type_size(),
+            is_quantized: ty.blck_size() > 1,
             to_float: None,
             from_float_ref: None,
         }
     }
 
+    /// A number that was given up.
     const fn gone(c_name: &'static CStr) -> Self {
-        Self { blck_size: 0, ..Self::plain(c_name, 0) }
+        Self { c_name, ..Self::plain(ggml_type::GGML_TYPE_COUNT) }
     }
 
-    const fn block<B: Block>(c_name: &'static CStr) -> Self {
-        Self { blck_size: B::VALUES as i64, is_quantized: true, ..Self::plain(c_name, size_of::<B>()) }
+    const fn decoded<B: Decode>() -> Self {
+        Self { to_float: Some(block::decode_row::<B>), ..Self::plain(B::TYPE) }
     }
 
-    const fn decoded<B: Decode>(c_name: &'static CStr) -> Self {
-        Self { to_float: Some(block::decode_row::<B>), ..Self::block::<B>(c_name) }
+    const fn coded<B: Decode + Encode>() -> Self {
+        Self { from_float_ref: Some(block::encode_row::<B>), ..Self::decoded::<B>() }
     }
 
-    const fn coded<B: Decode + Encode>(c_name: &'static CStr) -> Self {
-        Self { from_float_ref: Some(block::encode_row::<B>), ..Self::decoded::<B>(c_name) }
-    }
-
-    const fn searched<B: Decode + lattice::EncodeSearch>(c_name: &'static CStr) -> Self {
-        Self { from_float_ref: Some(chunk::search_row_or_abort::<B>), ..Self::decoded::<B>(c_name) }
+    const fn searched<B: Decode + lattice::EncodeSearch>() -> Self {
+        Self { from_float_ref: Some(chunk::search_row_or_abort::<B>), ..Self::decoded::<B>() }
     }
 }
 
@@ -92,76 +90,72 @@ fn float_to_words(x: &[f32], y: &mut [u8], convert: fn(&[f32], &mut [u16])) {
 const F16: TypeTraits = TypeTraits {
     to_float: Some(|x, y| words_to_float(x, y, convert::f16_to_f32_row)),
     from_float_ref: Some(|x, y| float_to_words(x, y, convert::f32_to_f16_row)),
-    ..TypeTraits::plain(c"f16", 2)
+    ..TypeTraits::plain(ggml_type::GGML_TYPE_F16)
 };
 
 const BF16: TypeTraits = TypeTraits {
     to_float: Some(|x, y| words_to_float(x, y, convert::bf16_to_f32_row)),
     from_float_ref: Some(|x, y| float_to_words(x, y, convert::f32_to_bf16_row)),
-    ..TypeTraits::plain(c"bf16", 2)
+    ..TypeTraits::plain(ggml_type::GGML_TYPE_BF16)
 };
 
 const F8_E4M3: TypeTraits = TypeTraits {
     to_float: Some(|x, y| x.iter().zip(y).for_each(|(x, y)| *y = convert::f8_e4m3_to_f32(*x))),
     from_float_ref: Some(|x, y| x.iter().zip(y).for_each(|(x, y)| *y = convert::f32_to_f8_e4m3(*x))),
-    ..TypeTraits::plain(c"f8_e4m3", 1)
+    ..TypeTraits::plain(ggml_type::GGML_TYPE_F8_E4M3)
 };
 
 /// Numbers of types, also those given up.
 pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
-const UNKNOWN: TypeTraits = TypeTraits::gone(c"");
-
 /// All types by number, and an empty entry for the mark behind them.
 pub static TABLE: [TypeTraits; COUNT + 1] = {
     use ggml_type::*;
-    let mut t = [UNKNOWN; COUNT + 1];
-    t[GGML_TYPE_F32 as usize] = TypeTraits::plain(c"f32", 4);
+    let mut t = [TypeTraits::plain(GGML_TYPE_COUNT); COUNT + 1];
+    t[GGML_TYPE_F32 as usize] = TypeTraits::plain(GGML_TYPE_F32);
     t[GGML_TYPE_F16 as usize] = F16;
-    t[GGML_TYPE_Q4_0 as usize] = TypeTraits::coded::<q4_0::BlockQ4_0>(c"q4_0");
-    t[GGML_TYPE_Q4_1 as usize] = TypeTraits::coded::<q4_1::BlockQ4_1>(c"q4_1");
+    t[GGML_TYPE_Q4_0 as usize] = TypeTraits::coded::<q4_0::BlockQ4_0>();
+    t[GGML_TYPE_Q4_1 as usize] = TypeTraits::coded::<q4_1::BlockQ4_1>();
     t[4] = TypeTraits::gone(c"DEPRECATED");
     t[5] = TypeTraits::gone(c"DEPRECATED");
-    t[GGML_TYPE_Q5_0 as usize] = TypeTraits::coded::<q5_0::BlockQ5_0>(c"q5_0");
-    t[GGML_TYPE_Q5_1 as usize] = TypeTraits::coded::<q5_1::BlockQ5_1>(c"q5_1");
-    t[GGML_TYPE_Q8_0 as usize] = TypeTraits::coded::<q8_0::BlockQ8_0>(c"q8_0");
-    t[GGML_TYPE_Q8_1 as usize] = TypeTraits {
-        from_float_ref: Some(block::encode_row::<q8_1::BlockQ8_1>),
-        ..TypeTraits::block::<q8_1::BlockQ8_1>(c"q8_1")
-    };
-    t[GGML_TYPE_Q2_K as usize] = TypeTraits::coded::<q2_k::BlockQ2K>(c"q2_K");
-    t[GGML_TYPE_Q3_K as usize] = TypeTraits::coded::<q3_k::BlockQ3K>(c"q3_K");
-    t[GGML_TYPE_Q4_K as usize] = TypeTraits::coded::<q4_k::BlockQ4K>(c"q4_K");
-    t[GGML_TYPE_Q5_K as usize] = TypeTraits::coded::<q5_k::BlockQ5K>(c"q5_K");
-    t[GGML_TYPE_Q6_K as usize] = TypeTraits::coded::<q6_k::BlockQ6K>(c"q6_K");
-    t[GGML_TYPE_Q8_K as usize] = TypeTraits::block::<q8_k::BlockQ8K>(c"q8_K");
-    t[GGML_TYPE_IQ2_XXS as usize] = TypeTraits::decoded::<iq2_xxs::BlockIq2Xxs>(c"iq2_xxs");
-    t[GGML_TYPE_IQ2_XS as usize] = TypeTraits::decoded::<iq2_xs::BlockIq2Xs>(c"iq2_xs");
-    t[GGML_TYPE_IQ3_XXS as usize] = TypeTraits::searched::<iq3_xxs::BlockIq3Xxs>(c"iq3_xxs");
-    t[GGML_TYPE_IQ1_S as usize] = TypeTraits::decoded::<iq1_s::BlockIq1S>(c"iq1_s");
-    t[GGML_TYPE_IQ4_NL as usize] = TypeTraits::coded::<iq4_nl::BlockIq4Nl>(c"iq4_nl");
-    t[GGML_TYPE_IQ3_S as usize] = TypeTraits::searched::<iq3_s::BlockIq3S>(c"iq3_s");
-    t[GGML_TYPE_IQ2_S as usize] = TypeTraits::searched::<iq2_s::BlockIq2S>(c"iq2_s");
-    t[GGML_TYPE_IQ4_XS as usize] = TypeTraits::coded::<iq4_xs::BlockIq4Xs>(c"iq4_xs");
-    t[GGML_TYPE_I8 as usize] = TypeTraits::plain(c"i8", 1);
-    t[GGML_TYPE_I16 as usize] = TypeTraits::plain(c"i16", 2);
-    t[GGML_TYPE_I32 as usize] = TypeTraits::plain(c"i32", 4);
-    t[GGML_TYPE_I64 as usize] = TypeTraits::plain(c"i64", 8);
-    t[GGML_TYPE_F64 as usize] = TypeTraits::plain(c"f64", 8);
-    t[GGML_TYPE_IQ1_M as usize] = TypeTraits::decoded::<iq1_m::BlockIq1M>(c"iq1_m");
+    t[GGML_TYPE_Q5_0 as usize] = TypeTraits::coded::<q5_0::BlockQ5_0>();
+    t[GGML_TYPE_Q5_1 as usize] = TypeTraits::coded::<q5_1::BlockQ5_1>();
+    t[GGML_TYPE_Q8_0 as usize] = TypeTraits::coded::<q8_0::BlockQ8_0>();
+    t[GGML_TYPE_Q8_1 as usize] =
+        TypeTraits { from_float_ref: Some(block::encode_row::<q8_1::BlockQ8_1>), ..TypeTraits::plain(GGML_TYPE_Q8_1) };
+    t[GGML_TYPE_Q2_K as usize] = TypeTraits::coded::<q2_k::BlockQ2K>();
+    t[GGML_TYPE_Q3_K as usize] = TypeTraits::coded::<q3_k::BlockQ3K>();
+    t[GGML_TYPE_Q4_K as usize] = TypeTraits::coded::<q4_k::BlockQ4K>();
+    t[GGML_TYPE_Q5_K as usize] = TypeTraits::coded::<q5_k::BlockQ5K>();
+    t[GGML_TYPE_Q6_K as usize] = TypeTraits::coded::<q6_k::BlockQ6K>();
+    t[GGML_TYPE_Q8_K as usize] = TypeTraits::plain(GGML_TYPE_Q8_K);
+    t[GGML_TYPE_IQ2_XXS as usize] = TypeTraits::decoded::<iq2_xxs::BlockIq2Xxs>();
+    t[GGML_TYPE_IQ2_XS as usize] = TypeTraits::decoded::<iq2_xs::BlockIq2Xs>();
+    t[GGML_TYPE_IQ3_XXS as usize] = TypeTraits::searched::<iq3_xxs::BlockIq3Xxs>();
+    t[GGML_TYPE_IQ1_S as usize] = TypeTraits::decoded::<iq1_s::BlockIq1S>();
+    t[GGML_TYPE_IQ4_NL as usize] = TypeTraits::coded::<iq4_nl::BlockIq4Nl>();
+    t[GGML_TYPE_IQ3_S as usize] = TypeTraits::searched::<iq3_s::BlockIq3S>();
+    t[GGML_TYPE_IQ2_S as usize] = TypeTraits::searched::<iq2_s::BlockIq2S>();
+    t[GGML_TYPE_IQ4_XS as usize] = TypeTraits::coded::<iq4_xs::BlockIq4Xs>();
+    t[GGML_TYPE_I8 as usize] = TypeTraits::plain(GGML_TYPE_I8);
+    t[GGML_TYPE_I16 as usize] = TypeTraits::plain(GGML_TYPE_I16);
+    t[GGML_TYPE_I32 as usize] = TypeTraits::plain(GGML_TYPE_I32);
+    t[GGML_TYPE_I64 as usize] = TypeTraits::plain(GGML_TYPE_I64);
+    t[GGML_TYPE_F64 as usize] = TypeTraits::plain(GGML_TYPE_F64);
+    t[GGML_TYPE_IQ1_M as usize] = TypeTraits::decoded::<iq1_m::BlockIq1M>();
     t[GGML_TYPE_BF16 as usize] = BF16;
     t[31] = TypeTraits::gone(c"TYPE_Q4_0_4_4 REMOVED, use Q4_0 with runtime repacking");
     t[32] = TypeTraits::gone(c"TYPE_Q4_0_4_8 REMOVED, use Q4_0 with runtime repacking");
     t[33] = TypeTraits::gone(c"TYPE_Q4_0_8_8 REMOVED, use Q4_0 with runtime repacking");
-    t[GGML_TYPE_TQ1_0 as usize] = TypeTraits::coded::<tq1_0::BlockTq1_0>(c"tq1_0");
-    t[GGML_TYPE_TQ2_0 as usize] = TypeTraits::coded::<tq2_0::BlockTq2_0>(c"tq2_0");
+    t[GGML_TYPE_TQ1_0 as usize] = TypeTraits::coded::<tq1_0::BlockTq1_0>();
+    t[GGML_TYPE_TQ2_0 as usize] = TypeTraits::coded::<tq2_0::BlockTq2_0>();
     t[36] = TypeTraits::gone(c"TYPE_IQ4_NL_4_4 REMOVED, use IQ4_NL with runtime repacking");
     t[37] = TypeTraits::gone(c"TYPE_IQ4_NL_4_8 REMOVED, use IQ4_NL with runtime repacking");
     t[38] = TypeTraits::gone(c"TYPE_IQ4_NL_8_8 REMOVED, use IQ4_NL with runtime repacking");
-    t[GGML_TYPE_MXFP4 as usize] = TypeTraits::coded::<mxfp4::BlockMxfp4>(c"mxfp4");
-    t[GGML_TYPE_NVFP4 as usize] = TypeTraits::coded::<nvfp4::BlockNvfp4>(c"nvfp4");
-    t[GGML_TYPE_Q1_0 as usize] = TypeTraits::coded::<q1_0::BlockQ1_0>(c"q1_0");
-    t[GGML_TYPE_Q2_0 as usize] = TypeTraits::coded::<q2_0::BlockQ2_0>(c"q2_0");
+    t[GGML_TYPE_MXFP4 as usize] = TypeTraits::coded::<mxfp4::BlockMxfp4>();
+    t[GGML_TYPE_NVFP4 as usize] = TypeTraits::coded::<nvfp4::BlockNvfp4>();
+    t[GGML_TYPE_Q1_0 as usize] = TypeTraits::coded::<q1_0::BlockQ1_0>();
+    t[GGML_TYPE_Q2_0 as usize] = TypeTraits::coded::<q2_0::BlockQ2_0>();
     t[GGML_TYPE_F8_E4M3 as usize] = F8_E4M3;
     t
 };

@@ -283,46 +283,7 @@ pub fn glu_c(op: ggml_glu_op) -> &'static CStr {
 
 /// Name of a number format, as a C string.
 pub fn dtype_c(t: ggml_type) -> &'static CStr {
-    use ggml_type::*;
-    match t {
-        GGML_TYPE_F32 => c"f32",
-        GGML_TYPE_F16 => c"f16",
-        GGML_TYPE_Q4_0 => c"q4_0",
-        GGML_TYPE_Q4_1 => c"q4_1",
-        GGML_TYPE_Q5_0 => c"q5_0",
-        GGML_TYPE_Q5_1 => c"q5_1",
-        GGML_TYPE_Q8_0 => c"q8_0",
-        GGML_TYPE_Q8_1 => c"q8_1",
-        GGML_TYPE_Q2_K => c"q2_K",
-        GGML_TYPE_Q3_K => c"q3_K",
-        GGML_TYPE_Q4_K => c"q4_K",
-        GGML_TYPE_Q5_K => c"q5_K",
-        GGML_TYPE_Q6_K => c"q6_K",
-        GGML_TYPE_Q8_K => c"q8_K",
-        GGML_TYPE_IQ2_XXS => c"iq2_xxs",
-        GGML_TYPE_IQ2_XS => c"iq2_xs",
-        GGML_TYPE_IQ3_XXS => c"iq3_xxs",
-        GGML_TYPE_IQ1_S => c"iq1_s",
-        GGML_TYPE_IQ4_NL => c"iq4_nl",
-        GGML_TYPE_IQ3_S => c"iq3_s",
-        GGML_TYPE_IQ2_S => c"iq2_s",
-        GGML_TYPE_IQ4_XS => c"iq4_xs",
-        GGML_TYPE_I8 => c"i8",
-        GGML_TYPE_I16 => c"i16",
-        GGML_TYPE_I32 => c"i32",
-        GGML_TYPE_I64 => c"i64",
-        GGML_TYPE_F64 => c"f64",
-        GGML_TYPE_IQ1_M => c"iq1_m",
-        GGML_TYPE_BF16 => c"bf16",
-        GGML_TYPE_TQ1_0 => c"tq1_0",
-        GGML_TYPE_TQ2_0 => c"tq2_0",
-        GGML_TYPE_MXFP4 => c"mxfp4",
-        GGML_TYPE_NVFP4 => c"nvfp4",
-        GGML_TYPE_Q1_0 => c"q1_0",
-        GGML_TYPE_Q2_0 => c"q2_0",
-        GGML_TYPE_F8_E4M3 => c"f8_e4m3",
-        GGML_TYPE_COUNT => c"",
-    }
+    t.c_name()
 }
 
 /// Name of a number format.

@@ -17,6 +17,7 @@
 
 use super::Info;
 use super::coopmat2::Owner;
+use super::interface::formats;
 use super::tune::subgroup_arithmetic;
 use crate::abi::ggml::ggml_type::{self, *};
 use ash::vk;
@@ -60,24 +61,6 @@ pub const TILE: u32 = 64;
 
 /// Subgroups that share a tile by cooperative matrices of theirs.
 pub const SUBGROUPS: u32 = 4;
-
-/// Formats that `quant_ints.glsl` has.
-pub const INTS: &[ggml_type] = &[
-    GGML_TYPE_Q4_0,
-    GGML_TYPE_Q4_1,
-    GGML_TYPE_Q5_0,
-    GGML_TYPE_Q5_1,
-    GGML_TYPE_Q8_0,
-    GGML_TYPE_Q2_K,
-    GGML_TYPE_Q3_K,
-    GGML_TYPE_Q4_K,
-    GGML_TYPE_Q5_K,
-    GGML_TYPE_Q6_K,
-    GGML_TYPE_IQ4_NL,
-    GGML_TYPE_IQ4_XS,
-    GGML_TYPE_MXFP4,
-    GGML_TYPE_NVFP4,
-];
 
 struct Rung {
     name: &'static str,
@@ -125,7 +108,7 @@ fn tile_fits(info: &Info) -> bool {
 }
 
 fn ints(info: &Info, w: &Wanted) -> Option<Product> {
-    if w.exact || !info.features.integer_dot || !INTS.contains(&w.format) {
+    if w.exact || !info.features.integer_dot || !formats::INTS.contains(&w.format) {
         return None;
     }
     let vector = w.columns <= VECTOR_COLUMNS && subgroup_arithmetic(info);
@@ -237,29 +220,6 @@ mod tests {
         ];
         for (i, &(info, format, columns, wish, way)) in rows.iter().enumerate() {
             assert_eq!(choose(info, &wanted(format, columns), None, wish), way, "row {i}");
-        }
-    }
-
-    #[test]
-    fn formats_of_integers_have_their_shaders() {
-        use crate::vulkan::shaders::names;
-        let there = |source: &str| {
-            let mut all: Vec<_> = names().iter().filter_map(|n| n.strip_prefix(source)?.split('.').next()).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        };
-        let mut ints: Vec<_> = INTS.iter().map(|t| crate::vulkan::ops::format_name(*t)).collect();
-        ints.sort_unstable();
-        assert_eq!(there("mul_mat_tile_ints."), ints);
-        assert_eq!(there("mul_mat_vec_ints.subgroup."), ints);
-        // All other rungs have every format.
-        let every = there("mul_mat_rows.plain.");
-        assert_eq!(every.len(), 29);
-        for source in
-            ["mul_mat_rows.lanes.", "mul_mat_vec.subgroup.", "mul_mat_tile.", "mul_mat_coop.", "mul_mat_coop2."]
-        {
-            assert_eq!(there(source), every, "{source}");
         }
     }
 

@@ -8,7 +8,8 @@
 //! - `profile`: times of steps, as a table and in the trace
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
-//! - `shaders`: the SPIR-V modules, made by `make shaders`; `pipeline`: pipelines and their cache on disk
+//! - `shaders`: the SPIR-V modules, made by `make shaders`; `interface`: their push blocks and constants as structs;
+//!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: what an op asks of the device, as data; `ops`: the operations, one file a family; `tune`: how work is cut for a device;
 //!   `ladder`: how a matrix product goes; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes
@@ -41,6 +42,7 @@ pub mod graph;
 mod hazard;
 pub mod info;
 pub mod instance;
+mod interface;
 #[cfg(test)]
 mod lab;
 pub mod ladder;

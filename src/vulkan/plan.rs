@@ -1,11 +1,13 @@
 //! What an op asks of the device, as data: which module with which constants, what is pushed, how many groups, what is read and written.
 //! Ops only fill a [`Plan`]; nothing here calls the driver.
 
+use super::interface::{Constants, Push, PushBlock};
 use super::shaders::Shader;
 use super::{Info, Range, buffer};
 use crate::abi::ggml::ggml_type;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
+use std::marker::PhantomData;
 
 /// Bytes that may be pushed on every device.
 pub const MAX_PUSH: usize = 128;
@@ -24,79 +26,38 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A module with workgroups of a size, and the constants from number 3 on.
-    pub fn new(shader: Shader, size: [u32; 3], constants: &[u32]) -> Self {
-        let mut spec = [0; MAX_SPEC];
-        spec[..3].copy_from_slice(&size);
-        spec[3..3 + constants.len()].copy_from_slice(constants);
-        Self { shader, spec, n_spec: 3 + constants.len() as u8, subgroup: 0 }
-    }
-
-    /// Same with a fixed width of subgroups.
-    pub fn with_subgroup(self, width: u32) -> Self {
-        Self { subgroup: width as u8, ..self }
-    }
-
     /// All constants from number 0 on.
     pub fn spec(&self) -> &[u32] {
         &self.spec[..self.n_spec.into()]
     }
 }
 
-/// Words pushed to a shader, in the order of its push block (scalar layout: no padding, so addresses come first).
+/// A kernel whose push block is `P`.
 #[derive(Clone, Copy, Debug)]
-pub struct Push {
-    bytes: [u8; MAX_PUSH],
-    len: usize,
+pub struct KernelFor<P> {
+    kernel: Kernel,
+    push: PhantomData<P>,
 }
 
-impl Default for Push {
-    fn default() -> Self {
-        Self { bytes: [0; MAX_PUSH], len: 0 }
+impl<P: PushBlock> KernelFor<P> {
+    /// A module of the source that has these constants, with workgroups of a size. `variant`: what follows the source's name in that of
+    /// the module, nothing for a source that has one module only.
+    pub fn new<C: Constants<Push = P>>(variant: &str, size: [u32; 3], constants: &C) -> Result<Self> {
+        let shader = match variant {
+            "" => Shader::named(C::SOURCE)?,
+            _ => Shader::named(&format!("{}.{variant}", C::SOURCE))?,
+        };
+        let mut spec = [0; MAX_SPEC];
+        spec[..3].copy_from_slice(&size);
+        constants.write(&mut spec);
+        let kernel = Kernel { shader, spec, n_spec: C::END as u8, subgroup: 0 };
+        Ok(Self { kernel, push: PhantomData })
     }
-}
 
-impl Push {
-    /// Nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    fn bytes(mut self, b: &[u8]) -> Self {
-        self.bytes[self.len..self.len + b.len()].copy_from_slice(b);
-        self.len += b.len();
+    /// Same with a fixed width of subgroups.
+    pub fn with_subgroup(mut self, width: u32) -> Self {
+        self.kernel.subgroup = width as u8;
         self
-    }
-
-    /// An address.
-    pub fn at(self, address: u64) -> Self {
-        debug_assert!(self.len.is_multiple_of(8), "addresses come first");
-        self.bytes(&address.to_le_bytes())
-    }
-
-    /// A number.
-    pub fn u32(self, v: u32) -> Self {
-        self.bytes(&v.to_le_bytes())
-    }
-
-    /// A signed number.
-    pub fn i32(self, v: i32) -> Self {
-        self.bytes(&v.to_le_bytes())
-    }
-
-    /// A float.
-    pub fn f32(self, v: f32) -> Self {
-        self.bytes(&v.to_le_bytes())
-    }
-
-    /// Several numbers.
-    pub fn words(self, v: &[u32]) -> Self {
-        v.iter().fold(self, |p, &v| p.u32(v))
-    }
-
-    /// What is pushed.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
     }
 }
 
@@ -176,6 +137,11 @@ impl View {
     /// Elements.
     pub fn n(&self) -> u64 {
         u64::from(self.n_rows()) * u64::from(self.ne[0])
+    }
+
+    /// Strides of dimensions 1 to 3.
+    pub fn nb123(&self) -> [u32; 3] {
+        [self.nb[1], self.nb[2], self.nb[3]]
     }
 
     /// Number of the type, as shaders know it.
@@ -273,10 +239,18 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds a dispatch.
-    pub fn dispatch(&mut self, kernel: Kernel, push: Push, groups: [u32; 3], reads: &[Range], writes: &[Range]) {
+    pub fn dispatch<P: PushBlock>(
+        &mut self,
+        kernel: KernelFor<P>,
+        push: P,
+        groups: [u32; 3],
+        reads: &[Range],
+        writes: &[Range],
+    ) {
         if groups.contains(&0) {
             return;
         }
+        let (kernel, push) = (kernel.kernel, push.bytes());
         self.dispatches.push(Dispatch { kernel, push, groups, reads: reads.to_vec(), writes: writes.to_vec() });
     }
 
@@ -313,14 +287,6 @@ mod tests {
         }
         assert!(over_two(u64::MAX, 65535).is_err());
         assert!(over_two(4_294_836_226, 65535).is_err());
-    }
-
-    #[test]
-    fn what_is_pushed_has_no_gaps() {
-        let p = Push::new().at(0x0102_0304_0506_0708).u32(1).f32(1.0).i32(-1).words(&[2, 3]);
-        assert_eq!(p.as_bytes().len(), 28);
-        assert_eq!(p.as_bytes()[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
-        assert_eq!(p.as_bytes()[12..16], 1f32.to_le_bytes());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Number formats: sizes and names of types, conversions of rows, quantizing, checks on data.
 
 use crate::abi::ggml::*;
-use crate::abi::raw;
+use crate::abi::{each_type, raw};
 use crate::capi::convert::{broken, dtype, logged};
 use crate::guard::guarded;
-use crate::quant::types::{COUNT, TABLE};
+use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -55,16 +55,25 @@ unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k
     }
 }
 
-const fn entry<const T: usize>() -> ggml_type_traits {
-    let t = &TABLE[T];
+/// A type without functions.
+const fn plain_entry(t: &TypeTraits) -> ggml_type_traits {
     ggml_type_traits {
         type_name: t.c_name.as_ptr(),
         blck_size: t.blck_size,
         blck_size_interleave: t.blck_size_interleave,
         type_size: t.type_size,
         is_quantized: t.is_quantized,
+        to_float: None,
+        from_float_ref: None,
+    }
+}
+
+const fn entry<const T: usize>() -> ggml_type_traits {
+    let t = &TABLE[T];
+    ggml_type_traits {
         to_float: if t.to_float.is_some() { Some(to_float::<T>) } else { None },
         from_float_ref: if t.from_float_ref.is_some() { Some(from_float::<T>) } else { None },
+        ..plain_entry(t)
     }
 }
 
@@ -73,13 +82,20 @@ struct Table([ggml_type_traits; COUNT]);
 unsafe impl Sync for Table {}
 
 macro_rules! entries {
-    ($($n:literal)*) => { [$(entry::<$n>()),*] };
+    ($($ty:ident $name:literal $elements:literal $bytes:literal;)*) => {{
+        let mut all = [plain_entry(&TABLE[0]); COUNT];
+        let mut number = 0;
+        while number < COUNT {
+            all[number] = plain_entry(&TABLE[number]);
+            number += 1;
+        }
+        $(all[ggml_type::$ty as usize] = entry::<{ ggml_type::$ty as usize }>();)*
+        all
+    }};
 }
 
-/// The types as C sees them.
-static TYPES: Table = Table(entries![
-    0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43
-]);
+/// The types as C sees them, numbers that were given up among them.
+static TYPES: Table = Table(each_type!(entries));
 
 /// Value of a half-precision number, exactly.
 #[guarded]

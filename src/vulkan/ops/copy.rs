@@ -7,8 +7,8 @@ use super::{ensure, format_name, is_any_float, is_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::interface::{constants, formats, listed, push};
+use crate::vulkan::plan::{KernelFor, Plan, View};
 use crate::vulkan::{Info, Range};
 
 /// The node's target: CPY has it as source 1, whose memory the node is.
@@ -20,14 +20,14 @@ fn plain(t: ggml_type) -> bool {
     t.blck_size() == 1
 }
 
-/// The shader between floats and blocks, if that is what a copy is.
-fn converter(from: ggml_type, to: ggml_type) -> Option<Result<Shader>> {
+/// Whether a copy is a conversion between floats and blocks: then whether there is a shader for it.
+fn conversion(from: ggml_type, to: ggml_type) -> Option<Result<()>> {
     match (plain(from), plain(to)) {
         // From BF16 many values lie in the middle of two levels, and what becomes of them is the CPU's own business.
         (true, false) if matches!(from, GGML_TYPE_F32 | GGML_TYPE_F16) => {
-            Some(Shader::named(&format!("quantize.{}", format_name(to))))
+            Some(listed(formats::QUANTIZE, "quantize", to))
         }
-        (false, true) if is_float(to) => Some(Shader::named(&format!("dequantize.{}", format_name(from)))),
+        (false, true) if is_float(to) => Some(listed(formats::BLOCKS, "dequantize", from)),
         _ => None,
     }
 }
@@ -48,8 +48,8 @@ fn rows_of(a: View, d: View) -> Result<(View, View)> {
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let (a, d) = ends(node)?;
     let (from, to) = (a.dtype(), d.dtype());
-    if let Some(shader) = converter(from, to) {
-        shader?;
+    if let Some(there) = conversion(from, to) {
+        there?;
         let (x, y) = rows_of(View::shape(a)?, View::shape(d)?)?;
         let blocks = if plain(from) { (to, y) } else { (from, x) };
         ensure!(blocks.1.ne[0] as i64 % blocks.0.blck_size() == 0 && blocks.1.nb[0] == 1, "blocks with gaps");
@@ -80,8 +80,9 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
 
 /// Elements of `a` into `d`, as CPY does it.
 pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
-    if let Some(shader) = converter(a.dtype, d.dtype) {
-        return convert(a, d, shader?, plan);
+    if let Some(there) = conversion(a.dtype, d.dtype) {
+        there?;
+        return convert(a, d, plan);
     }
     if a.dtype == d.dtype && !plain(a.dtype) {
         (a, d) = blocks_as_words(a, d)?;
@@ -91,17 +92,17 @@ pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
     }
     let bytes = if a.dtype == d.dtype { a.dtype.type_size() as u32 } else { 0 };
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let reshape = u32::from(a.ne != d.ne);
-    let kernel = Kernel::new(Shader::named("copy")?, g.size, &[a.ty(), d.ty(), bytes, reshape]);
-    let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).words(&a.ne).u32(d.n_rows());
+    let constants = constants::Copy { a: a.ty(), d: d.ty(), bytes, reshape: a.ne != d.ne };
+    let kernel = KernelFor::new("", g.size, &constants)?;
+    let push = push::Copy { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, a_ne: a.ne, n_rows: d.n_rows() };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
 
 /// Whether [`packed`] can turn floats or blocks of `a`'s format into `dtype`, a float format.
 pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
-    match converter(a.dtype, dtype) {
-        Some(shader) => shader.map(drop),
+    match conversion(a.dtype, dtype) {
+        Some(there) => there,
         None => {
             ensure!(is_any_float(a.dtype) && is_float(dtype), "{:?} as {dtype:?}", a.dtype);
             Ok(())
@@ -151,18 +152,30 @@ fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
 }
 
 /// Between floats and blocks.
-fn convert(a: View, d: View, shader: Shader, plan: &mut Plan<'_>) -> Result<()> {
+fn convert(a: View, d: View, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = rows_of(a, d)?;
-    let push = Push::new().at(a.at);
     if plain(d.dtype) {
         let g = grid(d.ne[0] / 8, d.n_rows(), plan.info)?;
-        let push = push.at(d.at).words(&d.ne).u32(d.n_rows()).words(&a.nb[1..]).words(&d.nb);
-        plan.dispatch(Kernel::new(shader, g.size, &[d.ty()]), push, g.groups, &[a.range], &[d.range]);
+        let kernel = KernelFor::new(&format_name(a.dtype), g.size, &constants::Dequantize { d: d.ty() })?;
+        let push = push::Dequantize { a: a.at, d: d.at, ne: d.ne, n_rows: d.n_rows(), a_nb: a.nb123(), d_nb: d.nb };
+        plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     } else {
         let g = grid(a.ne[0] / 32, a.n_rows(), plan.info)?;
-        let push = push.at(0).at(d.at).words(&a.ne).words(&[a.n_rows(), 0, 1, 1]).words(&a.nb).words(&[0; 3]);
-        let kernel = Kernel::new(shader, g.size, &[a.ty(), 0, GGML_TYPE_I32 as u32]);
-        plan.dispatch(kernel, push.words(&d.nb[1..]), g.groups, &[a.range], &[d.range]);
+        let constants = constants::Quantize { a: a.ty(), ids: false, index: GGML_TYPE_I32 as u32 };
+        let kernel = KernelFor::new(&format_name(d.dtype), g.size, &constants)?;
+        let push = push::SetRows {
+            a: a.at,
+            ids: 0,
+            d: d.at,
+            ne: a.ne,
+            n_rows: a.n_rows(),
+            d_ne1: 0,
+            ids_ne: [1, 1],
+            a_nb: a.nb,
+            ids_nb: [0; 3],
+            d_nb: d.nb123(),
+        };
+        plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     }
     Ok(())
 }
@@ -196,10 +209,11 @@ pub fn concat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let behind = d.at + u64::from(first) * node.nb()[dim] as u64;
     for (s, at) in [(a, d.at), (b, behind)] {
         let (s, d) = if plain(s.dtype) { (s, d) } else { blocks_as_words(s, View { ne: s.ne, ..d })? };
-        let size = d.dtype.type_size();
+        let bytes = d.dtype.type_size() as u32;
         let g = grid(s.ne[0], s.n_rows(), plan.info)?;
-        let kernel = Kernel::new(Shader::named("copy")?, g.size, &[s.ty(), d.ty(), size as u32, 0]);
-        let push = Push::new().at(s.at).at(at).words(&s.ne).words(&s.nb).words(&d.nb).words(&s.ne).u32(s.n_rows());
+        let constants = constants::Copy { a: s.ty(), d: d.ty(), bytes, reshape: false };
+        let kernel = KernelFor::new("", g.size, &constants)?;
+        let push = push::Copy { a: s.at, d: at, ne: s.ne, a_nb: s.nb, d_nb: d.nb, a_ne: s.ne, n_rows: s.n_rows() };
         plan.dispatch(kernel, push, g.groups, &[s.range], &[d.range]);
     }
     Ok(())
@@ -219,8 +233,8 @@ pub fn check_repeat(node: TensorRef, _: &Info) -> Result<()> {
 pub fn repeat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("repeat")?, g.size, &[a.dtype.type_size() as u32]);
-    let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).words(&a.ne).u32(d.n_rows());
+    let kernel = KernelFor::new("", g.size, &constants::Repeat { bytes: a.dtype.type_size() as u32 })?;
+    let push = push::Repeat { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, a_ne: a.ne, n_rows: d.n_rows() };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }

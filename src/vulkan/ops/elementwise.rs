@@ -7,8 +7,8 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, tune};
 
 /// The grid for element-wise work over rows.
@@ -41,10 +41,20 @@ pub fn binary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         _ => 3,
     };
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let same = u32::from(b.ne[0] == a.ne[0]);
-    let kernel = Kernel::new(Shader::named("binary")?, g.size, &[op, a.ty(), b.ty(), d.ty(), same]);
-    let push = Push::new().at(a.at).at(b.at).at(d.at).words(&d.ne).words(&a.nb).words(&b.nb).words(&d.nb).words(&b.ne);
-    plan.dispatch(kernel, push.u32(d.n_rows()), g.groups, &[a.range, b.range], &[d.range]);
+    let constants = constants::Binary { op, a: a.ty(), b: b.ty(), d: d.ty(), same: b.ne[0] == a.ne[0] };
+    let kernel = KernelFor::new("", g.size, &constants)?;
+    let push = push::Binary {
+        a: a.at,
+        b: b.at,
+        d: d.at,
+        ne: d.ne,
+        a_nb: a.nb,
+        b_nb: b.nb,
+        d_nb: d.nb,
+        b_ne: b.ne,
+        n_rows: d.n_rows(),
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range, b.range], &[d.range]);
     Ok(())
 }
 
@@ -82,9 +92,8 @@ pub fn unary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         op => return Err(Error::Unsupported(format!("{op:?} as a function"))),
     };
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("unary")?, g.size, &[op, a.ty(), d.ty()]);
-    let push = Push::new().at(a.at).at(d.at).words(&d.ne).words(&a.nb).words(&d.nb).u32(d.n_rows());
-    let push = param.into_iter().fold(push, Push::f32);
+    let kernel = KernelFor::new("", g.size, &constants::Unary { op, a: a.ty(), d: d.ty() })?;
+    let push = push::Unary { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, n_rows: d.n_rows(), param };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
@@ -127,9 +136,18 @@ pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
 /// An activation of the first source times the second.
 fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut Plan<'_>) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("gated")?, g.size, &[op, gate.ty(), d.ty()]);
-    let push = Push::new().at(gate.at).at(up.at).at(d.at).words(&d.ne).words(&gate.nb).words(&up.nb).words(&d.nb);
-    let push = param.into_iter().fold(push.u32(d.n_rows()), Push::f32);
+    let kernel = KernelFor::new("", g.size, &constants::Gated { op, a: gate.ty(), d: d.ty() })?;
+    let push = push::Gated {
+        gate: gate.at,
+        up: up.at,
+        d: d.at,
+        ne: d.ne,
+        gate_nb: gate.nb,
+        up_nb: up.nb,
+        d_nb: d.nb,
+        n_rows: d.n_rows(),
+        param,
+    };
     plan.dispatch(kernel, push, g.groups, &[gate.range, up.range], &[d.range]);
     Ok(())
 }
@@ -163,9 +181,20 @@ pub fn add_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let ids = View::of(src(node, 2)?)?;
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = Kernel::new(Shader::named("add_id")?, g.size, &[]);
-    let push = Push::new().at(a.at).at(b.at).at(ids.at).at(d.at).words(&d.ne[..3]).u32(d.n_rows());
-    let push = push.words(&a.nb[1..]).words(&d.nb[1..]).words(&[b.nb[1], b.ne[1]]).words(&ids.nb[..2]);
+    let kernel = KernelFor::new("", g.size, &constants::AddId {})?;
+    let push = push::AddId {
+        a: a.at,
+        b: b.at,
+        ids: ids.at,
+        d: d.at,
+        ne: [d.ne[0], d.ne[1], d.ne[2]],
+        n_rows: d.n_rows(),
+        a_nb: a.nb123(),
+        d_nb: d.nb123(),
+        b_nb1: b.nb[1],
+        b_ne1: b.ne[1],
+        ids_nb: [ids.nb[0], ids.nb[1]],
+    };
     plan.dispatch(kernel, push, g.groups, &[a.range, b.range, ids.range], &[d.range]);
     Ok(())
 }

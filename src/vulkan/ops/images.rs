@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::tensor::ops::pool::Planes;
-use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, tune};
 
 fn check_f32(node: TensorRef) -> Result<TensorRef> {
@@ -35,10 +35,18 @@ pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {
 pub fn pad(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let circular = u32::from(node.op_param_i32(8) != 0);
-    let push = Push::new().at(a.at).at(d.at).words(&d.ne).u32(d.n_rows()).words(&a.ne).words(&a.nb).words(&d.nb);
-    let push = (0..4).fold(push, |p, i| p.i32(node.op_param_i32(2 * i)));
-    plan.dispatch(Kernel::new(Shader::named("pad")?, g.size, &[circular]), push, g.groups, &[a.range], &[d.range]);
+    let kernel = KernelFor::new("", g.size, &constants::Pad { circular: node.op_param_i32(8) != 0 })?;
+    let push = push::Pad {
+        a: a.at,
+        d: d.at,
+        ne: d.ne,
+        n_rows: d.n_rows(),
+        a_ne: a.ne,
+        a_nb: a.nb,
+        d_nb: d.nb,
+        before: [0, 2, 4, 6].map(|i| node.op_param_i32(i)),
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
 
@@ -68,18 +76,17 @@ pub fn im2col(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let w = Window::<2>::of_node(node);
     let plane = is_2d(node);
     let (kernel, size, a_nb, ne, d_nb) = if plane {
-        ([k.ne[0], k.ne[1]], [a.ne[0], a.ne[1]], a.nb, d.ne, [d.nb[1], d.nb[2], d.nb[3]])
+        ([k.ne[0], k.ne[1]], [a.ne[0], a.ne[1]], a.nb, d.ne, d.nb123())
     } else {
         let ne = [d.ne[0], d.ne[1], 1, d.ne[2]];
         ([k.ne[0], 1], [a.ne[0], 1], [a.nb[0], 0, a.nb[1], a.nb[2]], ne, [d.nb[1], 0, d.nb[2]])
     };
-    let rows = ne[1] * ne[2] * ne[3];
-    let g = grid(ne[0], rows, plan.info)?;
-    let push = Push::new().at(a.at).at(d.at).words(&ne).u32(rows).words(&kernel).words(&size).words(&a_nb).words(&d_nb);
-    let second = |v: i32| if plane { v } else { 0 };
-    let pairs = [w.stride, w.pad, w.dilation];
-    let push = pairs.iter().fold(push, |p, v| p.i32(v[0]).i32(second(v[1])));
-    let kernel = Kernel::new(Shader::named("im2col")?, g.size, &[a.ty(), d.ty()]);
+    let n_rows = ne[1] * ne[2] * ne[3];
+    let g = grid(ne[0], n_rows, plan.info)?;
+    let pair = |v: [i32; 2]| [v[0], if plane { v[1] } else { 0 }];
+    let (stride, pad, dilation) = (pair(w.stride), pair(w.pad), pair(w.dilation));
+    let push = push::Im2col { a: a.at, d: d.at, ne, n_rows, kernel, size, a_nb, d_nb, stride, pad, dilation };
+    let kernel = KernelFor::new("", g.size, &constants::Im2col { a: a.ty(), d: d.ty() })?;
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
@@ -100,20 +107,29 @@ pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {
 /// POOL_1D, POOL_2D.
 pub fn pool(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let planes = node.op() == GGML_OP_POOL_2D;
+    let pool_2d = node.op() == GGML_OP_POOL_2D;
     let p = |i| node.op_param_i32(i);
-    let [kernel, stride, pad] = if planes {
+    let [kernel, stride, pad] = if pool_2d {
         let Planes { kernel, stride, pad } = Planes::of_node(node);
         [kernel, stride, pad.map(|p| p as i32)]
     } else {
         [[p(1), 1], [p(2), 1], [p(3), 0]]
     };
-    let largest = u32::from(p(0) == ggml_op_pool::GGML_OP_POOL_MAX as i32);
+    let max_pool = p(0) == ggml_op_pool::GGML_OP_POOL_MAX as i32;
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let push =
-        Push::new().at(a.at).at(d.at).words(&d.ne).u32(d.n_rows()).words(&a.ne[..2]).words(&a.nb).words(&d.nb[1..]);
-    let push = [kernel, stride, pad].iter().fold(push, |p, v| p.i32(v[0]).i32(v[1]));
-    let kernel = Kernel::new(Shader::named("pool")?, g.size, &[a.ty(), largest, u32::from(planes)]);
+    let push = push::Pool {
+        a: a.at,
+        d: d.at,
+        ne: d.ne,
+        n_rows: d.n_rows(),
+        size: [a.ne[0], a.ne[1]],
+        a_nb: a.nb,
+        d_nb: d.nb123(),
+        kernel,
+        stride,
+        pad,
+    };
+    let kernel = KernelFor::new("", g.size, &constants::Pool { a: a.ty(), max_pool, pool_2d })?;
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
@@ -134,10 +150,12 @@ pub fn group_norm(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let groups = (node.op_param_i32(0) as u32).min(d.ne[2].max(1));
     let plane = d.ne[0] * d.ne[1];
     let size = plane * d.ne[2].div_ceil(groups);
-    let (kernel, threads) = tune::reduction("group_norm", size, &[], plan.info)?;
-    let work = groups * d.ne[3];
-    let g = Grid::list(work.into(), threads, plan.info)?;
-    let push = Push::new().at(a.at).at(d.at).words(&[work, groups, size, plane * d.ne[2]]).f32(node.op_param_f32(1));
+    let constants = |one_subgroup| constants::GroupNorm { one_subgroup };
+    let (kernel, threads) = tune::reduction(size, constants, plan.info)?;
+    let n_work = groups * d.ne[3];
+    let g = Grid::list(n_work.into(), threads, plan.info)?;
+    let (image, eps) = (plane * d.ne[2], node.op_param_f32(1));
+    let push = push::GroupNorm { a: a.at, d: d.at, n_work, groups, size, image, eps };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }

@@ -10,9 +10,9 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::Owner;
+use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, SUBGROUPS, TILE, Wanted};
-use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, Range, tune};
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
@@ -20,7 +20,7 @@ fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)
     ensure!(node.dtype() == GGML_TYPE_F32 && node.is_contiguous_rows(), "product into {:?}", node.dtype());
     ensure!(matches!(b.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16), "product with {:?}", b.dtype());
     ensure!(a.is_contiguous_rows() && b.is_contiguous_rows(), "rows with gaps");
-    Shader::named(&format!("mul_mat_rows.plain.{}", format_name(a.dtype())))?;
+    listed(formats::ALL, "mul_mat_rows", a.dtype())?;
     for t in [a, b, node] {
         View::shape(t)?;
     }
@@ -67,7 +67,7 @@ const MAX_EXPERTS: u32 = 1024;
 
 /// A kernel with its work: rows it takes by group, columns it takes by group.
 struct Form {
-    kernel: Kernel,
+    kernel: KernelFor<push::Product>,
     rows: u32,
     width: u32,
 }
@@ -81,34 +81,41 @@ fn words(a: &View) -> bool {
 
 /// The kernel of a way. `n`: columns, of which a form may make use; `b`: type of src1.
 fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
-    let shader = |family: &str| Shader::named(&format!("{family}.{}", format_name(a.dtype)));
-    let common = [b, columns as u32];
+    let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     Ok(match way {
         Product::Rows => {
             let (width, (variant, threads, rows)) = (tune::row_columns(n), tune::row_product(a.dtype, info));
-            let constants = [b, columns as u32, width, u32::from(words(a))];
-            let shader = shader(&format!("mul_mat_rows.{variant}"))?;
-            Form { kernel: Kernel::new(shader, [threads, 1, 1], &constants), rows: threads * rows, width }
+            let constants = constants::MulMatRows { b, columns, width, words: words(a) };
+            let kernel = KernelFor::new(&format!("{variant}.{format}"), [threads, 1, 1], &constants)?;
+            Form { kernel, rows: threads * rows, width }
         }
         Product::Vector | Product::VectorInts => {
-            let family = if way == Product::Vector { "mul_mat_vec" } else { "mul_mat_vec_ints" };
             let (width, threads) = (if n == 1 { 1 } else { 4 }, tune::vector_threads(info));
-            let variant = format!(".{}.{width}", format_name(a.dtype));
-            Form { kernel: tune::reduction_of(&variant, family, threads, &common, info)?, rows: 1, width }
+            let variant = format!(".{format}.{width}");
+            let kernel = if way == Product::Vector {
+                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns };
+                tune::reduction_of(&variant, threads, constants, info)?
+            } else {
+                let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns };
+                tune::reduction_of(&variant, threads, constants, info)?
+            };
+            Form { kernel, rows: 1, width }
         }
-        Product::Tile => tile(Kernel::new(shader("mul_mat_tile")?, [256, 1, 1], &common)),
-        Product::TileInts => tile(Kernel::new(shader("mul_mat_tile_ints")?, [256, 1, 1], &common)),
+        Product::Tile => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTile { b, columns })?),
+        Product::TileInts => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTileInts { b, columns })?),
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
-            let constants = [b, columns as u32, size[0], size[1], size[2]];
-            let kernel = Kernel::new(shader("mul_mat_coop")?, [SUBGROUPS * subgroup, 1, 1], &constants);
+            let [cm, cn, ck] = size;
+            let constants = constants::MulMatCoop { b, columns, cm, cn, ck };
+            let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup, 1, 1], &constants)?;
             tile(kernel.with_subgroup(subgroup))
         }
         Product::Matrices2(owner) => {
             let subgroup = info.limits.subgroup_size;
-            let constants = [b, columns as u32, owner.scope().as_raw() as u32, owner.side()];
-            let kernel = Kernel::new(shader("mul_mat_coop2")?, [owner.threads(subgroup), 1, 1], &constants);
+            let (scope, side) = (owner.scope().as_raw() as u32, owner.side());
+            let constants = constants::MulMatCoop2 { b, columns, scope, side };
+            let kernel = KernelFor::new(&format, [owner.threads(subgroup), 1, 1], &constants)?;
             tile(match owner {
                 Owner::Workgroup(_) => kernel,
                 Owner::Subgroup => kernel.with_subgroup(subgroup),
@@ -137,8 +144,9 @@ fn to_blocks(b: &View, to: Range, plan: &mut Plan<'_>) -> Result<View> {
     let (threads, per) = tune::elementwise(plan.info);
     let n = b.ne[0] / 32;
     let grid = Grid::rows(n, b.n_rows(), threads, per.div_ceil(32), plan.info)?;
-    let kernel = Kernel::new(Shader::named("product_blocks")?, grid.size, &[b.ty()]);
-    let push = Push::new().at(b.at).at(to.address).words(&[n, b.ne[1], b.ne[2], b.n_rows()]).words(&b.nb[1..]);
+    let kernel = KernelFor::new("", grid.size, &constants::ProductBlocks { a: b.ty() })?;
+    let ne = [n, b.ne[1], b.ne[2]];
+    let push = push::ProductBlocks { a: b.at, d: to.address, ne, n_rows: b.n_rows(), a_nb: b.nb123() };
     plan.dispatch(kernel, push, grid.groups, &[b.range], &[to]);
     Ok(View { at: to.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: to, ..*b })
 }
@@ -156,10 +164,26 @@ impl Operands {
     }
 
     /// What is pushed, the same for all ways (`product.glsl`).
-    fn push(&self, ids: [u64; 2], n: u32, repeat: [u32; 3], ids_nb: [u32; 2]) -> Push {
+    fn push(&self, [ids, tiles]: [u64; 2], n: u32, repeat: [u32; 3], ids_nb: [u32; 2]) -> push::Product {
         let Self { a, b, d } = self;
-        let push = Push::new().at(a.at).at(b.at).at(d.at).at(ids[0]).at(ids[1]).words(&[a.ne[0], d.ne[0], n]);
-        push.words(&repeat).words(&a.nb[1..]).words(&b.nb[1..]).words(&d.nb[1..]).words(&ids_nb)
+        let [a_ne2, a_ne3, b_ne2] = repeat;
+        push::Product {
+            a: a.at,
+            b: b.at,
+            d: d.at,
+            ids,
+            tiles,
+            k: a.ne[0],
+            m: d.ne[0],
+            n,
+            a_ne2,
+            a_ne3,
+            b_ne2,
+            a_nb: a.nb123(),
+            b_nb: b.nb123(),
+            d_nb: d.nb123(),
+            ids_nb,
+        }
     }
 
     fn wanted(&self, node: TensorRef, columns: u32) -> Wanted {
@@ -246,10 +270,21 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let repeat = [experts, 1, o.b.ne[1]];
     if lists {
         let threads = if info.software { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
-        let kernel = Kernel::new(Shader::named("product_lists")?, [threads, 1, 1], &[]);
-        let push = Push::new().at(ids.at).at(pair_room.address).at(tile_room.address).at(o.d.at);
-        let push = push.words(&[slots, pairs, experts, form.width, n_tiles, ids.nb[0], ids.nb[1]]);
-        let push = push.words(&[o.d.ne[0], o.d.nb[1], o.d.nb[2]]);
+        let kernel = KernelFor::new("", [threads, 1, 1], &constants::ProductLists {})?;
+        let push = push::ProductLists {
+            ids: ids.at,
+            pairs: pair_room.address,
+            tiles: tile_room.address,
+            d: o.d.at,
+            slots,
+            n_pairs: pairs,
+            experts,
+            width: form.width,
+            n_tiles,
+            ids_nb: [ids.nb[0], ids.nb[1]],
+            m: o.d.ne[0],
+            d_nb: [o.d.nb[1], o.d.nb[2]],
+        };
         plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pair_room, tile_room, o.d.range]);
         let push = o.push([pair_room.address, tile_room.address], slots, repeat, [0; 2]);
         let groups = [o.d.ne[0].div_ceil(form.rows), n_tiles, 1];

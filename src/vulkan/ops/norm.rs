@@ -7,7 +7,8 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{Grid, Plan, Push, View};
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{Grid, Plan, View};
 use crate::vulkan::{Info, tune};
 
 /// Single precision of one shape, into rows without gaps.
@@ -46,16 +47,15 @@ pub fn fused(
     if let Some(add) = add {
         let (b, sum) = (View::of(src(add, 1)?)?, View::of(add)?);
         (b_at, sum_at) = (b.at, sum.at);
-        b_nb.copy_from_slice(&b.nb[1..]);
-        sum_nb.copy_from_slice(&sum.nb[1..]);
+        (b_nb, sum_nb) = (b.nb123(), sum.nb123());
         reads.push(b.range);
         writes.push(sum.range);
     }
-    let (mut w_at, mut w_words) = (0, [1, 1, 0]);
+    let (mut w_at, [mut w_columns, mut w_ne1, mut w_nb1]) = (0, [1, 1, 0]);
     if let Some(w) = w {
         let w = View::of(w)?;
         w_at = w.at;
-        w_words = [w.ne[0], w.ne[1], w.nb[1]];
+        [w_columns, w_ne1, w_nb1] = [w.ne[0], w.ne[1], w.nb[1]];
         reads.push(w.range);
     }
     let op = match node.op() {
@@ -63,13 +63,29 @@ pub fn fused(
         GGML_OP_RMS_NORM => 1,
         _ => 2,
     };
-    let constants = [op, u32::from(w.is_some()), u32::from(add.is_some())];
-    let (kernel, threads) = tune::reduction("norm", d.ne[0], &constants, plan.info)?;
+    let constants = |one_subgroup| constants::Norm { one_subgroup, op, mul: w.is_some(), add: add.is_some() };
+    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
-    let push = Push::new().at(a.at).at(d.at).at(w_at).at(b_at).at(sum_at);
-    let push = push.words(&[d.ne[0], d.n_rows(), d.ne[1], d.ne[2]]).words(&a.nb[1..]).words(&d.nb[1..]);
-    let step = if add.is_some() { 1 } else { a.nb[0] };
-    let push = push.words(&b_nb).words(&sum_nb).words(&w_words).f32(node.op_param_f32(0)).u32(step);
+    let push = push::Norm {
+        a: a.at,
+        d: d.at,
+        w: w_at,
+        b: b_at,
+        sum: sum_at,
+        columns: d.ne[0],
+        n_rows: d.n_rows(),
+        ne1: d.ne[1],
+        ne2: d.ne[2],
+        a_nb: a.nb123(),
+        d_nb: d.nb123(),
+        b_nb,
+        sum_nb,
+        w_columns,
+        w_ne1,
+        w_nb1,
+        eps: node.op_param_f32(0),
+        a_step: if add.is_some() { 1 } else { a.nb[0] },
+    };
     plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())
 }

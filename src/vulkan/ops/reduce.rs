@@ -7,8 +7,8 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{Grid, Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, Range, tune};
 
 /// Single precision.
@@ -32,11 +32,21 @@ pub fn sum(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         (a.ne, a.nb) = ([a.n() as u32, 1, 1, 1], [1, 0, 0, 0]);
         d.nb = [1, 0, 0, 0];
     }
-    let mean = u32::from(node.op() == GGML_OP_MEAN);
-    let (kernel, threads) = tune::reduction("sum_rows", a.ne[0], &[mean], plan.info)?;
+    let constants = |one_subgroup| constants::SumRows { one_subgroup, mean: node.op() == GGML_OP_MEAN };
+    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
-    let push = Push::new().at(a.at).at(d.at).words(&[a.ne[0], a.n_rows(), a.ne[1], a.ne[2]]).words(&a.nb);
-    plan.dispatch(kernel, push.words(&d.nb[1..]), g.groups, &[a.range], &[d.range]);
+    let push = push::SumRows {
+        a: a.at,
+        d: d.at,
+        columns: a.ne[0],
+        n_rows: a.n_rows(),
+        ne1: a.ne[1],
+        ne2: a.ne[2],
+        a_nb0: a.nb[0],
+        a_nb: a.nb123(),
+        d_nb: d.nb123(),
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
 
@@ -52,9 +62,17 @@ pub fn check_argmax(node: TensorRef, _: &Info) -> Result<()> {
 /// ARGMAX.
 pub fn argmax(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let (kernel, threads) = tune::reduction("argmax", a.ne[0], &[], plan.info)?;
+    let (kernel, threads) = tune::reduction(a.ne[0], |one_subgroup| constants::Argmax { one_subgroup }, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
-    let push = Push::new().at(a.at).at(d.at).words(&[a.ne[0], a.n_rows(), a.ne[1], a.ne[2]]).words(&a.nb[1..]);
+    let push = push::Argmax {
+        a: a.at,
+        d: d.at,
+        columns: a.ne[0],
+        n_rows: a.n_rows(),
+        ne1: a.ne[1],
+        ne2: a.ne[2],
+        a_nb: a.nb123(),
+    };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
@@ -80,7 +98,7 @@ pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
 /// step writes the node.
 pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let descending = u32::from(node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0);
+    let descending = node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0;
     let threads = if plan.info.software { plan.info.limits.subgroup_size } else { 128 };
     let columns = a.ne[0];
     let groups = Grid::lines(columns, a.n_rows(), threads, plan.info)?.groups;
@@ -102,11 +120,21 @@ pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         } else {
             halves[0]
         };
-        let kernel = Kernel::new(Shader::named("argsort")?, [threads, 1, 1], &[descending, u32::from(from.is_some())]);
-        let push = Push::new().at(a.at).at(from.map_or(0, |f| f.address)).at(if last { d.at } else { to.address });
-        let push = push.words(&[columns, a.n_rows(), a.ne[1], a.ne[2]]).words(&a.nb[1..]);
-        let push = push.words(if last { &d.nb[1..] } else { &dense }).u32(if last { d.ne[0] } else { columns });
-        let push = push.u32(if from.is_some() { sorted / 2 } else { run });
+        let merge = from.is_some();
+        let kernel = KernelFor::new("", [threads, 1, 1], &constants::Argsort { descending, merge })?;
+        let push = push::Argsort {
+            a: a.at,
+            from: from.map_or(0, |f| f.address),
+            d: if last { d.at } else { to.address },
+            columns,
+            n_rows: a.n_rows(),
+            ne1: a.ne[1],
+            ne2: a.ne[2],
+            a_nb: a.nb123(),
+            d_nb: if last { d.nb123() } else { dense },
+            k: if last { d.ne[0] } else { columns },
+            run: if merge { sorted / 2 } else { run },
+        };
         let reads: Vec<_> = [Some(a.range), from].into_iter().flatten().collect();
         plan.dispatch(kernel, push, groups, &reads, &[to]);
         if last {

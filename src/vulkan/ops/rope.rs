@@ -10,8 +10,8 @@ use crate::abi::ggml::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
-use crate::vulkan::plan::{Kernel, Plan, Push, View};
-use crate::vulkan::shaders::Shader;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{KernelFor, Plan, View};
 
 /// The mode's number in the shader.
 fn mode(node: TensorRef) -> Option<u32> {
@@ -68,7 +68,7 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 /// ROPE, ROPE_BACK.
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let d = View::of(node)?;
-    record(node, d, [d.nb[1], d.nb[2], d.nb[3]], None, plan)
+    record(node, d, d.nb123(), None, plan)
 }
 
 /// ROPE whose result, seen as rows, SET_ROWS puts into the node `set` (F32 or F16) with one index per token.
@@ -88,17 +88,39 @@ fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mu
     let bound = |rotations: f32| {
         n_dims as f32 * (n_ctx_orig as f32 / (rotations * std::f32::consts::TAU)).ln() / (2.0 * base.ln())
     };
-    let (low, high) = (bound(beta_fast).floor().max(0.0), bound(beta_slow).ceil().min(n_dims as f32 - 1.0));
-    let back = u32::from(node.op() == GGML_OP_ROPE_BACK);
+    let (corr_low, corr_high) = (bound(beta_fast).floor().max(0.0), bound(beta_slow).ceil().min(n_dims as f32 - 1.0));
     let g = grid(a.ne[0] / 2, a.n_rows(), plan.info)?;
-    let constants =
-        [a.ty(), d.ty(), mode(node).unwrap_or(0), back, u32::from(factors.is_some()), ids.map_or(0, |i| i.ty())];
-    let kernel = Kernel::new(Shader::named("rope")?, g.size, &constants);
+    let constants = constants::Rope {
+        a: a.ty(),
+        d: d.ty(),
+        mode: mode(node).unwrap_or(0),
+        back: node.op() == GGML_OP_ROPE_BACK,
+        factors: factors.is_some(),
+        index: ids.map_or(0, |i| i.ty()),
+    };
+    let kernel = KernelFor::new("", g.size, &constants)?;
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
-    let push = Push::new().at(a.at).at(d.at).at(pos.at).at(at(factors)).at(at(ids));
-    let push = push.words(&a.ne[..3]).u32(a.n_rows()).words(&a.nb).words(&d_nb).u32(d.ne[1]);
-    let push = push.u32(n_dims).u32(node.op_param_i32(15) as u32).f32(base.powf(-2.0 / n_dims as f32));
-    let push = push.f32(f(6)).f32(f(7)).f32(f(8)).f32(low).f32(high).u32(sections(node).unwrap_or(0));
+    let push = push::Rope {
+        a: a.at,
+        d: d.at,
+        pos: pos.at,
+        factors: at(factors),
+        index: at(ids),
+        ne: [a.ne[0], a.ne[1], a.ne[2]],
+        n_rows: a.n_rows(),
+        a_nb: a.nb,
+        d_nb,
+        d_rows: d.ne[1],
+        n_dims,
+        offset: node.op_param_i32(15) as u32,
+        theta_scale: base.powf(-2.0 / n_dims as f32),
+        freq_scale: f(6),
+        ext_factor: f(7),
+        attn_factor: f(8),
+        corr_low,
+        corr_high,
+        sections: sections(node).unwrap_or(0),
+    };
     let reads: Vec<_> = [Some(a), Some(pos), factors, ids].into_iter().flatten().map(|v| v.range).collect();
     plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
     Ok(())

@@ -6,7 +6,8 @@ use super::{ensure, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{Grid, Plan, Push, View};
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{Grid, Plan, View};
 use crate::vulkan::{Info, tune};
 
 /// The slopes of ALiBi (arXiv:2108.12409) as shaders take them: both bases, and the largest power of two of heads.
@@ -42,15 +43,31 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let (mask, sinks) = (node.src(1).map(View::of).transpose()?, node.src(2).map(View::of).transpose()?);
     let (scale, max_bias) = (node.op_param_f32(0), node.op_param_f32(1));
-    let (m, whole) = slopes(max_bias, a.ne[2]);
-    let constants = [mask.map_or(u32::MAX, |m| m.ty()), u32::from(sinks.is_some())];
-    let (kernel, threads) = tune::reduction("soft_max", d.ne[0], &constants, plan.info)?;
+    let ([m0, m1], n_head_log2) = slopes(max_bias, a.ne[2]);
+    let mask_type = mask.map_or(u32::MAX, |m| m.ty());
+    let constants = |one_subgroup| constants::SoftMax { one_subgroup, mask: mask_type, sinks: sinks.is_some() };
+    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
-    let (mask_nb, mask_ne) = mask.map_or(([0; 4], [1; 4]), |m| (m.nb, m.ne));
-    let push = Push::new().at(a.at).at(at(mask)).at(at(sinks)).at(d.at);
-    let push = push.words(&[d.ne[0], d.n_rows(), d.ne[1], d.ne[2]]).words(&a.nb[1..]).words(&mask_nb[1..]);
-    let push = push.words(&d.nb[1..]).words(&mask_ne[2..]).f32(scale).f32(max_bias).f32(m[0]).f32(m[1]).u32(whole);
+    let push = push::SoftMax {
+        a: a.at,
+        mask: at(mask),
+        sinks: at(sinks),
+        d: d.at,
+        columns: d.ne[0],
+        n_rows: d.n_rows(),
+        ne1: d.ne[1],
+        ne2: d.ne[2],
+        a_nb: a.nb123(),
+        mask_nb: mask.map_or([0; 3], |m| m.nb123()),
+        d_nb: d.nb123(),
+        mask_ne: mask.map_or([1; 2], |m| [m.ne[2], m.ne[3]]),
+        scale,
+        max_bias,
+        m0,
+        m1,
+        n_head_log2,
+    };
     let reads: Vec<_> = [Some(a), mask, sinks].into_iter().flatten().map(|v| v.range).collect();
     plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
     Ok(())

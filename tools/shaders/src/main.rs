@@ -1,5 +1,6 @@
 //! `make shaders`: compiles every variant that `vulkan_shaders/manifest.toml` lists to SPIR-V and writes one pack for each source
-//! into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are.
+//! into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are. `interface.rs` beside them is what the modules
+//! take from their caller, for Rust.
 //!
 //! usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]
 //!   --check   write nothing; compile all anew and fail where a committed pack differs
@@ -8,9 +9,13 @@
 
 #[path = "../../../vulkan_shaders/digest.rs"]
 mod digest;
+mod interface;
 mod manifest;
+#[path = "../../../vulkan_shaders/reflect.rs"]
+mod reflect;
 mod spirv;
 
+use interface::Interfaces;
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,12 +46,22 @@ fn options() -> Result<Options, String> {
     Ok(Options { check, all, dump, root, only: rest })
 }
 
-/// Head and compressed modules of one section.
-fn pack(folder: &Path, head: &str, section: &manifest::Section, dump: Option<&Path>) -> Result<Vec<u8>, String> {
+/// Head and compressed modules of one section. All its variants must have the interface that is known for it.
+fn pack(
+    folder: &Path,
+    head: &str,
+    section: &manifest::Section,
+    known: &Interfaces,
+    dump: Option<&Path>,
+) -> Result<Vec<u8>, String> {
     let modules: Vec<(String, Vec<u32>)> = section
         .variants()
         .into_par_iter()
-        .map(|v| spirv::compile(folder, section, &v).map(|words| (v.name, words)))
+        .map(|v| {
+            let words = spirv::compile(folder, section, &v)?;
+            known.check(&section.source.name, &v.name, &words)?;
+            Ok((v.name, spirv::strip(&words)))
+        })
         .collect::<Result<_, String>>()?;
     let mut body = Vec::new();
     for (name, words) in &modules {
@@ -64,55 +79,77 @@ fn pack(folder: &Path, head: &str, section: &manifest::Section, dump: Option<&Pa
     Ok(out)
 }
 
+/// The interface of each source, from its first variant.
+fn interfaces(folder: &Path, sections: &[manifest::Section]) -> Result<Interfaces, String> {
+    let first = |s: &manifest::Section| {
+        let variant = s.variants().into_iter().next().ok_or_else(|| format!("{}: no variant", s.source.name))?;
+        let words = spirv::compile(folder, s, &variant)?;
+        let found = reflect::interface(&words).map_err(|e| format!("{}: {e}", variant.name))?;
+        Ok((s.source.name.clone(), found))
+    };
+    sections.par_iter().map(first).collect::<Result<Vec<_>, String>>().and_then(Interfaces::new)
+}
+
+/// Writes a file, or with `--check` says that it differs. Whether it differed.
+fn update(o: &Options, path: &Path, new: &[u8], what: &str) -> Result<bool, String> {
+    if std::fs::read(path).is_ok_and(|old| old == new) {
+        return Ok(false);
+    }
+    if o.check {
+        eprintln!("{} is not what its sources give: run make shaders", path.display());
+    } else {
+        std::fs::write(path, new).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("{what}, {} bytes", new.len());
+    }
+    Ok(true)
+}
+
 fn run(o: &Options) -> Result<(), String> {
     let folder = o.root.join("vulkan_shaders");
     let target = o.root.join("src/vulkan/spirv");
     let text = std::fs::read_to_string(folder.join("manifest.toml")).map_err(|e| format!("manifest.toml: {e}"))?;
-    let sections = manifest::parse(&text)?;
+    let manifest::Manifest { formats, sections } = manifest::parse(&text)?;
     std::fs::create_dir_all(&target).map_err(|e| e.to_string())?;
     if let Some(dump) = &o.dump {
         std::fs::create_dir_all(dump).map_err(|e| e.to_string())?;
     }
-    let (mut done, mut bad, mut modules) = (0, 0, 0);
+    let (mut done, mut differ, mut modules) = (0, 0, 0);
+    let known = interfaces(&folder, &sections)?;
+    let text = known.rust(&formats);
+    differ += u32::from(update(o, &target.join("interface.rs"), text.as_bytes(), "interface.rs")?);
     for section in &sections {
-        if !o.only.is_empty() && !o.only.contains(&section.name) {
+        let name = &section.source.name;
+        if !o.only.is_empty() && !o.only.contains(name) {
             continue;
         }
-        let head = digest::head(&folder, &section.name, &section.text).map_err(|e| e.to_string())?;
-        let path = target.join(format!("{}.pack", section.name));
-        let old = std::fs::read(&path).unwrap_or_default();
-        if !o.all && !o.check && o.dump.is_none() && old.starts_with(head.as_bytes()) {
+        let head = digest::head(&folder, &section.source).map_err(|e| e.to_string())?;
+        let path = target.join(format!("{name}.pack"));
+        let current = || std::fs::read(&path).is_ok_and(|old| old.starts_with(head.as_bytes()));
+        if !o.all && !o.check && o.dump.is_none() && current() {
             continue;
         }
-        let new = pack(&folder, &head, section, o.dump.as_deref())?;
-        modules += section.variants().len();
+        let new = pack(&folder, &head, section, &known, o.dump.as_deref())?;
+        let n = section.variants().len();
+        modules += n;
         done += 1;
-        if new == old {
-            continue;
-        }
-        if o.check {
-            eprintln!("{} is not what its sources give: run make shaders", path.display());
-            bad += 1;
-        } else {
-            std::fs::write(&path, &new).map_err(|e| format!("{}: {e}", path.display()))?;
-            println!("{}: {} modules, {} bytes", section.name, section.variants().len(), new.len());
-        }
+        differ += u32::from(update(o, &path, &new, &format!("{name}: {n} modules"))?);
     }
     for entry in std::fs::read_dir(&target).map_err(|e| e.to_string())?.flatten() {
         let path = entry.path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if path.extension().is_some_and(|e| e == "pack") && !sections.iter().any(|s| s.name == stem) {
+        if path.extension().is_some_and(|e| e == "pack") && !sections.iter().any(|s| s.source.name == stem) {
+            differ += 1;
             if o.check {
                 eprintln!("{} has no section in the manifest", path.display());
-                bad += 1;
             } else {
                 std::fs::remove_file(&path).map_err(|e| e.to_string())?;
                 println!("{stem}: removed");
             }
         }
     }
+    let bad = if o.check { differ } else { 0 };
     println!("shaders: {modules} modules of {done} sources compiled, {bad} differ");
-    if bad > 0 { Err(format!("{bad} packs differ")) } else { Ok(()) }
+    if bad > 0 { Err(format!("{bad} files differ")) } else { Ok(()) }
 }
 
 fn main() -> ExitCode {

@@ -1,5 +1,6 @@
-//! GLSL to SPIR-V without names and line numbers.
+//! GLSL to SPIR-V, with and without names and line numbers.
 
+use crate::digest::FORMAT_FILE;
 use crate::manifest::{Section, Variant};
 use glslang::include::{IncludeHandler, IncludeResult, IncludeType};
 use glslang::{
@@ -8,11 +9,16 @@ use glslang::{
 };
 use std::path::Path;
 
-struct Folder<'a>(&'a Path);
+/// The sources, and the file of the variant's format.
+struct Sources<'a> {
+    folder: &'a Path,
+    format_file: Option<&'a str>,
+}
 
-impl IncludeHandler for Folder<'_> {
+impl IncludeHandler for Sources<'_> {
     fn include(&mut self, _: IncludeType, name: &str, _: &str, _: usize) -> Option<IncludeResult> {
-        let data = std::fs::read_to_string(self.0.join(name)).ok()?;
+        let file = if name == FORMAT_FILE { self.format_file? } else { name };
+        let data = std::fs::read_to_string(self.folder.join(file)).ok()?;
         Some(IncludeResult { name: name.to_owned(), data })
     }
 }
@@ -22,7 +28,8 @@ fn describes(opcode: u32) -> bool {
     matches!(opcode, 2..=8 | 317 | 330)
 }
 
-fn strip(words: &[u32]) -> Vec<u32> {
+/// A module without debug names and line numbers.
+pub fn strip(words: &[u32]) -> Vec<u32> {
     let mut out = words[..5].to_vec();
     let mut at = 5;
     while at < words.len() {
@@ -36,9 +43,9 @@ fn strip(words: &[u32]) -> Vec<u32> {
     out
 }
 
-/// The module of one variant.
+/// The module of one variant, with its debug names.
 pub fn compile(folder: &Path, section: &Section, variant: &Variant) -> Result<Vec<u32>, String> {
-    let path = folder.join(format!("{}.comp", section.name));
+    let path = folder.join(format!("{}.comp", section.source.name));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (version, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let text = format!("{version}\n#extension GL_GOOGLE_include_directive : require\n#line 2\n{rest}");
@@ -56,10 +63,9 @@ pub fn compile(folder: &Path, section: &Section, variant: &Variant) -> Result<Ve
         ..Default::default()
     };
     let compiler = Compiler::acquire().ok_or("glslang does not start")?;
-    let mut handler = Folder(folder);
+    let mut handler = Sources { folder, format_file: variant.format_file.as_deref() };
     let input = ShaderInput::new(&source, ShaderStage::Compute, &options, Some(&defines), Some(&mut handler))
         .map_err(|e| format!("{}: {e}", variant.name))?;
     let shader = compiler.create_shader(input).map_err(|e| format!("{}: {e}", variant.name))?;
-    let words = shader.compile_size_optimized().map_err(|e| format!("{}: {e}", variant.name))?;
-    Ok(strip(&words))
+    shader.compile_size_optimized().map_err(|e| format!("{}: {e}", variant.name))
 }
