@@ -8,11 +8,12 @@ use crate::abi::raw;
 use crate::capi::convert::{broken, dtype, graph, known, logged, opt_out, opt_tensor, put, tensor};
 use crate::guard::guarded;
 use crate::opt::dataset::Shape;
-use crate::opt::epoch::{Watch, clock_us, epoch};
+use crate::opt::epoch::{Watch, epoch};
 use crate::opt::fit::{Plan, fit};
 use crate::opt::progress::Progress;
 use crate::opt::{Dataset, Handle, Model, Results, Run, Settings, eval};
 use crate::sched::Scheduler;
+use crate::sys::time::monotonic_us;
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -524,7 +525,7 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
         per_batch: run.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
         loss: results.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
         accuracy: results.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
-        elapsed_us: clock_us() - t_start_us,
+        elapsed_us: monotonic_us() - t_start_us,
     };
     eprint!("{}", progress.line());
 }

@@ -2,15 +2,8 @@
 
 use super::{Dataset, Handle, Results, Run, eval};
 use crate::abi::opt::ggml_opt_epoch_callback;
+use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};
-
-/// The clock that hosts read with `ggml_time_us`: microseconds, only forward.
-pub fn clock_us() -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is valid for writing.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
-    t.tv_sec * 1_000_000 + t.tv_nsec / 1_000
-}
 
 /// Batches of one kind: where they lie in the data set, where results go and who is told.
 struct Stretch {
@@ -53,7 +46,7 @@ pub fn epoch(run: Handle<Run>, dataset: Handle<Dataset>, split: i64, train: Watc
 
 impl Stretch {
     fn go(&self, run: Handle<Run>, dataset: Handle<Dataset>) {
-        let started = clock_us();
+        let started = monotonic_us();
         for i in self.batches.clone() {
             let placed = run.with(|r| {
                 let placed = r.alloc(self.train);

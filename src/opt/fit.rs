@@ -1,11 +1,12 @@
 //! Training from the first to the last epoch.
 
-use super::epoch::{Watch, clock_us, epoch};
+use super::epoch::{Watch, epoch};
 use super::progress;
 use super::{Dataset, Handle, Model, Results, Run, Settings};
 use crate::abi::opt::ggml_opt_epoch_callback;
 use crate::error::Result;
 use crate::ggml_assert;
+use crate::sys::time::monotonic_us;
 use std::cell::Cell;
 
 /// How long and on what to train.
@@ -41,7 +42,7 @@ fn cut(n_points: i64, per_batch: i64, plan: &Plan) -> Cut {
 /// Trains `model` on a data set. The settings' period follows from the plan; their callback gets the epoch, an `int64_t` that
 /// counts from 1, as its argument.
 pub fn fit(settings: Settings, model: Model, dataset: Handle<Dataset>, plan: &Plan) -> Result<()> {
-    let started = clock_us();
+    let started = monotonic_us();
     let n_points = dataset.with(|d| d.n_points());
     let Cut { period, train } = cut(n_points, model.inputs.ne()[1], plan);
     // The callback reads it while the loop counts.
@@ -72,7 +73,7 @@ pub fn fit(settings: Settings, model: Model, dataset: Handle<Dataset>, plan: &Pl
         say("\n".into());
         number.set(number.get() + 1);
     }
-    say(format!("ggml_opt_fit: training took {}\n", progress::clock(clock_us() - started)));
+    say(format!("ggml_opt_fit: training took {}\n", progress::clock(monotonic_us() - started)));
     Ok(())
 }
 
