@@ -237,7 +237,8 @@ unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut 
 
 /// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
 /// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
-/// as long as the run. NULL when memory cannot be had (see the log). End it with `ggml_opt_free`.
+/// as long as the run. A log callback must not use the run. NULL when memory cannot be had (see the log). End it with
+/// `ggml_opt_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {

@@ -59,7 +59,7 @@ pub struct Run {
     is_static: bool,
     model: Option<Model>,
     /// Context of the forward graph, where what is built behind it goes.
-    ctx: Option<Lent<Context>>,
+    ctx: Option<Rc<Shared<Lent<Context>>>>,
     forward: Option<GraphRef>,
     gradients: Option<GraphRef>,
     steps: Option<GraphRef>,
@@ -106,7 +106,8 @@ impl Run {
             ggml_assert!(!model.inputs.data().is_null(), "with static graphs the inputs must have memory");
             let forward = build::new(ctx.get(), GGML_DEFAULT_GRAPH_SIZE, true)?;
             forward.expand(model.outputs, true);
-            (run.ctx, run.model, run.forward) = (Some(ctx), Some(model), Some(forward));
+            run.ctx = Some(Rc::new(Shared::new(ctx)));
+            (run.model, run.forward) = (Some(model), Some(forward));
             run.build()?;
         }
         Ok(run)
@@ -115,7 +116,8 @@ impl Run {
     /// Gives the model for the next evaluation of a run without static graphs, and the context of its nodes.
     pub fn set_model(&mut self, ctx: Lent<Context>, model: Model, forward: GraphRef) {
         ggml_assert!(!self.is_static, "a run with static graphs keeps its model");
-        (self.ctx, self.model, self.forward) = (Some(ctx), Some(model), Some(forward));
+        self.ctx = Some(Rc::new(Shared::new(ctx)));
+        (self.model, self.forward) = (Some(model), Some(forward));
     }
 
     /// Whether graphs are built only once.
@@ -173,7 +175,7 @@ impl Run {
     /// Builds the loss behind the forward graph, and what is wanted behind that. The first time all that the settings allow is built,
     /// because memory is made for it then.
     fn build(&mut self) -> Result<()> {
-        let (Some(model), Some(forward), Some(mut lent)) = (self.model, self.forward, self.ctx.take()) else {
+        let (Some(model), Some(forward), Some(ctx)) = (self.model, self.forward, self.ctx.clone()) else {
             ggml_abort!(
                 "no forward graph: use static graphs, or call ggml_opt_prepare_alloc before each ggml_opt_alloc"
             )
@@ -192,8 +194,8 @@ impl Run {
                 State::new(n_params, per_param, 1 + nodes_of_loss)?
             }
         };
-        let built = self.build_on(&mut state, lent.get(), forward, outputs);
-        (self.state, self.ctx) = (Some(state), Some(lent));
+        let built = ctx.with(|ctx| self.build_on(&mut state, ctx.get(), forward, outputs));
+        self.state = Some(state);
         built
     }
 

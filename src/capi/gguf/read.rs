@@ -23,7 +23,8 @@ unsafe fn read(source: &mut dyn Source, start: u64, rest: u64, params: gguf_init
     let mut reader = Reader::new(source, start, rest);
     let gguf = reader.meta()?;
     if !params.ctx.is_null() {
-        let ctx = load::load(&gguf, &mut reader, params.no_alloc);
+        // SAFETY: the host gets the context, and uses its tensors only while it lives, by the contract of `ggml_free`.
+        let ctx = unsafe { load::load(&gguf, &mut reader, params.no_alloc) };
         let (raw, result) = match ctx {
             Ok(ctx) => (ctx_into_raw(ctx), Ok(())),
             Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),
