@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Whether the library compiles for other systems and processors: check_targets.sh [TARGET ...]. Nothing is linked and nothing runs.
+# Whether the library compiles for other systems and processors: check_targets.sh [TARGET ...]. Nothing is linked, nothing runs, and
+# warnings are no failures: a processor without kernels of its own leaves code unused.
 # The last line counts the checks.
 #
 # Wants the targets' standard libraries (rustup target add TARGET), and for the C shim a compiler for each (packages
@@ -29,7 +30,7 @@ compiles() { # TARGET FLAG ...
     case $target in
     *-apple-*) export "CC_$name=$work/no-cc" "AR_$name=$work/no-cc" ;;
     esac
-    RUSTFLAGS="-D warnings" cargo check --quiet --locked --target "$target" --target-dir "$work/build" "$@"
+    cargo check --quiet --locked --target "$target" --target-dir "$work/build" "$@"
 }
 
 for target in "${targets[@]}"; do
