@@ -109,10 +109,10 @@ GGML_BACKEND_API void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n)
 /// Converts `n` floats at `x` to integers at `y`, rounding towards zero.
 GGML_BACKEND_API void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n);
 
-/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even.
+/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even. The two may overlap.
 GGML_BACKEND_API void ggml_cpu_fp32_to_fp16(const float *x, ggml_fp16_t *y, int64_t n);
 
-/// Converts `n` half-precision numbers at `x` to floats at `y`.
+/// Converts `n` half-precision numbers at `x` to floats at `y`. The two may overlap.
 GGML_BACKEND_API void ggml_cpu_fp16_to_fp32(const ggml_fp16_t *x, float *y, int64_t n);
 
 /// Converts `n` floats at `x` to brain floats at `y`, rounding to nearest even.

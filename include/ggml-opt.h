@@ -190,7 +190,8 @@ struct ggml_opt_params ggml_opt_default_params(ggml_backend_sched_t backend_sche
 
 /// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
 /// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
-/// as long as the run. NULL when memory cannot be had (see the log). End it with `ggml_opt_free`.
+/// as long as the run. A log callback must not use the run. NULL when memory cannot be had (see the log). End it with
+/// `ggml_opt_free`.
 GGML_API
 ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
 

@@ -1141,10 +1141,10 @@ GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
 /// The half-precision number nearest to a float, ties to even; too large values become infinity.
 GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
 
-/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`. The two may overlap.
 GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
 
-/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest. The two may overlap.
 GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
 
 /// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
@@ -1153,10 +1153,10 @@ GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
 /// Value of a bfloat16, exactly.
 GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
 
-/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`. The two may overlap.
 GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
 
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine. The two may overlap.
 GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
 
 /// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to

@@ -53,8 +53,8 @@
 //! - Functions of [`capi`] have C names. A program that has this crate and another ggml in it, linked statically, has
 //!   two definitions of each and does not link.
 //!
-//! Nothing is promised about what the feature `internals` makes public. It is there for this repository's own tools: its functions are
-//! not sound to call, however safe they look, and change at any time.
+//! Nothing is promised about what the feature `internals` makes public (`cpu`, `quant`, `tensor`, `vulkan`). It is there for this
+//! repository's own tools: its functions are not sound to call, however safe they look, and change at any time.
 //!
 //! # The safety words
 //!
@@ -79,63 +79,32 @@
 pub mod abi;
 pub mod capi;
 
-// Pairs, and no macro that writes them: rustfmt does not find the files of modules that a macro declares.
-#[cfg(feature = "internals")]
-pub mod alloc;
-#[cfg(not(feature = "internals"))]
 mod alloc;
-#[cfg(feature = "internals")]
-pub mod backend;
-#[cfg(not(feature = "internals"))]
 mod backend;
+mod error;
+mod gguf;
+mod graph;
+mod guard;
+mod log;
+mod opt;
+mod sched;
+mod sys;
+mod trace;
+
+// What the tools of this repository call. Pairs, and no macro that writes them: rustfmt does not find the files of modules that a macro
+// declares.
 #[cfg(feature = "internals")]
 pub mod cpu;
 #[cfg(not(feature = "internals"))]
 mod cpu;
 #[cfg(feature = "internals")]
-pub mod error;
-#[cfg(not(feature = "internals"))]
-mod error;
-#[cfg(feature = "internals")]
-pub mod gguf;
-#[cfg(not(feature = "internals"))]
-mod gguf;
-#[cfg(feature = "internals")]
-pub mod graph;
-#[cfg(not(feature = "internals"))]
-mod graph;
-#[cfg(feature = "internals")]
-pub mod guard;
-#[cfg(not(feature = "internals"))]
-mod guard;
-#[cfg(feature = "internals")]
-pub mod log;
-#[cfg(not(feature = "internals"))]
-mod log;
-#[cfg(feature = "internals")]
-pub mod opt;
-#[cfg(not(feature = "internals"))]
-mod opt;
-#[cfg(feature = "internals")]
 pub mod quant;
 #[cfg(not(feature = "internals"))]
 mod quant;
 #[cfg(feature = "internals")]
-pub mod sched;
-#[cfg(not(feature = "internals"))]
-mod sched;
-#[cfg(feature = "internals")]
-pub mod sys;
-#[cfg(not(feature = "internals"))]
-mod sys;
-#[cfg(feature = "internals")]
 pub mod tensor;
 #[cfg(not(feature = "internals"))]
 mod tensor;
-#[cfg(feature = "internals")]
-pub mod trace;
-#[cfg(not(feature = "internals"))]
-mod trace;
 #[cfg(all(feature = "internals", feature = "vulkan"))]
 pub mod vulkan;
 #[cfg(all(not(feature = "internals"), feature = "vulkan"))]

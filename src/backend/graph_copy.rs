@@ -108,11 +108,15 @@ fn reachable(graph: GraphRef) -> Vec<TensorRef> {
 pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
     let tensors = reachable(graph);
     let room = tensors.len() * (OBJECT_SIZE + TENSOR_SIZE);
+    let room_for_graph = build::overhead(graph.size().max(graph.n_nodes()), false);
+    // SAFETY: the copies lie beside their contexts, in the copier and then in the `GraphCopy`; its holder uses the graph while it lives.
+    let (allocated, unallocated) =
+        unsafe { (Context::owned(room + room_for_graph, true)?, Context::owned(room, true)?) };
     let mut copier = Copier {
         copies: HashMap::with_capacity(tensors.len()),
         pairs: Vec::with_capacity(tensors.len()),
-        allocated: Context::with_size(room + build::overhead(graph.size().max(graph.n_nodes()), false), true)?,
-        unallocated: Context::with_size(room, true)?,
+        allocated,
+        unallocated,
     };
     for t in tensors {
         copier.copy(t)?;

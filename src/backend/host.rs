@@ -8,6 +8,7 @@ use crate::abi::backend_impl::{ggml_backend_buffer_i, ggml_backend_buffer_type, 
 use crate::abi::ggml::ggml_tensor;
 use crate::error::{Error, Result};
 use crate::guard::guarded;
+use crate::sys::memory;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -20,12 +21,10 @@ pub const MEMORY_ALIGNMENT: usize = 64;
 /// `size` uninitialised bytes aligned to [`MEMORY_ALIGNMENT`]; NULL for 0 bytes or when there is no memory.
 /// Freed with [`aligned_free`].
 pub fn aligned_malloc(size: usize) -> *mut c_void {
-    let mut p = std::ptr::null_mut();
-    // SAFETY: the alignment is a power of two and a multiple of a pointer's size; `p` is writable.
-    if size == 0 || unsafe { libc::posix_memalign(&mut p, MEMORY_ALIGNMENT, size) } != 0 {
-        return std::ptr::null_mut();
+    match size {
+        0 => std::ptr::null_mut(),
+        _ => memory::c_aligned_alloc::<MEMORY_ALIGNMENT>(size),
     }
-    p
 }
 
 /// Frees memory of [`aligned_malloc`]; nothing for NULL.
@@ -34,7 +33,7 @@ pub fn aligned_malloc(size: usize) -> *mut c_void {
 /// `p` is NULL or came from [`aligned_malloc`], and nobody uses it afterwards.
 pub unsafe fn aligned_free(p: *mut c_void) {
     // SAFETY: forwarded to the caller.
-    unsafe { libc::free(p) }
+    unsafe { memory::c_aligned_free(p) }
 }
 
 /// A buffer type in static memory. The device stays NULL, as hosts expect of the type "CPU".

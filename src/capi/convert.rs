@@ -7,6 +7,7 @@ use crate::abi::raw;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::log_error;
+use crate::sys;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::c_char;
 use std::panic::Location;
@@ -144,14 +145,8 @@ pub unsafe fn ctx_from_raw(p: *mut ggml_context) -> Option<Box<Context>> {
 /// `p` is NULL or a valid C string for as long as the result is used.
 pub unsafe fn text_path<'a>(p: *const c_char) -> Option<&'a Path> {
     // SAFETY: forwarded to the caller.
-    let bytes = unsafe { crate::sys::cstr::bytes(p) }.filter(|b| !b.is_empty())?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::ffi::OsStrExt;
-        Some(Path::new(std::ffi::OsStr::from_bytes(bytes)))
-    }
-    #[cfg(not(unix))]
-    std::str::from_utf8(bytes).ok().map(Path::new)
+    let bytes = unsafe { sys::cstr::bytes(p) }.filter(|b| !b.is_empty())?;
+    sys::file::path(bytes)
 }
 
 /// The number format with this number; the contract forbids others.

@@ -8,41 +8,41 @@ use crate::abi::raw;
 use crate::capi::convert::{broken, dtype, graph, known, logged, opt_out, opt_tensor, put, tensor};
 use crate::guard::guarded;
 use crate::opt::dataset::Shape;
-use crate::opt::epoch::{Watch, clock_us, epoch};
+use crate::opt::epoch::{Watch, epoch};
 use crate::opt::fit::{Plan, fit};
 use crate::opt::progress::Progress;
-use crate::opt::{Dataset, Handle, Model, Results, Run, Settings, eval};
-use crate::sched::Scheduler;
+use crate::opt::{BatchCallback, Dataset, Lent, Model, ParamsSource, Results, Run, Settings, Shared, eval};
+use crate::sys::time::monotonic_us;
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
-use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// The data set behind the opaque pointer, `None` for NULL.
 ///
 /// # Safety
 /// `p` is NULL or came from `ggml_opt_dataset_init`, and no other thread uses it during the call.
-unsafe fn opt_dataset(p: ggml_opt_dataset_t) -> Option<Handle<Dataset>> {
+unsafe fn opt_dataset<'a>(p: ggml_opt_dataset_t) -> Option<&'a Shared<Dataset>> {
     // SAFETY: forwarded to the caller.
-    unsafe { Handle::from_ptr(p.cast()) }
+    unsafe { Shared::at(p) }
 }
 
 /// The run behind the opaque pointer, `None` for NULL.
 ///
 /// # Safety
 /// `p` is NULL or came from `ggml_opt_init`, and no other thread uses it during the call.
-unsafe fn opt_run(p: ggml_opt_context_t) -> Option<Handle<Run>> {
+unsafe fn opt_run<'a>(p: ggml_opt_context_t) -> Option<&'a Shared<Run>> {
     // SAFETY: forwarded to the caller.
-    unsafe { Handle::from_ptr(p.cast()) }
+    unsafe { Shared::at(p) }
 }
 
 /// The results behind the opaque pointer, `None` for NULL.
 ///
 /// # Safety
 /// `p` is NULL or came from `ggml_opt_result_init`, and no other thread uses it during the call.
-unsafe fn opt_results(p: ggml_opt_result_t) -> Option<Handle<Results>> {
+unsafe fn opt_results<'a>(p: ggml_opt_result_t) -> Option<&'a Shared<Results>> {
     // SAFETY: forwarded to the caller.
-    unsafe { Handle::from_ptr(p.cast()) }
+    unsafe { Shared::at(p) }
 }
 
 /// What the header forbids to be NULL.
@@ -76,17 +76,15 @@ pub unsafe extern "C" fn ggml_opt_dataset_init(
         shard: ndata_shard,
     };
     let made = logged("ggml_opt_dataset_init", Dataset::new(&shape));
-    made.map_or(std::ptr::null_mut(), |d| Box::into_raw(Box::new(d)).cast())
+    made.map_or(std::ptr::null_mut(), |d| Shared::new(d).into_raw())
 }
 
 /// Frees a data set with its tensors. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
-    if !dataset.is_null() {
-        // SAFETY: it came from `ggml_opt_dataset_init`, and the contract forbids any later use.
-        drop(unsafe { Box::from_raw(dataset.cast::<Dataset>()) });
-    }
+    // SAFETY: NULL, or it came from `ggml_opt_dataset_init` and is not used any more, by the contract.
+    unsafe { Shared::<Dataset>::free(dataset) }
 }
 
 /// Number of data points; 0 for NULL.
@@ -205,37 +203,42 @@ pub unsafe extern "C" fn ggml_opt_default_params(
 }
 
 /// The checked parameters.
+///
+/// # Safety
+/// The scheduler is NULL or valid, and nobody else uses it during a call, for as long as a run with these settings lives; so is the
+/// function that gives an optimizer's parameters, for its argument.
 #[track_caller]
-fn settings(p: &ggml_opt_params) -> Settings {
+unsafe fn settings(p: &ggml_opt_params) -> Settings {
+    // SAFETY: forwarded to the caller.
+    let (scheduler, params) =
+        unsafe { (Lent::from_ptr(p.backend_sched.cast()), ParamsSource::new(p.get_opt_pars, p.get_opt_pars_ud)) };
     Settings {
-        scheduler: need(NonNull::new(p.backend_sched.cast::<Scheduler>()), "backend_sched"),
+        scheduler: Rc::new(Shared::new(need(scheduler, "backend_sched"))),
         loss: known(ggml_opt_loss_type::from_raw(p.loss_type), "loss_type", p.loss_type),
         build: known(ggml_opt_build_type::from_raw(p.build_type), "build_type", p.build_type),
         period: p.opt_period,
         optimizer: known(ggml_opt_optimizer_type::from_raw(p.optimizer), "optimizer", p.optimizer),
-        get_params: p.get_opt_pars,
-        user_data: p.get_opt_pars_ud,
+        params,
     }
 }
 
-/// A model of C's pointers.
+/// A model of C's pointers, and the context of its nodes.
 ///
 /// # Safety
-/// A valid context and valid tensors, for as long as the run uses them.
+/// A valid context that nobody else uses during a call, and valid tensors, for as long as the run uses them.
 #[track_caller]
-unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut ggml_tensor) -> Model {
-    Model {
-        ctx: need(NonNull::new(ctx.cast::<Context>()), "ctx_compute"),
-        // SAFETY: forwarded to the caller.
-        inputs: unsafe { tensor(inputs, "inputs") },
-        // SAFETY: forwarded to the caller.
-        outputs: unsafe { tensor(outputs, "outputs") },
-    }
+unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut ggml_tensor) -> (Lent<Context>, Model) {
+    // SAFETY: forwarded to the caller; a `ggml_context` is a `Context` behind an opaque name.
+    let ctx = need(unsafe { Lent::from_ptr(ctx.cast::<Context>()) }, "ctx_compute");
+    // SAFETY: forwarded to the caller.
+    let (inputs, outputs) = unsafe { (tensor(inputs, "inputs"), tensor(outputs, "outputs")) };
+    (ctx, Model { inputs, outputs })
 }
 
 /// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
 /// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
-/// as long as the run. NULL when memory cannot be had (see the log). End it with `ggml_opt_free`.
+/// as long as the run. A log callback must not use the run. NULL when memory cannot be had (see the log). End it with
+/// `ggml_opt_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
@@ -243,18 +246,18 @@ pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_cont
     ggml_assert!(is_static || params.inputs.is_null() && params.outputs.is_null());
     // SAFETY: a valid context and valid tensors, by the contract.
     let model = is_static.then(|| unsafe { model(params.ctx_compute, params.inputs, params.outputs) });
-    let made = logged("ggml_opt_init", Run::new(settings(&params), model));
-    made.map_or(std::ptr::null_mut(), |r| Box::into_raw(Box::new(r)).cast())
+    // SAFETY: a valid scheduler, and a function with its argument, by the contract.
+    let settings = unsafe { settings(&params) };
+    let made = logged("ggml_opt_init", Run::new(settings, model));
+    made.map_or(std::ptr::null_mut(), |r| Shared::new(r).into_raw())
 }
 
 /// Ends a training run and frees what it holds. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
-    if !opt_ctx.is_null() {
-        // SAFETY: it came from `ggml_opt_init`, and the contract forbids any later use.
-        drop(unsafe { Box::from_raw(opt_ctx.cast::<Run>()) });
-    }
+    // SAFETY: NULL, or it came from `ggml_opt_init` and is not used any more, by the contract.
+    unsafe { Shared::<Run>::free(opt_ctx) }
 }
 
 /// Sets gradients to zero; with `optimizer` the moments and the step count of the optimizer too. Without static graphs
@@ -365,17 +368,15 @@ pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimi
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
-    Box::into_raw(Box::<Results>::default()).cast()
+    Shared::new(Results::default()).into_raw()
 }
 
 /// Frees results. Nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
-    if !result.is_null() {
-        // SAFETY: it came from `ggml_opt_result_init`, and the contract forbids any later use.
-        drop(unsafe { Box::from_raw(result.cast::<Results>()) });
-    }
+    // SAFETY: NULL, or it came from `ggml_opt_result_init` and is not used any more, by the contract.
+    unsafe { Shared::<Results>::free(result) }
 }
 
 /// Forgets the results gathered so far. Nothing for NULL.
@@ -449,9 +450,9 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     outputs: *mut ggml_tensor,
 ) {
     // SAFETY: a run, a valid context, a valid graph and valid tensors, by the contract.
-    let (run, model, forward) =
+    let (run, (ctx, model), forward) =
         unsafe { (need(opt_run(opt_ctx), "opt_ctx"), model(ctx_compute, inputs, outputs), graph(gf)) };
-    run.with(|r| r.set_model(model, forward));
+    run.with(|r| r.set_model(ctx, model, forward));
 }
 
 /// Allocates the graph for the next evaluation, with gradients when `backward` is true, and with a step of the optimizer when one
@@ -497,8 +498,10 @@ pub unsafe extern "C" fn ggml_opt_epoch(
             opt_results(result_eval),
         )
     };
-    let train = Watch { results: trained, callback: callback_train };
-    epoch(run, dataset, idata_split, train, Watch { results: evaluated, callback: callback_eval });
+    // SAFETY: functions that may be called so, by the contract.
+    let [train_callback, eval_callback] = unsafe { [callback_train, callback_eval].map(|f| BatchCallback::new(f)) };
+    let train = Watch { results: trained, callback: train_callback };
+    epoch(run, dataset, idata_split, train, Watch { results: evaluated, callback: eval_callback });
 }
 
 /// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points done, loss and accuracy with their
@@ -524,7 +527,7 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
         per_batch: run.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
         loss: results.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
         accuracy: results.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
-        elapsed_us: clock_us() - t_start_us,
+        elapsed_us: monotonic_us() - t_start_us,
     };
     eprint!("{}", progress.line());
 }
@@ -551,12 +554,16 @@ pub unsafe extern "C" fn ggml_opt_fit(
 ) {
     // SAFETY: the defaults ask for nothing.
     let defaults = unsafe { ggml_opt_default_params(backend_sched, loss_type) };
-    let settings = settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults });
+    // SAFETY: a valid scheduler, by the contract; the function gets no other argument than the one that `fit` gives it.
+    let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };
     // SAFETY: a valid context, valid tensors and a data set, by the contract.
     let (model, dataset) = unsafe { (model(ctx_compute, inputs, outputs), need(opt_dataset(dataset), "dataset")) };
     let show: ggml_opt_epoch_callback = if silent { None } else { Some(ggml_opt_epoch_callback_progress_bar) };
+    // SAFETY: our own function, for a run, a data set and results.
+    let show = unsafe { BatchCallback::new(show) };
     let plan = Plan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
-    if let Err(e) = fit(settings, model, dataset, &plan) {
+    // SAFETY: `get_opt_pars` takes a pointer to the epoch, by the contract.
+    if let Err(e) = unsafe { fit(settings, model, dataset, &plan) } {
         log_error!("ggml_opt_fit: {e}");
     }
 }

@@ -2,7 +2,7 @@
 //! name. They do what the type's entry in the table says.
 
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::capi::ggml::quants::{ggml_quantize_chunk, values, values_mut};
+use crate::capi::ggml::quants::{ggml_quantize_chunk, source, values_mut};
 use crate::guard::guarded;
 use crate::quant::lattice::{self, Grid};
 use crate::quant::types::{FromFloat, ToFloat};
@@ -44,8 +44,9 @@ macro_rules! exported {
         #[guarded]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(x: *const f32, y: *mut c_void, k: i64) {
+            let (y, n) = (y.cast::<u8>(), bytes($ty, k));
             // SAFETY: forwarded to the caller.
-            unsafe { writer($ty)(values(x, k), values_mut(y.cast(), bytes($ty, k))) }
+            unsafe { writer($ty)(&source(x, k, y, n), values_mut(y, n)) }
         }
     };
     (@read $name:ident $ty:ident) => {
@@ -57,7 +58,7 @@ macro_rules! exported {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(x: *const c_void, y: *mut f32, k: i64) {
             // SAFETY: forwarded to the caller.
-            unsafe { reader($ty)(values(x.cast(), bytes($ty, k)), values_mut(y, k)) }
+            unsafe { reader($ty)(&source::<u8, _>(x.cast(), bytes($ty, k), y, k), values_mut(y, k)) }
         }
     };
     (@quantize $name:ident $ty:ident) => {

@@ -2,7 +2,7 @@
 //! names: rustc hides the symbols of C objects in a cdylib, so each export is a jump to the C function.
 
 use crate::abi::ggml::{ggml_log_level, ggml_tensor};
-use std::arch::naked_asm;
+use crate::sys::jump::jump;
 use std::ffi::{CStr, c_char, c_int};
 
 unsafe extern "C" {
@@ -11,22 +11,13 @@ unsafe extern "C" {
     fn ggml_rs_log_v();
 }
 
-macro_rules! trampoline {
-    ($target:ident) => {{
-        #[cfg(target_arch = "x86_64")]
-        naked_asm!("jmp {}", sym $target);
-        #[cfg(target_arch = "aarch64")]
-        naked_asm!("b {}", sym $target);
-    }};
-}
-
 /// `void ggml_abort(const char * file, int line, const char * fmt, ...)`: ends the process with a formatted message.
 ///
 /// cbindgen:ignore
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn ggml_abort() {
-    trampoline!(ggml_rs_abort_v)
+    jump!(ggml_rs_abort_v)
 }
 
 /// `struct ggml_tensor * ggml_format_name(struct ggml_tensor * tensor, const char * fmt, ...)`: names a tensor.
@@ -35,7 +26,7 @@ pub unsafe extern "C" fn ggml_abort() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn ggml_format_name() {
-    trampoline!(ggml_rs_format_name_v)
+    jump!(ggml_rs_format_name_v)
 }
 
 /// `void ggml_log_internal(enum ggml_log_level level, const char * fmt, ...)`: logs formatted text (for backend modules).
@@ -44,7 +35,7 @@ pub unsafe extern "C" fn ggml_format_name() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn ggml_log_internal() {
-    trampoline!(ggml_rs_log_v)
+    jump!(ggml_rs_log_v)
 }
 
 /// # Safety

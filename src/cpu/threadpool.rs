@@ -83,7 +83,7 @@ impl Pool {
         let mut pool = Self { shared, threads: Vec::new(), busy: Mutex::new(()), starter, n_threads };
         for (i, manners) in manners.into_iter().enumerate() {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new()
+            let thread = crate::sys::thread::builder()
                 .name(format!("ggml-cpu-{}", i + 1))
                 .spawn(move || {
                     manners.apply();

@@ -9,7 +9,10 @@ use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 
 /// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
 /// from `reader`, which stands at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
-pub fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Context> {
+///
+/// # Safety
+/// The tensors are used only while the context lives.
+pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Context> {
     let n = file.tensors.len() + usize::from(!no_alloc);
     let data = if no_alloc { 0 } else { file.data_size };
     if data as u64 > reader.rest() {
@@ -20,7 +23,8 @@ pub fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Cont
         .checked_mul(OBJECT_SIZE + TENSOR_SIZE)
         .and_then(|head| head.checked_add(data)?.checked_next_multiple_of(16))
         .ok_or_else(|| Error::OutOfMemory { what: "the tensors of a GGUF file".into(), bytes: data })?;
-    let mut ctx = Context::with_size(size, no_alloc)?;
+    // SAFETY: the tensors leave this function with the context alone; from there on the caller's promise.
+    let mut ctx = unsafe { Context::owned(size, no_alloc) }?;
     let mut blob = None;
     if !no_alloc {
         let t = ctx.new_tensor(GGML_TYPE_I8, &[data as i64])?;
@@ -47,4 +51,11 @@ pub fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Cont
     }
     ctx.set_no_alloc(no_alloc);
     Ok(ctx)
+}
+
+/// As [`load`], for tests, which hold the context until they end.
+#[cfg(test)]
+pub fn load_for_test(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Context> {
+    // SAFETY: the tests' promise, above.
+    unsafe { load(file, reader, no_alloc) }
 }

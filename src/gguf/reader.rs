@@ -379,7 +379,7 @@ mod tests {
             let mut source = &bytes[..n];
             let mut r = Reader::new(&mut source, 0, n as u64);
             let g = r.meta().unwrap();
-            assert!(load::load(&g, &mut r, false).is_err());
+            assert!(load::load_for_test(&g, &mut r, false).is_err());
         }
     }
 
@@ -393,7 +393,7 @@ mod tests {
                 let mut source = &b[..];
                 let mut r = Reader::new(&mut source, 0, b.len() as u64);
                 if let Ok(g) = r.meta() {
-                    let _ = load::load(&g, &mut r, false);
+                    let _ = load::load_for_test(&g, &mut r, false);
                 }
             }
         }
@@ -471,6 +471,6 @@ mod tests {
         let mut source = &bytes[..];
         let mut r = Reader::new(&mut source, 0, bytes.len() as u64);
         let g = r.meta().unwrap();
-        assert!(load::load(&g, &mut r, false).err().unwrap().to_string().contains("are described"));
+        assert!(load::load_for_test(&g, &mut r, false).err().unwrap().to_string().contains("are described"));
     }
 }

@@ -54,53 +54,6 @@ impl<R: Read + Seek> Source for Stream<R> {
     }
 }
 
-/// A C stream. The host keeps it open, and keeps its hands off, while it is read.
-pub struct CFile(*mut libc::FILE);
-
-impl CFile {
-    /// # Safety
-    /// `file` is an open stream that nobody else uses while this lives.
-    pub unsafe fn new(file: *mut libc::FILE) -> Self {
-        Self(file)
-    }
-
-    /// The position and the number of bytes behind it, if the stream can tell.
-    pub fn position_and_rest(&mut self) -> Option<(u64, u64)> {
-        // SAFETY: an open stream, by the promise of `new`.
-        let (at, end) = unsafe {
-            let at = libc::ftello(self.0);
-            if at < 0 || libc::fseeko(self.0, 0, libc::SEEK_END) != 0 {
-                return None;
-            }
-            let end = libc::ftello(self.0);
-            if libc::fseeko(self.0, at, libc::SEEK_SET) != 0 {
-                return None;
-            }
-            (at, end)
-        };
-        Some((at as u64, u64::try_from(end - at).ok()?))
-    }
-}
-
-impl Read for CFile {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        // SAFETY: an open stream, by the promise of `new`; `out` has room for its length.
-        Ok(unsafe { libc::fread(out.as_mut_ptr().cast(), 1, out.len(), self.0) })
-    }
-}
-
-impl Seek for CFile {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        let SeekFrom::Start(offset) = to else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        let at = libc::off_t::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        // SAFETY: an open stream, by the promise of `new`.
-        match unsafe { libc::fseeko(self.0, at, libc::SEEK_SET) } {
-            0 => Ok(offset),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    }
-}
-
 /// A function of the host that reads.
 pub struct Callback {
     function: unsafe extern "C" fn(*mut c_void, *mut c_void, u64, usize) -> usize,

@@ -63,7 +63,9 @@ impl Dataset {
     /// A data set with room for points; its memory is not set.
     pub fn new(shape: &Shape) -> Result<Self> {
         ggml_assert!(shape.point > 0 && shape.label >= 0 && shape.points > 0 && shape.shard > 0);
-        let mut ctx = Context::with_size(2 * (TENSOR_SIZE + OBJECT_SIZE), true)?;
+        // SAFETY: the tensors lie beside their context. Loops borrow the data set while they use them; hosts use them while their data
+        // set lives, by the contract of `ggml_opt_dataset_free`.
+        let mut ctx = unsafe { Context::owned(2 * (TENSOR_SIZE + OBJECT_SIZE), true) }?;
         let data = ctx.new_tensor(shape.data, &[shape.point, shape.points])?;
         let labels = match shape.label {
             0 => None,

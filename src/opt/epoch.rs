@@ -1,37 +1,30 @@
 //! One pass over a data set.
+#![forbid(unsafe_code)]
 
-use super::{Dataset, Handle, Results, Run, eval};
-use crate::abi::opt::ggml_opt_epoch_callback;
+use super::handle::{Batch, BatchCallback};
+use super::{Dataset, Results, Run, Shared, eval};
+use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};
 
-/// The clock that hosts read with `ggml_time_us`: microseconds, only forward.
-pub fn clock_us() -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is valid for writing.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
-    t.tv_sec * 1_000_000 + t.tv_nsec / 1_000
-}
-
-/// Batches of one kind: where they lie in the data set, where results go and who is told.
-struct Stretch {
+/// Batches of one kind: where they lie in the data set, and what each gets.
+struct Part<'a> {
     train: bool,
     batches: std::ops::Range<i64>,
-    results: Option<Handle<Results>>,
-    callback: ggml_opt_epoch_callback,
+    watch: Watch<'a>,
 }
 
 /// What training and evaluation each get: results, and a callback after each batch.
 #[derive(Clone, Copy)]
-pub struct Watch {
+pub struct Watch<'a> {
     /// Where results are added, if anywhere.
-    pub results: Option<Handle<Results>>,
+    pub results: Option<&'a Shared<Results>>,
     /// Called after each batch.
-    pub callback: ggml_opt_epoch_callback,
+    pub callback: BatchCallback,
 }
 
 /// Trains on the first `split` points (all when negative), evaluates on the others. The run has static graphs, and the points
 /// are whole batches (the contract).
-pub fn epoch(run: Handle<Run>, dataset: Handle<Dataset>, split: i64, train: Watch, evaluate: Watch) {
+pub fn epoch(run: &Shared<Run>, dataset: &Shared<Dataset>, split: i64, train: Watch<'_>, evaluate: Watch<'_>) {
     let (n_points, per_batch) = {
         let (is_static, model) = run.with(|r| (r.is_static(), r.model()));
         let Some(model) = model.filter(|_| is_static) else { ggml_abort!("ggml_opt_epoch requires static graphs") };
@@ -43,17 +36,17 @@ pub fn epoch(run: Handle<Run>, dataset: Handle<Dataset>, split: i64, train: Watc
     let split = if split < 0 { n_points } else { split };
     ggml_assert!(split % per_batch == 0, "the first {split} points are no whole batches of {per_batch}");
     let (n_train, n_all) = (split / per_batch, n_points / per_batch);
-    for stretch in [
-        Stretch { train: true, batches: 0..n_train, results: train.results, callback: train.callback },
-        Stretch { train: false, batches: n_train..n_all, results: evaluate.results, callback: evaluate.callback },
+    for part in [
+        Part { train: true, batches: 0..n_train, watch: train },
+        Part { train: false, batches: n_train..n_all, watch: evaluate },
     ] {
-        stretch.go(run, dataset);
+        part.go(run, dataset);
     }
 }
 
-impl Stretch {
-    fn go(&self, run: Handle<Run>, dataset: Handle<Dataset>) {
-        let started = clock_us();
+impl Part<'_> {
+    fn go(&self, run: &Shared<Run>, dataset: &Shared<Dataset>) {
+        let started = monotonic_us();
         for i in self.batches.clone() {
             let placed = run.with(|r| {
                 let placed = r.alloc(self.train);
@@ -63,15 +56,13 @@ impl Stretch {
                 }
                 placed
             });
-            if let Err(e) = placed.and_then(|()| eval::eval(run, self.results)) {
+            if let Err(e) = placed.and_then(|()| eval::eval(run, self.watch.results)) {
                 log_error!("ggml_opt_epoch: batch {i}: {e}");
                 return;
             }
-            let Some(callback) = self.callback else { continue };
-            let results = self.results.map_or(std::ptr::null_mut(), Handle::as_ptr);
             let (done, all) = (i + 1 - self.batches.start, self.batches.end - self.batches.start);
-            // SAFETY: the host gave the function; no reference to what it gets is held.
-            unsafe { callback(self.train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
+            let batch = Batch { train: self.train, done, all, started };
+            self.watch.callback.call(&batch, run, dataset, self.watch.results);
         }
     }
 }

@@ -1,36 +1,32 @@
 //! One evaluation: the graph that waits is computed, the optimizer takes its step if one is due, and results are added up.
+#![forbid(unsafe_code)]
 
 use super::results::Outcome;
-use super::{Handle, Results, Run};
+use super::{Results, Run, Shared};
 use crate::abi::ggml::ggml_status::GGML_STATUS_SUCCESS;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32, GGML_TYPE_I64};
 use crate::backend::tensor_io;
 use crate::error::{Error, Result};
+use crate::ggml_assert;
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, ggml_assert};
 
 /// Evaluates what `Run::alloc` prepared, and adds to `results`. After an error nothing is added; the run counts on all the same.
-pub fn eval(run: Handle<Run>, results: Option<Handle<Results>>) -> Result<()> {
-    let (mut scheduler, graph) = run.with(|r| r.pending());
-    let (wants_params, get_params, user_data) =
-        run.with(|r| (r.step().is_some(), r.settings().get_params, r.settings().user_data));
-    if wants_params {
-        let Some(get_params) = get_params else { ggml_abort!("a step needs get_opt_pars") };
-        // SAFETY: the host gave the function with its argument. No reference to the run is held: the host may ask it things.
-        let params = unsafe { get_params(user_data) };
+pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> {
+    let (scheduler, graph) = run.with(|r| r.pending());
+    if let Some(source) = run.with(|r| r.step().is_some().then_some(r.settings().params)) {
+        // Outside of `with`: the host may ask the run things.
+        let params = source.get();
         run.with(|r| {
             if let Some((numbers, iteration)) = r.step() {
                 numbers.set(&params, iteration);
             }
         });
     }
-    // SAFETY: the scheduler lives and is used by nobody else, by the promise of the run's settings.
-    let computed = unsafe {
-        let s = scheduler.as_mut();
-        let status = s.compute_async(graph);
-        s.synchronize();
+    let computed = scheduler.with(|s| {
+        let status = s.get().compute_async(graph);
+        s.get().synchronize();
         status
-    };
+    });
     let computed = computed.and_then(|status| match status {
         GGML_STATUS_SUCCESS => Ok(()),
         status => Err(Error::Backend(format!("computing ended with {status:?}"))),

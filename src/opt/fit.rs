@@ -1,11 +1,12 @@
 //! Training from the first to the last epoch.
 
-use super::epoch::{Watch, clock_us, epoch};
+use super::epoch::{Watch, epoch};
 use super::progress;
-use super::{Dataset, Handle, Model, Results, Run, Settings};
-use crate::abi::opt::ggml_opt_epoch_callback;
+use super::{BatchCallback, Dataset, Lent, Model, Results, Run, Settings, Shared};
 use crate::error::Result;
 use crate::ggml_assert;
+use crate::sys::time::monotonic_us;
+use crate::tensor::Context;
 use std::cell::Cell;
 
 /// How long and on what to train.
@@ -17,7 +18,7 @@ pub struct Plan {
     /// Share of the data that is kept for evaluation, from 0 up to but not including 1.
     pub validation: f32,
     /// Drawn after each batch; with one, standard error hears of epochs too.
-    pub show: ggml_opt_epoch_callback,
+    pub show: BatchCallback,
 }
 
 /// Steps of a data set and how they are cut into batches.
@@ -40,23 +41,30 @@ fn cut(n_points: i64, per_batch: i64, plan: &Plan) -> Cut {
 
 /// Trains `model` on a data set. The settings' period follows from the plan; their callback gets the epoch, an `int64_t` that
 /// counts from 1, as its argument.
-pub fn fit(settings: Settings, model: Model, dataset: Handle<Dataset>, plan: &Plan) -> Result<()> {
-    let started = clock_us();
+///
+/// # Safety
+/// The settings' callback may be called with such an argument.
+pub unsafe fn fit(
+    settings: Settings,
+    model: (Lent<Context>, Model),
+    dataset: &Shared<Dataset>,
+    plan: &Plan,
+) -> Result<()> {
+    let started = monotonic_us();
     let n_points = dataset.with(|d| d.n_points());
-    let Cut { period, train } = cut(n_points, model.inputs.ne()[1], plan);
+    let Cut { period, train } = cut(n_points, model.1.inputs.ne()[1], plan);
     // The callback reads it while the loop counts.
     let number = Cell::new(1i64);
-    let settings = Settings { period, user_data: number.as_ptr().cast(), ..settings };
-    let mut owned = Box::new(Run::new(settings, Some(model))?);
-    let run = Handle::of(&mut owned);
+    // SAFETY: the caller's promise; the number outlives the run, which alone gets this.
+    let params = unsafe { settings.params.with_argument(number.as_ptr().cast()) };
+    let run = &Shared::new(Run::new(Settings { period, params, ..settings }, Some(model))?);
     let shuffle = |n| run.with(|r| dataset.with(|d| d.shuffle(r.random(), n)));
     // There is no point in another order when a step takes all the data.
     if plan.points_per_step < n_points {
         shuffle(None);
     }
-    let mut results = [Box::<Results>::default(), Box::<Results>::default()];
-    let [train_watch, validation_watch] =
-        results.each_mut().map(|r| Watch { results: Some(Handle::of(r)), callback: plan.show });
+    let results = [(); 2].map(|()| Shared::new(Results::default()));
+    let [train_watch, validation_watch] = results.each_ref().map(|r| Watch { results: Some(r), callback: plan.show });
     let say = |text: String| {
         if plan.show.is_some() {
             eprint!("{text}");
@@ -66,13 +74,13 @@ pub fn fit(settings: Settings, model: Model, dataset: Handle<Dataset>, plan: &Pl
         if plan.points_per_step < train {
             shuffle(Some(train));
         }
-        [train_watch, validation_watch].iter().filter_map(|w| w.results).for_each(|r| r.with(Results::reset));
+        results.iter().for_each(|r| r.with(Results::reset));
         say(format!("ggml_opt_fit: epoch {:04}/{:04}:\n", number.get(), plan.epochs));
         epoch(run, dataset, train, train_watch, validation_watch);
         say("\n".into());
         number.set(number.get() + 1);
     }
-    say(format!("ggml_opt_fit: training took {}\n", progress::clock(clock_us() - started)));
+    say(format!("ggml_opt_fit: training took {}\n", progress::clock(monotonic_us() - started)));
     Ok(())
 }
 
@@ -82,7 +90,9 @@ mod tests {
 
     #[test]
     fn steps_are_cut_into_batches_and_validation_takes_the_rest() {
-        let plan = |validation| Plan { epochs: 1, points_per_step: 20, validation, show: None };
+        // SAFETY: there is no function.
+        let show = unsafe { BatchCallback::new(None) };
+        let plan = |validation| Plan { epochs: 1, points_per_step: 20, validation, show };
         let of = |validation| (cut(100, 5, &plan(validation)).period, cut(100, 5, &plan(validation)).train);
         assert_eq!([of(0.0), of(0.05), of(0.5)], [(4, 100), (4, 80), (4, 40)]);
     }

@@ -1,6 +1,5 @@
 //! A copy of a graph with tensors of its own, bound to the same memory. A scheduler writes into the graphs that it places; with
 //! mirrors the graphs of a run can be placed again and again.
-#![forbid(unsafe_code)]
 
 use crate::error::Result;
 use crate::ggml_assert;
@@ -54,7 +53,10 @@ impl Mirror {
         // Views name a base that may stand outside the graph.
         let n_tensors = 2 * (graph.n_leafs() + graph.n_nodes());
         let bytes = n_tensors * (TENSOR_SIZE + OBJECT_SIZE) + build::overhead(graph.size(), false);
-        let mut copier = Copier { ctx: Context::with_size(bytes, true)?, known: HashMap::with_capacity(n_tensors) };
+        // SAFETY: the copies lie beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
+        // has its graph computed.
+        let ctx = unsafe { Context::owned(bytes, true) }?;
+        let mut copier = Copier { ctx, known: HashMap::with_capacity(n_tensors) };
         let copy = build::new(&mut copier.ctx, graph.size(), false)?;
         for t in graph.leafs().chain(graph.nodes()) {
             copy.expand(copier.copy(t)?, true);

@@ -8,7 +8,7 @@
 //! - `mirror`: a copy of a graph with tensors of its own, for the scheduler to place
 //! - `run`: a training run, the object that hosts hold; `eval`: one evaluation of it
 //! - `results`: what evaluations gave; `epoch`, `fit`, `progress`: loops over a data set, and what they show
-//! - `handle`: how these objects are reached while callbacks of the host use them too
+//! - `handle`: how these objects are reached while callbacks of the host use them too, and what the host lends to a run
 //!
 //! # What a run builds
 //!
@@ -39,6 +39,6 @@ pub mod state;
 mod tests;
 
 pub use dataset::Dataset;
-pub use handle::Handle;
+pub use handle::{BatchCallback, Lent, ParamsSource, Shared};
 pub use results::Results;
 pub use run::{Model, Run, Settings};

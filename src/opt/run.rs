@@ -1,29 +1,29 @@
 //! A training run: the object that hosts hold as `ggml_opt_context_t`. Which graph comes next, what it is built of, and the
 //! counters that decide when the optimizer takes a step. `eval` computes what this file prepares.
+#![forbid(unsafe_code)]
 
 use super::graphs;
+use super::handle::{Lent, ParamsSource, Shared};
 use super::loss::{self, Objective};
 use super::mirror::Mirror;
 use super::random::Twister;
 use super::state::{State, StepNumbers};
 use crate::abi::ggml::{GGML_DEFAULT_GRAPH_SIZE, ggml_tensor_flag::*};
 use crate::abi::opt::ggml_opt_build_type::{self, *};
-use crate::abi::opt::{ggml_opt_get_optimizer_params, ggml_opt_loss_type, ggml_opt_optimizer_type};
+use crate::abi::opt::{ggml_opt_loss_type, ggml_opt_optimizer_type};
 use crate::backend::grad_reset::reset_gradients;
 use crate::error::Result;
 use crate::graph::{GraphRef, build};
 use crate::sched::Scheduler;
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_abort, ggml_assert};
-use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::rc::Rc;
 
-/// What a run needs to know; the checked form of `ggml_opt_params`. Whoever makes one promises that the scheduler lives, and is
-/// used by nobody else during a call, for as long as the run does.
-#[derive(Clone, Copy)]
+/// What a run needs to know; the checked form of `ggml_opt_params`.
+#[derive(Clone)]
 pub struct Settings {
     /// Computes the graphs.
-    pub scheduler: NonNull<Scheduler>,
+    pub scheduler: Rc<Shared<Lent<Scheduler>>>,
     /// What is minimised.
     pub loss: ggml_opt_loss_type,
     /// The most that is built.
@@ -33,17 +33,12 @@ pub struct Settings {
     /// The optimizer.
     pub optimizer: ggml_opt_optimizer_type,
     /// Gives the optimizer's parameters before a step.
-    pub get_params: ggml_opt_get_optimizer_params,
-    /// Its argument.
-    pub user_data: *mut c_void,
+    pub params: ParamsSource,
 }
 
-/// A model: the context that its nodes lie in, its input and its output. Whoever makes one promises that the context is valid,
-/// and used by nobody else during a call, until the run gets another model or ends.
+/// Input and output of a model.
 #[derive(Clone, Copy)]
 pub struct Model {
-    /// Context of the forward graph, where what is built behind it goes.
-    pub ctx: NonNull<Context>,
     /// Input; its second dimension counts data points.
     pub inputs: TensorRef,
     /// Output; its second dimension counts data points.
@@ -63,6 +58,8 @@ pub struct Run {
     /// Graphs are built once, and mirrored for the scheduler.
     is_static: bool,
     model: Option<Model>,
+    /// Context of the forward graph, where what is built behind it goes.
+    ctx: Option<Rc<Shared<Lent<Context>>>>,
     forward: Option<GraphRef>,
     gradients: Option<GraphRef>,
     steps: Option<GraphRef>,
@@ -82,20 +79,22 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run; with a model its graphs are built now, and only now.
-    pub fn new(settings: Settings, model: Option<Model>) -> Result<Self> {
+    /// A run; with a model, and the context of its nodes, its graphs are built now, and only now.
+    pub fn new(settings: Settings, model: Option<(Lent<Context>, Model)>) -> Result<Self> {
         ggml_assert!(settings.period >= 1, "a step takes at least one evaluation, not {}", settings.period);
+        let kind = settings.build;
         let mut run = Self {
             settings,
             is_static: model.is_some(),
-            model,
+            model: None,
+            ctx: None,
             forward: None,
             gradients: None,
             steps: None,
             objective: None,
             allocated: None,
             mirror: None,
-            kind: settings.build,
+            kind,
             is_ready: false,
             iteration: 1,
             in_period: 0,
@@ -103,19 +102,21 @@ impl Run {
             numbers: None,
             state: None,
         };
-        if let Some(mut model) = model {
+        if let Some((mut ctx, model)) = model {
             ggml_assert!(!model.inputs.data().is_null(), "with static graphs the inputs must have memory");
-            let forward = build::new(ctx_of(&mut model), GGML_DEFAULT_GRAPH_SIZE, true)?;
+            let forward = build::new(ctx.get(), GGML_DEFAULT_GRAPH_SIZE, true)?;
             forward.expand(model.outputs, true);
-            run.forward = Some(forward);
+            run.ctx = Some(Rc::new(Shared::new(ctx)));
+            (run.model, run.forward) = (Some(model), Some(forward));
             run.build()?;
         }
         Ok(run)
     }
 
-    /// Gives the model for the next evaluation of a run without static graphs.
-    pub fn set_model(&mut self, model: Model, forward: GraphRef) {
+    /// Gives the model for the next evaluation of a run without static graphs, and the context of its nodes.
+    pub fn set_model(&mut self, ctx: Lent<Context>, model: Model, forward: GraphRef) {
         ggml_assert!(!self.is_static, "a run with static graphs keeps its model");
+        self.ctx = Some(Rc::new(Shared::new(ctx)));
         (self.model, self.forward) = (Some(model), Some(forward));
     }
 
@@ -159,11 +160,6 @@ impl Run {
         }
     }
 
-    fn scheduler(&mut self) -> &mut Scheduler {
-        // SAFETY: the scheduler lives and is used by nobody else during a call, by the promise of `Settings`.
-        unsafe { self.settings.scheduler.as_mut() }
-    }
-
     /// Whether gradients of several evaluations are added up.
     fn accumulates(&self) -> bool {
         let s = &self.settings;
@@ -179,7 +175,7 @@ impl Run {
     /// Builds the loss behind the forward graph, and what is wanted behind that. The first time all that the settings allow is built,
     /// because memory is made for it then.
     fn build(&mut self) -> Result<()> {
-        let (Some(mut model), Some(forward)) = (self.model, self.forward) else {
+        let (Some(model), Some(forward), Some(ctx)) = (self.model, self.forward, self.ctx.clone()) else {
             ggml_abort!(
                 "no forward graph: use static graphs, or call ggml_opt_prepare_alloc before each ggml_opt_alloc"
             )
@@ -187,7 +183,6 @@ impl Run {
         let outputs = model.outputs;
         model.inputs.add_flag(GGML_TENSOR_FLAG_INPUT);
         outputs.mark_output();
-        let ctx = ctx_of(&mut model);
         let has_loss = forward.nodes().any(|n| n.has_flag(GGML_TENSOR_FLAG_LOSS));
         ggml_assert!(!has_loss, "the forward graph has a loss of its own");
         let mut state = match self.state.take() {
@@ -199,14 +194,14 @@ impl Run {
                 State::new(n_params, per_param, 1 + nodes_of_loss)?
             }
         };
-        let built = self.build_on(&mut state, ctx, forward, outputs);
+        let built = ctx.with(|ctx| self.build_on(&mut state, ctx.get(), forward, outputs));
         self.state = Some(state);
         built
     }
 
     fn build_on(&mut self, state: &mut State, ctx: &mut Context, forward: GraphRef, outputs: TensorRef) -> Result<()> {
         let Settings { loss, build, period, optimizer, .. } = self.settings;
-        let buft = self.scheduler().backends()[0].default_buffer_type();
+        let buft = self.settings.scheduler.with(|s| s.get().backends()[0].default_buffer_type());
         let first = !state.is_allocated();
         // What to build: all when memory is made, later what the next evaluation needs.
         let wanted = if first { build } else { self.kind };
@@ -271,7 +266,7 @@ impl Run {
         if self.allocated.is_some_and(|a| a.graph == graph) {
             return Ok(());
         }
-        self.scheduler().reset();
+        self.settings.scheduler.with(|s| s.get().reset());
         let placed = if self.is_static {
             // The old mirror goes once the scheduler has forgotten it.
             self.mirror = None;
@@ -280,14 +275,14 @@ impl Run {
             graph
         };
         self.allocated = Some(Allocated { graph, placed });
-        self.scheduler().alloc_graph(placed)
+        self.settings.scheduler.with(|s| s.get().alloc_graph(placed))
     }
 
     /// The graph that waits for its evaluation, and the scheduler to compute it with.
-    pub(super) fn pending(&self) -> (NonNull<Scheduler>, GraphRef) {
+    pub(super) fn pending(&self) -> (Rc<Shared<Lent<Scheduler>>>, GraphRef) {
         ggml_assert!(self.is_ready, "nothing is allocated: call ggml_opt_alloc");
         match self.allocated {
-            Some(a) => (self.settings.scheduler, a.placed),
+            Some(a) => (Rc::clone(&self.settings.scheduler), a.placed),
             None => ggml_abort!("nothing is allocated: ggml_opt_alloc failed"),
         }
     }
@@ -307,10 +302,4 @@ impl Run {
             (self.forward, self.gradients, self.steps, self.allocated) = (None, None, None, None);
         }
     }
-}
-
-/// The context of a model.
-fn ctx_of(model: &mut Model) -> &mut Context {
-    // SAFETY: the context is valid and nobody else uses it during a call, by the promise of `Model`.
-    unsafe { model.ctx.as_mut() }
 }

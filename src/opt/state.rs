@@ -19,8 +19,12 @@ fn allocate(ctx: &Context, buft: BufferTypeRef) -> Result<Option<BufferBox>> {
 }
 
 /// A context for the structs of `n` tensors.
-fn context_for(n: usize) -> Result<Context> {
-    Context::with_size(n * (TENSOR_SIZE + OBJECT_SIZE), true)
+///
+/// # Safety
+/// As for [`Context::owned`].
+unsafe fn context_for(n: usize) -> Result<Context> {
+    // SAFETY: forwarded to the caller.
+    unsafe { Context::owned(n * (TENSOR_SIZE + OBJECT_SIZE), true) }
 }
 
 /// First and second moment of a parameter's gradient.
@@ -48,7 +52,9 @@ pub struct State {
 impl State {
     /// Room for `n_params` parameters with `per_param` tensors each, and `others`.
     pub fn new(n_params: usize, per_param: usize, others: usize) -> Result<Self> {
-        let ctx = context_for(n_params * per_param + others)?;
+        // SAFETY: a run holds this for as long as it lives, and with it the graphs that have the tensors in them. A host uses what
+        // `ggml_opt_loss` and the like give it while its run lives, by their contract.
+        let ctx = unsafe { context_for(n_params * per_param + others) }?;
         Ok(Self { buffer: None, is_allocated: false, ctx, accumulators: Vec::new(), moments: Vec::new() })
     }
 
@@ -104,7 +110,8 @@ pub struct StepNumbers {
 impl StepNumbers {
     /// A tensor as long as the step of this optimizer wants it.
     pub fn new(optimizer: ggml_opt_optimizer_type) -> Result<Self> {
-        let mut ctx = context_for(1)?;
+        // SAFETY: the tensor lies beside its context; a run holds both for as long as the graph that has it in it.
+        let mut ctx = unsafe { context_for(1) }?;
         let (n, name) = match optimizer {
             GGML_OPT_OPTIMIZER_TYPE_ADAMW => (7, b"adamw_params".as_slice()),
             GGML_OPT_OPTIMIZER_TYPE_SGD => (2, b"sgd_params".as_slice()),

@@ -14,15 +14,15 @@ use crate::sched::Scheduler;
 use crate::tensor::ops::arith;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// The model y = x w of four points, and all that it lives in.
 struct Bench {
     settings: Settings,
     model: Model,
     weight: TensorRef,
-    _compute: Box<Context>,
-    _scheduler: Box<Scheduler>,
+    compute: *mut Context,
+    scheduler: *mut Scheduler,
     _buffer: BufferBox,
     _ctx: Context,
     backend: BackendBox,
@@ -62,32 +62,47 @@ fn bench() -> Bench {
     set(weight, &[1.0]);
     let mut compute = Box::new(Context::with_size(1 << 20, true).unwrap());
     let outputs = arith::mul(&mut compute, inputs, weight).unwrap();
-    let mut scheduler = Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false));
+    let scheduler = Box::into_raw(Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false)));
+    // SAFETY: it lives until the bench is dropped; `rates` takes NULL.
+    let (lent, params) =
+        unsafe { (Lent::from_ptr(scheduler).unwrap(), ParamsSource::new(Some(rates), std::ptr::null_mut())) };
     let settings = Settings {
-        scheduler: NonNull::from(&mut *scheduler),
+        scheduler: Rc::new(Shared::new(lent)),
         loss: GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR,
         build: GGML_OPT_BUILD_TYPE_OPT,
         period: 1,
         optimizer: GGML_OPT_OPTIMIZER_TYPE_SGD,
-        get_params: Some(rates),
-        user_data: std::ptr::null_mut(),
+        params,
     };
-    let model = Model { ctx: NonNull::from(&mut *compute), inputs, outputs };
-    Bench { settings, model, weight, _compute: compute, _scheduler: scheduler, _buffer: buffer, _ctx: ctx, backend }
+    let model = Model { inputs, outputs };
+    let compute = Box::into_raw(compute);
+    Bench { settings, model, weight, compute, scheduler, _buffer: buffer, _ctx: ctx, backend }
 }
 
-impl Bench {
-    fn run(&self, change: impl FnOnce(&mut Settings)) -> Box<Run> {
-        let mut settings = self.settings;
-        change(&mut settings);
-        let run = Box::new(Run::new(settings, Some(self.model)).unwrap());
-        // 2x: the weight has to double.
-        set(run.objective().unwrap().labels.unwrap(), &[2.0, 4.0, 6.0, 8.0]);
-        run
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // SAFETY: taken out of boxes in `bench`; the tests end their runs, which use them, first.
+        unsafe {
+            drop(Box::from_raw(self.scheduler));
+            drop(Box::from_raw(self.compute));
+        }
     }
 }
 
-fn evaluate(run: Handle<Run>, results: Option<Handle<Results>>, backward: bool) -> bool {
+impl Bench {
+    fn run(&self, change: impl FnOnce(&mut Settings)) -> Shared<Run> {
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        // SAFETY: the bench outlives its runs; each test has one.
+        let ctx = unsafe { Lent::from_ptr(self.compute) }.unwrap();
+        let run = Run::new(settings, Some((ctx, self.model))).unwrap();
+        // 2x: the weight has to double.
+        set(run.objective().unwrap().labels.unwrap(), &[2.0, 4.0, 6.0, 8.0]);
+        Shared::new(run)
+    }
+}
+
+fn evaluate(run: &Shared<Run>, results: Option<&Shared<Results>>, backward: bool) -> bool {
     run.with(|r| r.alloc(backward)).unwrap();
     eval::eval(run, results).is_ok()
 }
@@ -96,13 +111,12 @@ fn evaluate(run: Handle<Run>, results: Option<Handle<Results>>, backward: bool) 
 fn a_step_of_gradient_descent_goes_down_the_slope() {
     let b = bench();
     let mut calls = 0i64;
-    let mut owned = b.run(|s| {
+    let run = &b.run(|s| {
         s.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
-        s.user_data = (&raw mut calls).cast();
+        // SAFETY: `rates` takes a number, and `calls` outlives the run.
+        s.params = unsafe { s.params.with_argument((&raw mut calls).cast()) };
     });
-    let run = Handle::of(&mut owned);
-    let mut results = Box::<Results>::default();
-    let results = Handle::of(&mut results);
+    let results = &Shared::new(Results::default());
     assert!(evaluate(run, Some(results), false));
     // The mean of (x w - 2 x)² for w = 1.
     assert_eq!((results.with(|r| r.loss().0), get(b.weight)), (7.5, 1.0));
@@ -115,8 +129,7 @@ fn a_step_of_gradient_descent_goes_down_the_slope() {
 #[test]
 fn a_run_without_an_optimizer_gathers_gradients() {
     let b = bench();
-    let mut owned = b.run(|s| s.build = GGML_OPT_BUILD_TYPE_GRAD);
-    let run = Handle::of(&mut owned);
+    let run = &b.run(|s| s.build = GGML_OPT_BUILD_TYPE_GRAD);
     let sum = || get(run.with(|r| r.accumulator(b.weight)).unwrap());
     assert!(evaluate(run, None, true));
     assert_eq!((sum(), get(b.weight)), (-15.0, 1.0));
@@ -129,8 +142,7 @@ fn a_run_without_an_optimizer_gathers_gradients() {
 #[test]
 fn evaluations_of_a_step_are_averaged() {
     let b = bench();
-    let mut owned = b.run(|s| s.period = 2);
-    let run = Handle::of(&mut owned);
+    let run = &b.run(|s| s.period = 2);
     assert!(evaluate(run, None, true));
     assert_eq!(get(b.weight), 1.0);
     assert!(evaluate(run, None, true));
@@ -146,10 +158,8 @@ fn what_was_not_computed_is_no_result() {
         true
     }
     let b = bench();
-    let mut owned = b.run(|_| ());
-    let run = Handle::of(&mut owned);
-    let mut results = Box::<Results>::default();
-    let results = Handle::of(&mut results);
+    let run = &b.run(|_| ());
+    let results = &Shared::new(Results::default());
     let cpu = b.backend.handle();
     let cpu = stream(&cpu).unwrap();
     cpu.set_abort(Abort { callback: Some(stop), data: std::ptr::null_mut() });

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 /// A block of aligned memory, freed when dropped. Its bytes are reached through the raw pointer, because C code shares them.
@@ -66,6 +67,43 @@ impl Drop for AlignedBlock {
     fn drop(&mut self) {
         // SAFETY: allocated in `with` with this layout and freed only here.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) }
+    }
+}
+
+/// `size` uninitialised bytes of the C library at a multiple of `ALIGN`, for holders who free memory without its size; NULL when there
+/// is none. Freed with [`c_aligned_free`].
+pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
+    const { assert!(ALIGN.is_power_of_two() && ALIGN.is_multiple_of(size_of::<*const ()>())) };
+    #[cfg(not(windows))]
+    {
+        let mut p = std::ptr::null_mut();
+        // SAFETY: the alignment is what the function asks for, as checked while compiling; `p` is writable.
+        match unsafe { libc::posix_memalign(&raw mut p, ALIGN, size) } {
+            0 => p,
+            _ => std::ptr::null_mut(),
+        }
+    }
+    #[cfg(windows)]
+    // SAFETY: the alignment is a power of two, as checked while compiling.
+    unsafe {
+        libc::aligned_malloc(size, ALIGN)
+    }
+}
+
+/// Frees memory of [`c_aligned_alloc`]; nothing for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from [`c_aligned_alloc`], and nobody uses it afterwards.
+pub unsafe fn c_aligned_free(p: *mut c_void) {
+    #[cfg(not(windows))]
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        libc::free(p)
+    }
+    #[cfg(windows)]
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        libc::aligned_free(p)
     }
 }
 

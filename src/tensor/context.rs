@@ -62,8 +62,10 @@ impl Context {
     /// A context over `params.mem_buffer`, or over memory of its own when that is NULL.
     ///
     /// # Safety
-    /// `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that nobody else uses while the
-    /// context lives.
+    /// - `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that nobody else uses while the
+    ///   context lives.
+    /// - The objects of the context, of which its functions and those that build on it give out handles (tensors, graphs), are used only
+    ///   while it lives, and not after [`Self::reset`]. So the handles are valid whenever they are used.
     pub unsafe fn new(params: ggml_init_params) -> Result<Self> {
         let size = params.mem_size.max(GGML_MEM_ALIGN);
         let (memory, mem_size) = match NonNull::new(params.mem_buffer.cast::<u8>()) {
@@ -84,9 +86,19 @@ impl Context {
     }
 
     /// A context with memory of its own, for `mem_size` bytes of objects; `no_alloc`: tensors get no data.
-    pub fn with_size(mem_size: usize, no_alloc: bool) -> Result<Self> {
-        // SAFETY: no memory is handed in.
+    ///
+    /// # Safety
+    /// The objects of the context are used only while it lives, as [`Self::new`] has it.
+    pub unsafe fn owned(mem_size: usize, no_alloc: bool) -> Result<Self> {
+        // SAFETY: no memory is handed in; the objects are the caller's promise.
         unsafe { Self::new(ggml_init_params { mem_size, mem_buffer: std::ptr::null_mut(), no_alloc }) }
+    }
+
+    /// As [`Self::owned`], for tests: they keep the promise by holding the context until they end.
+    #[cfg(test)]
+    pub fn with_size(mem_size: usize, no_alloc: bool) -> Result<Self> {
+        // SAFETY: the tests' promise, above.
+        unsafe { Self::owned(mem_size, no_alloc) }
     }
 
     /// First byte of the arena.

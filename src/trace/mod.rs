@@ -21,6 +21,7 @@
 
 mod file;
 
+pub use crate::sys::time::monotonic_ns as now;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -84,22 +85,6 @@ fn first_look() -> bool {
         crate::log_warn!("GGML_TRACE: {}: {e}", Path::new(&path).display());
     }
     STATE.load(Ordering::Relaxed) == ON
-}
-
-/// Nanoseconds on a clock that never goes back.
-pub fn now() -> u64 {
-    #[cfg(unix)]
-    {
-        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the address is that of a variable of the right type.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    }
-    #[cfg(not(unix))]
-    {
-        static BASE: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        BASE.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
-    }
 }
 
 /// Starts a trace into a new file; a trace under way is ended first. `%p` in the path stands for the number of the process.

@@ -6,7 +6,8 @@ mod evidence;
 
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
-use crate::sys::process;
+use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
+use crate::sys::{library, process};
 use crate::{log_debug, log_error, log_info};
 use evidence::{Part, Verdict};
 use libloading::Library;
@@ -22,9 +23,6 @@ const KINDS: [&str; 15] = [
     "blas", "zendnn", "cann", "cuda", "hip", "metal", "rpc", "sycl", "vulkan", "virtgpu", "opencl", "hexagon", "musa",
     "openvino", "cpu",
 ];
-
-const PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" };
-const EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
 /// Why a library was not opened.
 enum Closed {
@@ -73,25 +71,13 @@ fn admit(path: &Path) -> Result<Admitted, Closed> {
 }
 
 impl Module {
-    /// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of
-    /// what it depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must
-    /// not get the one of this library, which stands before it in the host's list of libraries.
+    /// Opens the library at `path`.
     ///
     /// # Safety
     /// The library's initialisers, and later its finalisers, may run.
     unsafe fn open(path: &Path) -> Result<Self, Closed> {
-        let fault = |e: libloading::Error| Closed::Fault(format!("{}: {e}", path.display()));
-        #[cfg(unix)]
-        {
-            use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
-            // SAFETY: forwarded to the caller.
-            unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL | own_symbols_first()) }
-                .map(|l| Self(l.into()))
-                .map_err(fault)
-        }
-        #[cfg(not(unix))]
         // SAFETY: forwarded to the caller.
-        unsafe { Library::new(path) }.map(Self).map_err(fault)
+        unsafe { library::open(path) }.map(Self).map_err(|e| Closed::Fault(format!("{}: {e}", path.display())))
     }
 
     /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.
@@ -99,61 +85,15 @@ impl Module {
         // SAFETY: a module exports the name with this type (the module contract).
         let score = unsafe { *self.0.get::<ggml_backend_score_t>(b"ggml_backend_score\0").ok()? }?;
         // SAFETY: the module contract.
-        exports(path, score as *const c_void).then(|| unsafe { score() })
+        library::is_own(path, score as *const c_void).then(|| unsafe { score() })
     }
 
     /// The function that gives the module's registry.
     fn init(&self, path: &Path) -> ggml_backend_init_t {
         // SAFETY: a module exports the name with this type (the module contract).
         let init = unsafe { *self.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0").ok()? }?;
-        exports(path, init as *const c_void).then_some(init)
+        library::is_own(path, init as *const c_void).then_some(init)
     }
-}
-
-/// The flag of `dlopen` for [`Module::open`]. None under a sanitizer, whose runtime refuses it, and where the system
-/// has none: there a module must be linked with `-Bsymbolic` or hide its names.
-#[cfg(unix)]
-fn own_symbols_first() -> c_int {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        // SAFETY: dlsym takes any name, and answers NULL for one that is not there.
-        let there = |name: &std::ffi::CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
-        if ![c"__asan_init", c"__tsan_init", c"__msan_init"].into_iter().any(there) {
-            return libc::RTLD_DEEPBIND;
-        }
-    }
-    0
-}
-
-/// Whether a name that was found in the module at `path` is the module's own. The dynamic linker also looks through
-/// what a module depends on, which is this library, and this library exports the same names for hosts that load it as a
-/// module.
-#[cfg(unix)]
-fn exports(path: &Path, symbol: *const c_void) -> bool {
-    use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
-    let place = |address: *const c_void| {
-        let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: dladdr takes any address and fills the struct when it knows it; the zeroed struct is a valid one.
-        let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
-        // SAFETY: zeroed or filled.
-        known.then(|| unsafe { info.assume_init() })
-    };
-    let (Some(its), Some(ours)) = (place(symbol), place(exports as *const c_void)) else { return true };
-    if its.dli_fbase != ours.dli_fbase || ours.dli_fname.is_null() {
-        return true;
-    }
-    // The name is this library's: right only if the module is this library, under whatever name.
-    // SAFETY: the linker's name of a loaded file is a valid C string for as long as the file is loaded.
-    let file = std::ffi::OsStr::from_bytes(unsafe { std::ffi::CStr::from_ptr(ours.dli_fname) }.to_bytes());
-    match (std::fs::metadata(path), std::fs::metadata(file)) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => true,
-    }
-}
-
-#[cfg(not(unix))]
-fn exports(_: &Path, _: *const c_void) -> bool {
-    true
 }
 
 /// Says something about a file, unless it is one of many that are tried.
@@ -276,7 +216,7 @@ fn default_paths() -> Vec<PathBuf> {
 
 /// Files of `folder` that may be variants of a kind, by name.
 fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
-    let prefix = format!("{PREFIX}{kind}-");
+    let prefix = format!("{MODULE_PREFIX}{kind}-");
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) => {
@@ -288,7 +228,7 @@ fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
         .filter_map(|e| Some(e.ok()?.path()))
         .filter(|p| {
             p.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(prefix.as_bytes()))
-                && p.extension().is_some_and(|e| e == EXTENSION)
+                && p.extension().is_some_and(|e| e == MODULE_EXTENSION)
                 && p.is_file()
         })
         .collect();
@@ -327,7 +267,7 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
         // SAFETY: forwarded to the caller.
         return unsafe { adopt(module, &path, silent) };
     }
-    let plain = format!("{PREFIX}{kind}.{EXTENSION}");
+    let plain = format!("{MODULE_PREFIX}{kind}.{MODULE_EXTENSION}");
     let path = folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?;
     // SAFETY: forwarded to the caller.
     unsafe { load(&path, silent) }

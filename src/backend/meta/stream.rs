@@ -131,7 +131,9 @@ impl MetaStream {
             self.streams.len() * build::overhead(r.nodes.len(), false)
                 + if r.reduce { reduce::context_size(self.streams.len()) } else { 0 }
         };
-        let mut ctx = Context::with_size(regions.iter().map(size).sum::<usize>() + 1024, true)?;
+        let size = regions.iter().map(size).sum::<usize>() + 1024;
+        // SAFETY: the graphs and sums made in it go into the `Prepared` that holds it, and are computed from there only.
+        let mut ctx = unsafe { Context::owned(size, true) }?;
         let mut steps = Vec::with_capacity(regions.len());
         for region in &regions {
             let graphs = (0..self.streams.len()).map(|d| part(&mut ctx, graph, region, &nodes, &slices, d));

@@ -3,6 +3,7 @@
 use crate::abi::cpu::ggml_type_traits_cpu;
 use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t};
 use crate::abi::raw;
+use crate::capi::ggml::quants::source;
 use crate::cpu::{convert, simd, traits};
 use crate::guard::guarded;
 
@@ -46,23 +47,23 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64
     }
 }
 
-/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even.
+/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
     if len(n) > 0 {
-        // SAFETY: n numbers at both places, which do not overlap, by the contract.
-        unsafe { (simd::kernels().f32_to_f16)(len(n), y, x) }
+        // SAFETY: n numbers at both places, by the contract; `source` copies those that `y` overlaps.
+        unsafe { (simd::kernels().f32_to_f16)(len(n), y, source(x, n, y, n).as_ptr()) }
     }
 }
 
-/// Converts `n` half-precision numbers at `x` to floats at `y`.
+/// Converts `n` half-precision numbers at `x` to floats at `y`. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
     if len(n) > 0 {
-        // SAFETY: n numbers at both places, which do not overlap, by the contract.
-        unsafe { (simd::kernels().f16_to_f32)(len(n), y, x) }
+        // SAFETY: n numbers at both places, by the contract; `source` copies those that `y` overlaps.
+        unsafe { (simd::kernels().f16_to_f32)(len(n), y, source(x, n, y, n).as_ptr()) }
     }
 }
 

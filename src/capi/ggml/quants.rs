@@ -7,6 +7,7 @@ use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
 use crate::{ggml_assert, log_error};
+use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 
 /// The values at `p`; nothing for NULL or when `n` is not positive.
@@ -33,6 +34,22 @@ pub(in crate::capi) unsafe fn values_mut<'a, T>(p: *mut T, n: i64) -> &'a mut [T
     }
 }
 
+/// The values at `x` that `m` values at `y` are made from; nothing for NULL or when `n` is not positive. Hosts convert rows in place:
+/// where the two overlap this is a copy, so that what is read and what is written are never the same memory.
+///
+/// # Safety
+/// As for [`values`], of `x`; unchanged at least until this returns, and where the result is written beside `y` only, until it is dropped.
+pub(in crate::capi) unsafe fn source<'a, T: Clone, U>(x: *const T, n: i64, y: *const U, m: i64) -> Cow<'a, [T]> {
+    // SAFETY: forwarded to the caller.
+    let x = unsafe { values(x, n) };
+    let (from, to) = (x.as_ptr().addr(), y.addr());
+    let written = usize::try_from(m).unwrap_or(0).saturating_mul(size_of::<U>());
+    match from.saturating_add(size_of_val(x)) <= to || to.saturating_add(written) <= from {
+        true => Cow::Borrowed(x),
+        false => Cow::Owned(x.to_vec()),
+    }
+}
+
 /// Bytes of a row of `k` values of the type with number `T`, as a length for [`values`]; 0 when they do not fill whole blocks.
 fn row_bytes<const T: usize>(k: i64) -> i64 {
     let t = &TABLE[T];
@@ -43,15 +60,16 @@ fn row_bytes<const T: usize>(k: i64) -> i64 {
 unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: i64) {
     if let Some(f) = TABLE[T].to_float {
         // SAFETY: by the contract of `to_float` a row of `k` values at `x` and room for them at `y`.
-        f(unsafe { values(x.cast(), row_bytes::<T>(k)) }, unsafe { values_mut(y, k) });
+        unsafe { f(&source::<u8, _>(x.cast(), row_bytes::<T>(k), y, k), values_mut(y, k)) }
     }
 }
 
 /// Writes a row for a C caller.
 unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k: i64) {
     if let Some(f) = TABLE[T].from_float_ref {
+        let (y, bytes) = (y.cast::<u8>(), row_bytes::<T>(k));
         // SAFETY: by the contract of `from_float_ref` `k` values at `x` and room for a row of them at `y`.
-        f(unsafe { values(x, k) }, unsafe { values_mut(y.cast(), row_bytes::<T>(k)) });
+        unsafe { f(&source(x, k, y, bytes), values_mut(y, bytes)) }
     }
 }
 
@@ -111,20 +129,20 @@ pub unsafe extern "C" fn ggml_fp32_to_fp16(arg0: f32) -> ggml_fp16_t {
     convert::f32_to_f16(arg0)
 }
 
-/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`.
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp16_to_fp32_row(arg0: *const ggml_fp16_t, arg1: *mut f32, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides.
-    unsafe { convert::f16_to_f32_row(values(arg0, arg2), values_mut(arg1, arg2)) }
+    unsafe { convert::f16_to_f32_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1, arg2)) }
 }
 
-/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest.
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_fp16_row(arg0: *const f32, arg1: *mut ggml_fp16_t, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides.
-    unsafe { convert::f32_to_f16_row(values(arg0, arg2), values_mut(arg1, arg2)) }
+    unsafe { convert::f32_to_f16_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1, arg2)) }
 }
 
 /// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
@@ -140,20 +158,20 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32(arg0: ggml_bf16_t) -> f32 {
     convert::bf16_to_f32(arg0.bits)
 }
 
-/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`.
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32_row(arg0: *const ggml_bf16_t, arg1: *mut f32, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
-    unsafe { convert::bf16_to_f32_row(values(arg0.cast(), arg2), values_mut(arg1, arg2)) }
+    unsafe { convert::bf16_to_f32_row(&source::<u16, _>(arg0.cast(), arg2, arg1, arg2), values_mut(arg1, arg2)) }
 }
 
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine.
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine. The two may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
     // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
-    unsafe { convert::f32_to_bf16_row(values(arg0, arg2), values_mut(arg1.cast(), arg2)) }
+    unsafe { convert::f32_to_bf16_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1.cast(), arg2)) }
 }
 
 /// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
@@ -331,11 +349,12 @@ pub unsafe extern "C" fn ggml_quantize_chunk(
     // SAFETY: by the contract the tensors hold the chunk's rows, and nobody else writes them; the weights, when given, are one a column.
     let (x, y, w) = unsafe {
         let first = (start / n_per_row) as usize * row;
-        let x = values(src.wrapping_add(start as usize), end - start);
-        let y = values_mut(dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));
-        (x, y, (!imatrix.is_null()).then(|| values(imatrix, n_per_row)))
+        let (y, bytes) = (dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));
+        let x = source(src.wrapping_add(start as usize), end - start, y, bytes);
+        let w = (!imatrix.is_null()).then(|| source(imatrix, n_per_row, y, bytes));
+        (x, values_mut(y, bytes), w)
     };
-    match quant::quantize_chunk(ty, x, y, 0, nrows as usize, n_per_row as usize, w) {
+    match quant::quantize_chunk(ty, &x, y, 0, nrows as usize, n_per_row as usize, w.as_deref()) {
         Ok(n) => n,
         Err(e @ crate::error::Error::Unsupported(_)) => broken(&e.to_string()),
         Err(e) => {
@@ -381,6 +400,62 @@ mod tests {
             // SAFETY: a row of 512 values and room for them.
             unsafe { to(a.as_ptr().cast(), y.as_mut_ptr(), 512) };
             assert!(y.iter().all(|v| v.is_finite()), "{ty:?}");
+        }
+    }
+
+    /// Memory that holds floats and what is made of them.
+    fn memory(x: &[f32]) -> Vec<f32> {
+        x.iter().copied().chain(std::iter::repeat_n(0.0, x.len())).collect()
+    }
+
+    #[test]
+    fn rows_are_converted_in_place_as_elsewhere() {
+        let x: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
+        let (mut halves, mut floats) = (vec![0u16; 512], vec![0f32; 512]);
+        // SAFETY: 512 values on both sides of each call; the memory below holds the larger of the two.
+        unsafe {
+            ggml_fp32_to_fp16_row(x.as_ptr(), halves.as_mut_ptr(), 512);
+            ggml_fp16_to_fp32_row(halves.as_ptr(), floats.as_mut_ptr(), 512);
+            let mut m = memory(&x);
+            let p = m.as_mut_ptr();
+            ggml_fp32_to_fp16_row(p, p.cast(), 512);
+            assert_eq!(std::slice::from_raw_parts(p.cast::<u16>(), 512), halves);
+            ggml_fp16_to_fp32_row(p.cast(), p, 512);
+            assert_eq!(m[..512], floats);
+            // Not at the same place, but over it.
+            let mut m = memory(&x);
+            let p = m.as_mut_ptr();
+            ggml_fp32_to_bf16_row(p, p.cast::<ggml_bf16_t>().add(700), 512);
+            for (i, x) in x.iter().enumerate() {
+                assert_eq!(p.cast::<u16>().add(700 + i).read(), convert::f32_to_bf16(*x));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_made_and_read_in_place_as_elsewhere() {
+        let x: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
+        for ty in [ggml_type::GGML_TYPE_Q8_0, ggml_type::GGML_TYPE_Q4_K] {
+            // SAFETY: a number that names a type.
+            let t = unsafe { &*ggml_get_type_traits(ty as i32) };
+            let size = quant::row_size(ty, 512);
+            let (mut blocks, mut floats) = (vec![0u8; size], vec![0f32; 512]);
+            let mut m = memory(&x);
+            let p = m.as_mut_ptr();
+            // SAFETY: 512 values, and a row of them, which is smaller.
+            unsafe {
+                t.from_float_ref.unwrap()(x.as_ptr(), blocks.as_mut_ptr().cast(), 512);
+                t.to_float.unwrap()(blocks.as_ptr().cast(), floats.as_mut_ptr(), 512);
+                t.from_float_ref.unwrap()(p, p.cast(), 512);
+                assert_eq!(std::slice::from_raw_parts(p.cast::<u8>(), size), blocks, "{ty:?}");
+                t.to_float.unwrap()(p.cast(), p, 512);
+                assert_eq!(m[..512], floats, "{ty:?}");
+                let mut m = memory(&x);
+                let p = m.as_mut_ptr();
+                ggml_quantize_chunk(ty as i32, x.as_ptr(), blocks.as_mut_ptr().cast(), 0, 2, 256, std::ptr::null());
+                assert_eq!(ggml_quantize_chunk(ty as i32, p, p.cast(), 0, 2, 256, std::ptr::null()), size);
+                assert_eq!(std::slice::from_raw_parts(p.cast::<u8>(), size), blocks, "{ty:?}");
+            }
         }
     }
 

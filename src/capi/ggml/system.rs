@@ -5,8 +5,9 @@ use crate::abi::raw;
 use crate::capi::convert::put;
 use crate::guard::guarded;
 use crate::log;
+use crate::sys::{file, time};
 use libc::FILE;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// Installs a function that hears the message before the process is ended because of a broken contract.
 /// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
@@ -58,32 +59,25 @@ pub unsafe extern "C" fn ggml_commit() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_init() {}
 
-fn read_clock(clock: libc::clockid_t) -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is valid for writing. A failing clock leaves zero, which is as good an answer as any.
-    unsafe { libc::clock_gettime(clock, &raw mut t) };
-    t.tv_sec * 1_000_000 + t.tv_nsec / 1_000
-}
-
 /// Milliseconds on a clock that only goes forward.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_ms() -> i64 {
-    read_clock(libc::CLOCK_MONOTONIC) / 1_000
+    time::monotonic_us() / 1_000
 }
 
 /// Microseconds on a clock that only goes forward.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_us() -> i64 {
-    read_clock(libc::CLOCK_MONOTONIC)
+    time::monotonic_us()
 }
 
 /// Processor time of the program, in ticks; see `ggml_cycles_per_ms`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cycles() -> i64 {
-    read_clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+    i64::try_from(time::process_time().as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Ticks of `ggml_cycles` in a millisecond.
@@ -101,13 +95,14 @@ pub unsafe extern "C" fn ggml_fopen(fname: *const c_char, mode: *const c_char) -
         return std::ptr::null_mut();
     }
     // SAFETY: not NULL, so by the contract valid C strings.
-    unsafe { libc::fopen(fname, mode) }
+    let (fname, mode) = unsafe { (CStr::from_ptr(fname), CStr::from_ptr(mode)) };
+    file::open_stream(fname, mode)
 }
 
 unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_char, _user_data: *mut c_void) {
     if !text.is_null() {
         // SAFETY: not NULL, so by the contract a valid C string.
-        log::to_stderr(unsafe { std::ffi::CStr::from_ptr(text) });
+        log::to_stderr(unsafe { CStr::from_ptr(text) });
     }
 }
 

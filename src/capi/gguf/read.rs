@@ -5,14 +5,14 @@ use crate::abi::gguf::*;
 use crate::capi::convert::{ctx_into_raw, logged};
 use crate::error::{Error, Result};
 use crate::gguf::reader::Reader;
-use crate::gguf::source::{CFile, Callback, Source, Stream};
+use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load};
 use crate::guard::guarded;
 use crate::log_error;
 use crate::sys::cstr;
+use crate::sys::file::{self, CStream};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
 
 /// Parses the file and, if asked for, makes the context with its tensors. `*params.ctx` is written on success only, and
 /// set to NULL when the description was right but the tensors could not be made.
@@ -23,7 +23,8 @@ unsafe fn read(source: &mut dyn Source, start: u64, rest: u64, params: gguf_init
     let mut reader = Reader::new(source, start, rest);
     let gguf = reader.meta()?;
     if !params.ctx.is_null() {
-        let ctx = load::load(&gguf, &mut reader, params.no_alloc);
+        // SAFETY: the host gets the context, and uses its tensors only while it lives, by the contract of `ggml_free`.
+        let ctx = unsafe { load::load(&gguf, &mut reader, params.no_alloc) };
         let (raw, result) = match ctx {
             Ok(ctx) => (ctx_into_raw(ctx), Ok(())),
             Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
         return std::ptr::null_mut();
     }
     // SAFETY: an open stream, by the contract.
-    let mut stream = unsafe { CFile::new(file) };
+    let mut stream = unsafe { CStream::new(file) };
     let Some((at, rest)) = stream.position_and_rest() else {
         log_error!("gguf_init_from_file_ptr: the stream cannot be sought");
         return std::ptr::null_mut();
@@ -71,7 +72,10 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
 pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_init_params) -> *mut gguf_context {
     // SAFETY: NULL or a valid C string, by the contract.
     let Some(name) = (unsafe { cstr::bytes(fname) }) else { return std::ptr::null_mut() };
-    let path: &std::path::Path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
+    let Some(path) = file::path(name) else {
+        log_error!("gguf_init_from_file: the path is not UTF-8");
+        return std::ptr::null_mut();
+    };
     let what = || format!("'{}'", path.display());
     let opened = std::fs::File::open(path).and_then(|f| Ok((f.metadata()?.len(), f)));
     let result = match opened {

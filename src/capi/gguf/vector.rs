@@ -6,6 +6,7 @@ use crate::capi::convert::logged;
 use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::guard::guarded;
+use crate::sys::library;
 use std::ffi::c_void;
 use std::io::Write;
 
@@ -29,16 +30,15 @@ struct Operators {
 
 impl Operators {
     fn find() -> Result<Self> {
-        // SAFETY: `dlsym` of valid C strings. Names that the C++ ABI fixes stand for functions of these types.
+        let (Some(new), Some(delete)) = (library::find(c"_ZnwmRKSt9nothrow_t"), library::find(c"_ZdlPv")) else {
+            return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
+        };
+        // SAFETY: names that the C++ ABI fixes stand for functions of these types, for 64-bit programs, the only ones this crate is
+        // made for (`abi/identity.rs`).
         unsafe {
-            let symbol = |name: &std::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
-            let (new, delete) = (symbol(c"_ZnwmRKSt9nothrow_t"), symbol(c"_ZdlPv"));
-            if new.is_null() || delete.is_null() {
-                return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
-            }
             Ok(Self {
-                new: std::mem::transmute::<*mut c_void, New>(new),
-                delete: std::mem::transmute::<*mut c_void, Delete>(delete),
+                new: std::mem::transmute::<*mut c_void, New>(new.as_ptr()),
+                delete: std::mem::transmute::<*mut c_void, Delete>(delete.as_ptr()),
             })
         }
     }

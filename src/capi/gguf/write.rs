@@ -5,14 +5,14 @@ use crate::abi::gguf::*;
 use crate::backend::tensor_io;
 use crate::capi::convert::logged;
 use crate::error::{Error, Result};
-use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::sys::cstr;
+use crate::sys::file::{self, CStream};
 use crate::tensor::TensorRef;
+use crate::{ggml_assert, log_error};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 /// Copies a tensor's data, through its buffer if it has one.
 pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
@@ -27,23 +27,6 @@ pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// A C stream to write to.
-struct CSink(*mut FILE);
-
-impl Write for CSink {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // SAFETY: an open stream, by the contract of `gguf_write_to_file_ptr`.
-        match unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.0) } {
-            0 if !bytes.is_empty() => Err(std::io::Error::last_os_error()),
-            n => Ok(n),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
 /// could not be written.
 #[guarded]
@@ -52,7 +35,9 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     ggml_assert!(!file.is_null());
     // SAFETY: NULL or valid, by the contract.
     let Some(gguf) = (unsafe { content(ctx) }) else { return false };
-    logged("gguf_write_to_file_ptr", gguf.write(&mut CSink(file), only_meta, &fetch)).is_some()
+    // SAFETY: an open stream that nobody else uses during the call, by the contract.
+    let mut out = unsafe { CStream::new(file) };
+    logged("gguf_write_to_file_ptr", gguf.write(&mut out, only_meta, &fetch)).is_some()
 }
 
 /// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
@@ -61,7 +46,10 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
     // SAFETY: NULL or valid, by the contract.
     let Some((gguf, name)) = (unsafe { content(ctx).zip(cstr::bytes(fname)) }) else { return false };
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
+    let Some(path) = file::path(name) else {
+        log_error!("gguf_write_to_file: the path is not UTF-8");
+        return false;
+    };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
         let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);

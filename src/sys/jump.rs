@@ -1,0 +1,18 @@
+//! Exported names that are a jump to another function: the whole body of a naked function.
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! jump {
+    ($function:ident) => {
+        std::arch::naked_asm!("jmp {}", sym $function)
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    ($function:ident) => {
+        std::arch::naked_asm!("b {}", sym $function)
+    };
+}
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("add this processor's jump instruction to src/sys/jump.rs");
+
+pub(crate) use jump;
