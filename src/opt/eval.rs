@@ -11,7 +11,7 @@ use crate::{ggml_abort, ggml_assert};
 
 /// Evaluates what `Run::alloc` prepared, and adds to `results`. After an error nothing is added; the run counts on all the same.
 pub fn eval(run: Handle<Run>, results: Option<Handle<Results>>) -> Result<()> {
-    let (mut scheduler, graph) = run.with(|r| r.pending());
+    let (scheduler, graph) = run.with(|r| r.pending());
     let (wants_params, get_params, user_data) =
         run.with(|r| (r.step().is_some(), r.settings().get_params, r.settings().user_data));
     if wants_params {
@@ -24,13 +24,10 @@ pub fn eval(run: Handle<Run>, results: Option<Handle<Results>>) -> Result<()> {
             }
         });
     }
-    // SAFETY: the scheduler lives and is used by nobody else, by the promise of the run's settings.
-    let computed = unsafe {
-        let s = scheduler.as_mut();
-        let status = s.compute_async(graph);
-        s.synchronize();
-        status
-    };
+    // SAFETY: the scheduler lives and no other thread uses it, by the promise of the run's settings.
+    let scheduler = unsafe { scheduler.as_ref() };
+    let computed = scheduler.compute_async(graph);
+    let computed = scheduler.synchronize().and(computed);
     let computed = computed.and_then(|status| match status {
         GGML_STATUS_SUCCESS => Ok(()),
         status => Err(Error::Backend(format!("computing ended with {status:?}"))),

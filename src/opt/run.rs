@@ -159,9 +159,9 @@ impl Run {
         }
     }
 
-    fn scheduler(&mut self) -> &mut Scheduler {
-        // SAFETY: the scheduler lives and is used by nobody else during a call, by the promise of `Settings`.
-        unsafe { self.settings.scheduler.as_mut() }
+    fn scheduler(&self) -> &Scheduler {
+        // SAFETY: the scheduler lives and no other thread uses it during a call, by the promise of `Settings`.
+        unsafe { self.settings.scheduler.as_ref() }
     }
 
     /// Whether gradients of several evaluations are added up.
@@ -206,7 +206,7 @@ impl Run {
 
     fn build_on(&mut self, state: &mut State, ctx: &mut Context, forward: GraphRef, outputs: TensorRef) -> Result<()> {
         let Settings { loss, build, period, optimizer, .. } = self.settings;
-        let buft = self.scheduler().backends()[0].default_buffer_type();
+        let buft = self.scheduler().read()?.backends()[0].default_buffer_type();
         let first = !state.is_allocated();
         // What to build: all when memory is made, later what the next evaluation needs.
         let wanted = if first { build } else { self.kind };
@@ -243,6 +243,8 @@ impl Run {
     /// evaluation itself fails when it cannot be placed, as it does with the original.
     pub fn alloc(&mut self, backward: bool) -> Result<()> {
         ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
+        // Called from a callback of the scheduler, it fails before anything has changed.
+        drop(self.scheduler().write()?);
         let Settings { build, period, .. } = self.settings;
         if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
             // The step is done: sums begin anew.
@@ -271,7 +273,7 @@ impl Run {
         if self.allocated.is_some_and(|a| a.graph == graph) {
             return Ok(());
         }
-        self.scheduler().reset();
+        self.scheduler().reset()?;
         let placed = if self.is_static {
             // The old mirror goes once the scheduler has forgotten it.
             self.mirror = None;

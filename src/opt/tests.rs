@@ -62,9 +62,9 @@ fn bench() -> Bench {
     set(weight, &[1.0]);
     let mut compute = Box::new(Context::with_size(1 << 20, true).unwrap());
     let outputs = arith::mul(&mut compute, inputs, weight).unwrap();
-    let mut scheduler = Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false));
+    let scheduler = Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false));
     let settings = Settings {
-        scheduler: NonNull::from(&mut *scheduler),
+        scheduler: NonNull::from(&*scheduler),
         loss: GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR,
         build: GGML_OPT_BUILD_TYPE_OPT,
         period: 1,
