@@ -29,6 +29,16 @@ impl<'g> CheckedGraph<'g> {
         Ok(Self { verdicts: Cow::Owned(verdicts(nodes)?), graph: PhantomData })
     }
 
+    /// Number of nodes that are to be computed.
+    pub fn len(&self) -> usize {
+        self.verdicts.len()
+    }
+
+    /// Whether nothing is to be computed.
+    pub fn is_empty(&self) -> bool {
+        self.verdicts.is_empty()
+    }
+
     /// The nodes, in the order of the graph.
     pub fn nodes(&self) -> impl Iterator<Item = CheckedNode<'g>> {
         self.verdicts.iter().map(|&v| CheckedNode::of(v))
@@ -36,7 +46,11 @@ impl<'g> CheckedGraph<'g> {
 }
 
 fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
-    nodes.iter().filter(|&&n| is_live(n)).map(|n| runnable(n).map(CheckedNode::verdict)).collect()
+    let mut verdicts = Vec::with_capacity(nodes.len());
+    for node in nodes.iter().filter(|&&n| is_live(n)) {
+        verdicts.push(runnable(node)?.verdict());
+    }
+    Ok(verdicts)
 }
 
 /// Everything that the checks read of a tensor.
