@@ -21,11 +21,22 @@ struct ggml_backend;
 struct ggml_backend_buffer;
 struct ggml_backend_buffer_type;
 
-/// Plans and owns the memory that graphs compute in.
-struct ggml_gallocr;
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A kind of buffer: where it lies and how it is laid out.
+typedef struct ggml_backend_buffer_type *ggml_backend_buffer_type_t;
 
 /// Memory of a device.
 typedef struct ggml_backend_buffer *ggml_backend_buffer_t;
+
+/// A stream of work on a device.
+typedef struct ggml_backend *ggml_backend_t;
+
+//
+// Linear allocator
+//
 
 /// Hands out a buffer's memory to tensors, one after the other.
 struct ggml_tallocr {
@@ -39,19 +50,6 @@ struct ggml_tallocr {
     size_t offset;
 };
 
-/// A graph allocator.
-typedef struct ggml_gallocr *ggml_gallocr_t;
-
-/// A kind of buffer: where it lies and how it is laid out.
-typedef struct ggml_backend_buffer_type *ggml_backend_buffer_type_t;
-
-/// A stream of work on a device.
-typedef struct ggml_backend *ggml_backend_t;
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
 /// A linear allocator at the start of `buffer`: tensors are placed one behind the other, nothing is taken back. The
 /// allocator is a plain struct; the buffer stays the caller's.
 GGML_API struct ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer);
@@ -59,6 +57,16 @@ GGML_API struct ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer);
 /// Binds `tensor`, which has no memory yet and is no view, to the next free bytes of the allocator's buffer.
 /// `GGML_STATUS_ALLOC_FAILED` when they do not suffice (see the log); allocator and tensor are then as before.
 GGML_API enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_tensor *tensor);
+
+//
+// Graph allocator
+//
+
+/// Plans and owns the memory that graphs compute in.
+struct ggml_gallocr;
+
+/// A graph allocator.
+typedef struct ggml_gallocr *ggml_gallocr_t;
 
 /// A graph allocator that places all tensors in buffers of type `buft`. Free it with `ggml_gallocr_free`.
 GGML_API ggml_gallocr_t ggml_gallocr_new(ggml_backend_buffer_type_t buft);
@@ -78,50 +86,50 @@ GGML_API bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *gr
 /// Plans `graph` without making buffers, and writes the bytes needed of each buffer type to `sizes`, one number for each
 /// type (a type named twice is reported twice). Buffers that would not suffice are freed. A plan that is larger than
 /// memory can be gives zeros and a line in the log.
-GGML_API
-void ggml_gallocr_reserve_n_size(ggml_gallocr_t galloc,
-                                 struct ggml_cgraph *graph,
-                                 const int *node_buffer_ids,
-                                 const int *leaf_buffer_ids,
-                                 size_t *sizes);
+GGML_API void ggml_gallocr_reserve_n_size(
+    ggml_gallocr_t galloc,
+    struct ggml_cgraph *graph,
+    const int *node_buffer_ids,
+    const int *leaf_buffer_ids,
+    size_t *sizes);
 
 /// As `ggml_gallocr_reserve` for several buffer types: `node_buffer_ids` and `leaf_buffer_ids` say for each node and leaf of
 /// the graph which type it goes to (NULL: the first). Sources that are neither go where their reader goes.
-GGML_API
-bool ggml_gallocr_reserve_n(ggml_gallocr_t galloc,
-                            struct ggml_cgraph *graph,
-                            const int *node_buffer_ids,
-                            const int *leaf_buffer_ids);
+GGML_API bool ggml_gallocr_reserve_n(
+    ggml_gallocr_t galloc,
+    struct ggml_cgraph *graph,
+    const int *node_buffer_ids,
+    const int *leaf_buffer_ids);
 
 /// Binds every tensor of `graph` that has no memory. With one buffer type the allocator plans anew when its plan does
 /// not serve the graph (other edges, or larger tensors); with several it returns false then, and `ggml_gallocr_reserve_n`
 /// is to be called first. false also when memory cannot be had: the tensors are then as before.
-GGML_API
-bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc,
-                              struct ggml_cgraph *graph);
+GGML_API bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph);
 
 /// Bytes of the buffers of the type with index `buffer_id`. 0 for a type that was named before with a smaller index, so that
 /// the sum over all indices is right, and 0 for a NULL allocator.
-GGML_API
-size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc,
-                                    int buffer_id);
+GGML_API size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id);
+
+//
+// All tensors of a context
+//
 
 /// Bytes that `ggml_backend_alloc_ctx_tensors_from_buft` would allocate for the tensors of `ctx`.
-GGML_API
-size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx,
-                                                     ggml_backend_buffer_type_t buft);
+GGML_API size_t ggml_backend_alloc_ctx_tensors_from_buft_size(
+    struct ggml_context *ctx,
+    ggml_backend_buffer_type_t buft);
 
 /// Allocates a buffer of type `buft` and binds all tensors of `ctx` to it that have no memory yet, views to what they are
 /// views of. When they need more than the type's largest buffer, the result is one buffer made of several. `ctx` must
 /// have been made with `no_alloc`. NULL when nothing is to be allocated, and when memory cannot be had (see the log):
 /// no tensor is bound then. The caller frees the buffer, after the last use of the tensors.
-GGML_API
-struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx,
-                                                                     ggml_backend_buffer_type_t buft);
+GGML_API struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(
+    struct ggml_context *ctx,
+    ggml_backend_buffer_type_t buft);
 
 /// As `ggml_backend_alloc_ctx_tensors_from_buft` with the preferred buffer type of the backend's device.
 GGML_API struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors(struct ggml_context *ctx, ggml_backend_t backend);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

@@ -15,8 +15,54 @@
 #include "ggml-backend.h"
 #include "ggml-rs.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /// Version of the vtables below; a module with another one is not loaded.
 #define GGML_BACKEND_API_VERSION 3
+
+//
+// Buffer types
+//
+
+/// Functions of a buffer type. Optional ones may be NULL.
+struct ggml_backend_buffer_type_i {
+    /// Name, such as "CPU".
+    const char *(*get_name)(ggml_backend_buffer_type_t buft);
+    /// Allocates a buffer; NULL when memory cannot be had.
+    ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t buft, size_t size);
+    /// Optional: allocates a buffer and places the given tensors in it. Without it: `alloc_buffer` and one tensor
+    /// after the other.
+    ggml_backend_buffer_t (*alloc_buffer_n)(ggml_backend_buffer_type_t buft, struct ggml_tensor **tensors, int n_tensors);
+    /// Alignment of tensors in bytes.
+    size_t (*get_alignment)(ggml_backend_buffer_type_t buft);
+    /// Optional: bytes a buffer may have; without it no limit.
+    size_t (*get_max_size)(ggml_backend_buffer_type_t buft);
+    /// Optional: bytes a tensor needs, padding included; without it `ggml_nbytes`.
+    size_t (*get_alloc_size)(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+    /// Optional: bytes that `alloc_buffer_n` needs for the given tensors; without it the sum over `get_alloc_size`.
+    size_t (*get_alloc_size_n)(ggml_backend_buffer_type_t buft, struct ggml_tensor **tensors, int n_tensors);
+    /// Optional: whether data lies in host memory in the usual layout; without it false.
+    bool (*is_host)(ggml_backend_buffer_type_t buft);
+};
+
+/// A kind of buffer.
+struct ggml_backend_buffer_type {
+    /// Its functions.
+    struct ggml_backend_buffer_type_i iface;
+    /// Device it belongs to.
+    ggml_backend_dev_t device;
+    /// Belongs to the implementation.
+    void *context;
+};
+
+/// Whether a buffer type may ask for more bytes than the result of this operation has.
+GGML_API bool ggml_op_alloc_size_may_expand(enum ggml_op op);
+
+//
+// Buffers
+//
 
 /// Functions of a buffer. Optional ones may be NULL.
 struct ggml_backend_buffer_i {
@@ -91,37 +137,6 @@ struct ggml_backend_buffer_i {
                          size_t n_tensors);
 };
 
-/// Functions of a buffer type. Optional ones may be NULL.
-struct ggml_backend_buffer_type_i {
-    /// Name, such as "CPU".
-    const char *(*get_name)(ggml_backend_buffer_type_t buft);
-    /// Allocates a buffer; NULL when memory cannot be had.
-    ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t buft, size_t size);
-    /// Optional: allocates a buffer and places the given tensors in it. Without it: `alloc_buffer` and one tensor
-    /// after the other.
-    ggml_backend_buffer_t (*alloc_buffer_n)(ggml_backend_buffer_type_t buft, struct ggml_tensor **tensors, int n_tensors);
-    /// Alignment of tensors in bytes.
-    size_t (*get_alignment)(ggml_backend_buffer_type_t buft);
-    /// Optional: bytes a buffer may have; without it no limit.
-    size_t (*get_max_size)(ggml_backend_buffer_type_t buft);
-    /// Optional: bytes a tensor needs, padding included; without it `ggml_nbytes`.
-    size_t (*get_alloc_size)(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
-    /// Optional: bytes that `alloc_buffer_n` needs for the given tensors; without it the sum over `get_alloc_size`.
-    size_t (*get_alloc_size_n)(ggml_backend_buffer_type_t buft, struct ggml_tensor **tensors, int n_tensors);
-    /// Optional: whether data lies in host memory in the usual layout; without it false.
-    bool (*is_host)(ggml_backend_buffer_type_t buft);
-};
-
-/// A kind of buffer.
-struct ggml_backend_buffer_type {
-    /// Its functions.
-    struct ggml_backend_buffer_type_i iface;
-    /// Device it belongs to.
-    ggml_backend_dev_t device;
-    /// Belongs to the implementation.
-    void *context;
-};
-
 /// Memory of a device.
 struct ggml_backend_buffer {
     /// Its functions.
@@ -135,6 +150,54 @@ struct ggml_backend_buffer {
     /// What it is for.
     enum ggml_backend_buffer_usage usage;
 };
+
+/// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
+/// calls `free_buffer` and frees the object.
+GGML_API ggml_backend_buffer_t ggml_backend_buffer_init(
+    ggml_backend_buffer_type_t buft,
+    struct ggml_backend_buffer_i iface,
+    void *context,
+    size_t size);
+
+/// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
+GGML_API bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+// Buffers made of several
+
+/// Joins buffers into one that owns them; `n_buffers` is at least 1.
+GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers);
+
+/// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
+GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
+
+/// Says what all parts of a joined buffer are for.
+GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+
+/// Says what the parts of a meta device's buffer are for.
+GGML_API void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+
+//
+// Meta backends
+//
+
+/// Whether a backend works on a meta device; false for NULL.
+GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
+
+/// Whether a buffer is a meta device's; false for NULL.
+GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
+
+/// Whether a buffer type is a meta device's; false for NULL.
+GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);
+
+/// Number of backends that a meta backend joins; 0 for any other.
+GGML_API size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend);
+
+/// Backend `index` of those that a meta backend joins, owned by it; NULL for any other.
+GGML_API ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index);
+
+//
+// Backends (streams of work)
+//
 
 /// Lets `graph_optimize` lengthen the life of tensors, when the backend will run nodes out of order.
 struct ggml_backend_graph_optimize_params {
@@ -220,6 +283,18 @@ struct ggml_backend {
     void *context;
 };
 
+/// An event.
+struct ggml_backend_event {
+    /// Device it belongs to.
+    struct ggml_backend_device *device;
+    /// Belongs to the implementation.
+    void *context;
+};
+
+//
+// Devices
+//
+
 /// Functions of a device. Optional ones may be NULL.
 struct ggml_backend_device_i {
     /// Short name, such as "CPU".
@@ -264,13 +339,9 @@ struct ggml_backend_device {
     void *context;
 };
 
-/// An event.
-struct ggml_backend_event {
-    /// Device it belongs to.
-    struct ggml_backend_device *device;
-    /// Belongs to the implementation.
-    void *context;
-};
+//
+// Registrations
+//
 
 /// Functions of a family of devices. Optional ones may be NULL.
 struct ggml_backend_reg_i {
@@ -294,6 +365,8 @@ struct ggml_backend_reg {
     void *context;
 };
 
+// Loading from shared libraries
+
 /// What a loadable module exports as `ggml_backend_init`; NULL when the module cannot work here.
 typedef ggml_backend_reg_t (*ggml_backend_init_t)(void);
 
@@ -302,53 +375,8 @@ typedef ggml_backend_reg_t (*ggml_backend_init_t)(void);
 typedef int (*ggml_backend_score_t)(void);
 
 #ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/// Whether a buffer type may ask for more bytes than the result of this operation has.
-GGML_API bool ggml_op_alloc_size_may_expand(enum ggml_op op);
-
-/// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
-/// calls `free_buffer` and frees the object.
-GGML_API
-ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
-                                               struct ggml_backend_buffer_i iface,
-                                               void *context,
-                                               size_t size);
-
-/// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
-GGML_API bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst);
-
-/// Joins buffers into one that owns them; `n_buffers` is at least 1.
-GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers);
-
-/// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
-GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
-
-/// Says what all parts of a joined buffer are for.
-GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
-
-/// Says what the parts of a meta device's buffer are for.
-GGML_API void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
-
-/// Whether a backend works on a meta device; false for NULL.
-GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
-
-/// Whether a buffer is a meta device's; false for NULL.
-GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
-
-/// Whether a buffer type is a meta device's; false for NULL.
-GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);
-
-/// Number of backends that a meta backend joins; 0 for any other.
-GGML_API size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend);
-
-/// Backend `index` of those that a meta backend joins, owned by it; NULL for any other.
-GGML_API ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index);
-
-#ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif
 
 // Exports what ggml_backend_load() looks for in a module; nothing in a backend that is linked in.
 #if defined(__cplusplus)

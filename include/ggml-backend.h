@@ -37,8 +37,66 @@ struct ggml_backend_event;
 struct ggml_backend_reg;
 struct ggml_backend_device;
 
-/// Devices a meta device may join at most.
-#define GGML_BACKEND_META_MAX_DEVICES 16
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A point in a stream that the host or another stream can wait for.
+typedef struct ggml_backend_event *ggml_backend_event_t;
+
+/// A graph that a backend prepared to compute several times.
+typedef void *ggml_backend_graph_plan_t;
+
+/// A family of devices: a backend as the registry knows it.
+typedef struct ggml_backend_reg *ggml_backend_reg_t;
+
+/// A device.
+typedef struct ggml_backend_device *ggml_backend_dev_t;
+
+//
+// Buffer types
+//
+
+/// Name of the buffer type, such as "CPU". The text lives as long as the type.
+GGML_API const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft);
+
+/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
+/// a buffer without memory.
+GGML_API ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size);
+
+/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
+/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
+/// tensors are then as before) or when no tensor needs a byte.
+GGML_API ggml_backend_buffer_t ggml_backend_buft_alloc_buffer_n(
+    ggml_backend_buffer_type_t buft,
+    struct ggml_tensor **tensors,
+    int n_tensors);
+
+/// Alignment of tensors in bytes, a power of two.
+GGML_API size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft);
+
+/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
+GGML_API size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft);
+
+/// Bytes that `tensor` takes in a buffer of this type, padding included.
+GGML_API size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+
+/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
+/// larger than memory can be.
+GGML_API size_t ggml_backend_buft_get_alloc_size_n(
+    ggml_backend_buffer_type_t buft,
+    struct ggml_tensor **tensors,
+    int n_tensors);
+
+/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
+GGML_API bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft);
+
+/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
+GGML_API ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft);
+
+//
+// Buffers
+//
 
 /// What a buffer is for; the scheduler runs operations where their weights lie.
 enum ggml_backend_buffer_usage {
@@ -49,195 +107,6 @@ enum ggml_backend_buffer_usage {
     /// Intermediate results.
     GGML_BACKEND_BUFFER_USAGE_COMPUTE = 2,
 };
-
-/// Kinds of devices.
-enum ggml_backend_dev_type {
-    /// The processor, working in system memory.
-    GGML_BACKEND_DEVICE_TYPE_CPU = 0,
-    /// A graphics processor with memory of its own.
-    GGML_BACKEND_DEVICE_TYPE_GPU = 1,
-    /// A graphics processor that shares system memory.
-    GGML_BACKEND_DEVICE_TYPE_IGPU = 2,
-    /// A helper to be used together with the CPU device, such as a BLAS library.
-    GGML_BACKEND_DEVICE_TYPE_ACCEL = 3,
-    /// Several devices joined into one that splits tensors among them.
-    GGML_BACKEND_DEVICE_TYPE_META = 4,
-};
-
-/// How a tensor is spread over the devices of a meta device.
-enum ggml_backend_meta_split_axis {
-    /// Divided along dimension 0.
-    GGML_BACKEND_SPLIT_AXIS_0 = 0,
-    /// Divided along dimension 1.
-    GGML_BACKEND_SPLIT_AXIS_1 = 1,
-    /// Divided along dimension 2.
-    GGML_BACKEND_SPLIT_AXIS_2 = 2,
-    /// Divided along dimension 3.
-    GGML_BACKEND_SPLIT_AXIS_3 = 3,
-    /// Every device holds the whole tensor.
-    GGML_BACKEND_SPLIT_AXIS_MIRRORED = 10,
-    /// Every device holds a summand of the whole.
-    GGML_BACKEND_SPLIT_AXIS_PARTIAL = 11,
-    /// No way of spreading; for bookkeeping inside the library.
-    GGML_BACKEND_SPLIT_AXIS_NONE = 98,
-    /// Not known yet; for bookkeeping inside the library.
-    GGML_BACKEND_SPLIT_AXIS_UNKNOWN = 99,
-};
-
-/// Spreads graphs over several backends.
-struct ggml_backend_sched;
-
-/// A device.
-typedef struct ggml_backend_device *ggml_backend_dev_t;
-
-/// What a device can do beyond computing.
-struct ggml_backend_dev_caps {
-    /// Works while the host goes on.
-    bool async;
-    /// Has a buffer type in host memory that makes transfers fast.
-    bool host_buffer;
-    /// Makes a buffer of memory that the host already has.
-    bool buffer_from_host_ptr;
-    /// Has events to synchronise streams with.
-    bool events;
-    /// Loads well from files mapped into memory.
-    bool mmap_support;
-};
-
-/// All properties of a device. The texts live as long as the device.
-struct ggml_backend_dev_props {
-    /// Short name, such as "CPU".
-    const char *name;
-    /// The product, for people to read.
-    const char *description;
-    /// Free memory in bytes.
-    size_t memory_free;
-    /// All memory in bytes.
-    size_t memory_total;
-    /// Kind of device.
-    enum ggml_backend_dev_type type;
-    /// PCI address in lower case, "domain:bus:device.function", for PCI devices; NULL when unknown.
-    const char *device_id;
-    /// What the device can do.
-    struct ggml_backend_dev_caps caps;
-};
-
-/// A family of devices: a backend as the registry knows it.
-typedef struct ggml_backend_reg *ggml_backend_reg_t;
-
-/// A point in a stream that the host or another stream can wait for.
-typedef struct ggml_backend_event *ggml_backend_event_t;
-
-/// A copy of a graph on another backend, with everything it owns.
-struct ggml_backend_graph_copy {
-    /// Data of the tensors that have some.
-    ggml_backend_buffer_t buffer;
-    /// Tensors that have data.
-    struct ggml_context *ctx_allocated;
-    /// Views and tensors without data.
-    struct ggml_context *ctx_unallocated;
-    /// The copied graph; NULL when copying failed.
-    struct ggml_cgraph *graph;
-};
-
-/// Compares a node's results on two backends; false ends the comparison.
-typedef bool (*ggml_backend_eval_callback)(int node_index,
-                                           struct ggml_tensor *t1,
-                                           struct ggml_tensor *t2,
-                                           void *user_data);
-
-/// How one tensor is spread over the devices of a meta device.
-///
-/// A tensor divided along an axis may consist of several segments (as when query, key and value weights are fused
-/// into one matrix), each divided by itself. All parts, their repetitions counted, add up to the tensor's size
-/// along the axis.
-struct ggml_backend_meta_split_state {
-    /// Axis of the division, or how the devices hold the whole.
-    enum ggml_backend_meta_split_axis axis;
-    /// Elements of segment `s` on device `d` along the axis, at `s * n_devices + d`.
-    int64_t ne[256];
-    /// How often each segment repeats.
-    uint32_t nr[16];
-    /// Segments in use.
-    uint32_t n_segments;
-};
-
-/// Says how a meta device spreads a tensor that holds data (weights, inputs); the spread of results follows.
-typedef struct ggml_backend_meta_split_state (*ggml_backend_meta_get_split_state_t)(const struct ggml_tensor *tensor,
-                                                                                    void *userdata);
-
-/// A scheduler.
-typedef struct ggml_backend_sched *ggml_backend_sched_t;
-
-/// Watches the nodes of a graph as a scheduler computes it.
-///
-/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
-/// With `ask` false `t` has been computed: false cancels the rest of the graph.
-typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
-
-/// Lets the host copy the weights of a split itself.
-///
-/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the split's other inputs. `src` is
-/// the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true when the copy is done or queued on `backend`; on
-/// false the scheduler copies the whole weight.
-typedef bool (*ggml_backend_sched_copy_callback)(ggml_backend_t backend,
-                                                 const struct ggml_tensor *src,
-                                                 struct ggml_tensor *dst,
-                                                 struct ggml_cgraph *graph,
-                                                 void *user_data);
-
-/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and reserves them again.
-///
-/// `graph` is the graph being allocated. `backend_ids_changed` says that a node or leaf moved to another backend since the last
-/// allocation, `graph_size_changed` that the number of tensors changed. When both are false the last reservation was too small.
-typedef void (*ggml_backend_sched_realloc_callback)(ggml_backend_sched_t sched,
-                                                    struct ggml_cgraph *graph,
-                                                    bool backend_ids_changed,
-                                                    bool graph_size_changed,
-                                                    void *user_data);
-
-/// A graph that a backend prepared to compute several times.
-typedef void *ggml_backend_graph_plan_t;
-
-/// A feature of a backend, as name and value. Lists of them end with a NULL name.
-struct ggml_backend_feature {
-    /// Name, such as "AVX2".
-    const char *name;
-    /// Value, usually "1".
-    const char *value;
-};
-
-/// Under the name "ggml_backend_comm_init": makes a communication context for backends that compute together; NULL
-/// on failure.
-typedef void *(*ggml_backend_comm_init_t)(ggml_backend_t *backends, size_t n_backends);
-
-/// Under the name "ggml_backend_comm_free": frees a communication context.
-typedef void (*ggml_backend_comm_free_t)(void *comm_ctx);
-
-/// Under the name "ggml_backend_comm_allreduce_tensor": sums one tensor of each backend into all of them.
-typedef bool (*ggml_backend_comm_allreduce_tensor_t)(void *comm_ctx, struct ggml_tensor **tensors);
-
-/// Under the name "ggml_backend_split_buffer_type": a buffer type that spreads rows over devices in given
-/// proportions.
-typedef ggml_backend_buffer_type_t (*ggml_backend_split_buffer_type_t)(int main_device, const float *tensor_split);
-
-/// Under the name "ggml_backend_set_n_threads": sets how many threads a backend computes with.
-typedef void (*ggml_backend_set_n_threads_t)(ggml_backend_t backend, int n_threads);
-
-/// Under the name "ggml_backend_dev_get_extra_bufts": further buffer types of a device, a list that ends with NULL.
-typedef ggml_backend_buffer_type_t *(*ggml_backend_dev_get_extra_bufts_t)(ggml_backend_dev_t device);
-
-/// Under the name "ggml_backend_set_abort_callback": sets who is asked whether to stop computing.
-typedef void (*ggml_backend_set_abort_callback_t)(ggml_backend_t backend,
-                                                  ggml_abort_callback abort_callback,
-                                                  void *abort_callback_data);
-
-/// Under the name "ggml_backend_get_features": features of a backend, a list that ends with a NULL name.
-typedef struct ggml_backend_feature *(*ggml_backend_get_features_t)(ggml_backend_reg_t reg);
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
 
 /// Name of the buffer's type.
 GGML_API const char *ggml_backend_buffer_name(ggml_backend_buffer_t buffer);
@@ -282,42 +151,241 @@ GGML_API ggml_backend_buffer_type_t ggml_backend_buffer_get_type(ggml_backend_bu
 /// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.
 GGML_API void ggml_backend_buffer_reset(ggml_backend_buffer_t buffer);
 
-/// Name of the buffer type, such as "CPU". The text lives as long as the type.
-GGML_API const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft);
+// Copies between tensors, on any backends
 
-/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
-/// a buffer without memory.
-GGML_API ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size);
+/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
+/// that is done.
+GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
 
-/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
-/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
-/// tensors are then as before) or when no tensor needs a byte.
-GGML_API
-ggml_backend_buffer_t ggml_backend_buft_alloc_buffer_n(ggml_backend_buffer_type_t buft,
-                                                       struct ggml_tensor **tensors,
-                                                       int n_tensors);
+/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs and returns when all copies are done. Both tensors of a pair have the same type, shape and
+/// strides; they may be on different devices. Uses the batched copy of a buffer type where it has one.
+GGML_API void ggml_backend_tensor_copy_n(
+    const struct ggml_tensor *const *srcs,
+    struct ggml_tensor *const *dsts,
+    size_t n_tensors);
 
-/// Alignment of tensors in bytes, a power of two.
-GGML_API size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft);
+//
+// Backends (streams of work)
+//
 
-/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
-GGML_API size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft);
+/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
+GGML_API ggml_guid_t ggml_backend_guid(ggml_backend_t backend);
 
-/// Bytes that `tensor` takes in a buffer of this type, padding included.
-GGML_API size_t ggml_backend_buft_get_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
+GGML_API const char *ggml_backend_name(ggml_backend_t backend);
 
-/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
-/// larger than memory can be.
-GGML_API
-size_t ggml_backend_buft_get_alloc_size_n(ggml_backend_buffer_type_t buft,
-                                          struct ggml_tensor **tensors,
-                                          int n_tensors);
+/// Frees a backend. Its buffers live on. Nothing for NULL.
+GGML_API void ggml_backend_free(ggml_backend_t backend);
 
-/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
-GGML_API bool ggml_backend_buft_is_host(ggml_backend_buffer_type_t buft);
+/// The buffer type that the backend's device prefers.
+GGML_API ggml_backend_buffer_type_t ggml_backend_get_default_buffer_type(ggml_backend_t backend);
 
-/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
-GGML_API ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft);
+/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
+GGML_API ggml_backend_buffer_t ggml_backend_alloc_buffer(ggml_backend_t backend, size_t size);
+
+/// Alignment of tensors in buffers of the preferred type.
+GGML_API size_t ggml_backend_get_alignment(ggml_backend_t backend);
+
+/// Bytes that a buffer of the preferred type may have.
+GGML_API size_t ggml_backend_get_max_size(ggml_backend_t backend);
+
+/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
+/// without queued transfers waits for its work and copies at once.
+GGML_API void ggml_backend_tensor_set_async(
+    ggml_backend_t backend,
+    struct ggml_tensor *tensor,
+    const void *data,
+    size_t offset,
+    size_t size);
+
+/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
+GGML_API void ggml_backend_tensor_get_async(
+    ggml_backend_t backend,
+    const struct ggml_tensor *tensor,
+    void *data,
+    size_t offset,
+    size_t size);
+
+/// As `ggml_backend_tensor_set_2d`, queued.
+GGML_API void ggml_backend_tensor_set_2d_async(
+    ggml_backend_t backend,
+    struct ggml_tensor *tensor,
+    const void *data,
+    size_t offset,
+    size_t size,
+    size_t n_copies,
+    size_t stride_tensor,
+    size_t stride_data);
+
+/// As `ggml_backend_tensor_get_2d`, queued.
+GGML_API void ggml_backend_tensor_get_2d_async(
+    ggml_backend_t backend,
+    const struct ggml_tensor *tensor,
+    void *data,
+    size_t offset,
+    size_t size,
+    size_t n_copies,
+    size_t stride_tensor,
+    size_t stride_data);
+
+/// Copies `size` bytes of `data` into the tensor.
+GGML_API void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
+
+/// Copies `size` bytes of the tensor to `data`.
+GGML_API void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
+
+/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
+/// `offset + i * stride_tensor`.
+GGML_API void ggml_backend_tensor_set_2d(
+    struct ggml_tensor *tensor,
+    const void *data,
+    size_t offset,
+    size_t size,
+    size_t n_copies,
+    size_t stride_tensor,
+    size_t stride_data);
+
+/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
+/// `data + i * stride_data`.
+GGML_API void ggml_backend_tensor_get_2d(
+    const struct ggml_tensor *tensor,
+    void *data,
+    size_t offset,
+    size_t size,
+    size_t n_copies,
+    size_t stride_tensor,
+    size_t stride_data);
+
+/// Writes `n_tensors` pieces of host memory: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A tensor may
+/// occur several times. Uses the batched write of a buffer type where it has one.
+GGML_API void ggml_backend_tensor_set_n(
+    struct ggml_tensor *const *tensors,
+    const void *data,
+    const size_t *offsets,
+    const size_t *sizes,
+    const size_t *data_offsets,
+    size_t n_tensors);
+
+/// Reads `n_tensors` pieces into host memory: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A tensor may
+/// occur several times. Uses the batched read of a buffer type where it has one.
+GGML_API void ggml_backend_tensor_get_n(
+    const struct ggml_tensor *const *tensors,
+    void *data,
+    const size_t *offsets,
+    const size_t *sizes,
+    const size_t *data_offsets,
+    size_t n_tensors);
+
+/// Sets `size` bytes of the tensor to `value`.
+GGML_API void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size);
+
+/// Waits until everything queued on the backend is done.
+GGML_API void ggml_backend_synchronize(ggml_backend_t backend);
+
+/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
+/// have plans; NULL on failure.
+GGML_API ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Frees a plan of this backend.
+GGML_API void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a plan of this backend.
+GGML_API enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+
+/// Computes a graph and waits until it is done.
+GGML_API enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+GGML_API enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+
+/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+GGML_API bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+GGML_API bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type_t buft);
+
+/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+GGML_API bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op);
+
+/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
+/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
+GGML_API void ggml_backend_tensor_copy_async(
+    ggml_backend_t backend_src,
+    ggml_backend_t backend_dst,
+    const struct ggml_tensor *src,
+    struct ggml_tensor *dst);
+
+/// The device that the backend works on.
+GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+
+//
+// Events
+//
+
+/// A new event of a device; NULL when the device is NULL, has no events, or fails.
+GGML_API ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device);
+
+/// Frees an event. Nothing for NULL.
+GGML_API void ggml_backend_event_free(ggml_backend_event_t event);
+
+/// Marks the present end of the backend's queue with the event.
+GGML_API void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend);
+
+/// Waits, on the calling thread, until the work before the mark is done.
+GGML_API void ggml_backend_event_synchronize(ggml_backend_event_t event);
+
+/// Lets what is queued on the backend from now on wait for the event of another backend.
+GGML_API void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event);
+
+//
+// Devices
+//
+
+/// Kinds of devices.
+enum ggml_backend_dev_type {
+    /// The processor, working in system memory.
+    GGML_BACKEND_DEVICE_TYPE_CPU = 0,
+    /// A graphics processor with memory of its own.
+    GGML_BACKEND_DEVICE_TYPE_GPU = 1,
+    /// A graphics processor that shares system memory.
+    GGML_BACKEND_DEVICE_TYPE_IGPU = 2,
+    /// A helper to be used together with the CPU device, such as a BLAS library.
+    GGML_BACKEND_DEVICE_TYPE_ACCEL = 3,
+    /// Several devices joined into one that splits tensors among them.
+    GGML_BACKEND_DEVICE_TYPE_META = 4,
+};
+
+/// What a device can do beyond computing.
+struct ggml_backend_dev_caps {
+    /// Works while the host goes on.
+    bool async;
+    /// Has a buffer type in host memory that makes transfers fast.
+    bool host_buffer;
+    /// Makes a buffer of memory that the host already has.
+    bool buffer_from_host_ptr;
+    /// Has events to synchronise streams with.
+    bool events;
+    /// Loads well from files mapped into memory.
+    bool mmap_support;
+};
+
+/// All properties of a device. The texts live as long as the device.
+struct ggml_backend_dev_props {
+    /// Short name, such as "CPU".
+    const char *name;
+    /// The product, for people to read.
+    const char *description;
+    /// Free memory in bytes.
+    size_t memory_free;
+    /// All memory in bytes.
+    size_t memory_total;
+    /// Kind of device.
+    enum ggml_backend_dev_type type;
+    /// PCI address in lower case, "domain:bus:device.function", for PCI devices; NULL when unknown.
+    const char *device_id;
+    /// What the device can do.
+    struct ggml_backend_dev_caps caps;
+};
 
 /// Short name of a device, such as "CPU" or "Vulkan0". The text lives as long as the device.
 GGML_API const char *ggml_backend_dev_name(ggml_backend_dev_t device);
@@ -349,11 +417,11 @@ GGML_API ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backe
 
 /// A buffer over `size` bytes at `ptr` that the host already has, such as a mapped file, and keeps while the buffer
 /// lives. `max_tensor_size` is the size of the largest tensor that will lie in it. NULL when the device cannot do that.
-GGML_API
-ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(ggml_backend_dev_t device,
-                                                            void *ptr,
-                                                            size_t size,
-                                                            size_t max_tensor_size);
+GGML_API ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(
+    ggml_backend_dev_t device,
+    void *ptr,
+    size_t size,
+    size_t max_tensor_size);
 
 /// Whether the device can compute the node `op`, with the types, shapes and strides that it and its sources have.
 GGML_API bool ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
@@ -363,6 +431,10 @@ GGML_API bool ggml_backend_dev_supports_buft(ggml_backend_dev_t device, ggml_bac
 
 /// Whether `op` is worth computing on the device although its weights lie in host memory and must be copied for it.
 GGML_API bool ggml_backend_dev_offload_op(ggml_backend_dev_t device, const struct ggml_tensor *op);
+
+//
+// Registrations
+//
 
 /// Name of a family of devices, such as "CPU" or "Vulkan".
 GGML_API const char *ggml_backend_reg_name(ggml_backend_reg_t reg);
@@ -377,74 +449,56 @@ GGML_API ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, siz
 /// there is none of this name.
 GGML_API void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name);
 
-/// A new event of a device; NULL when the device is NULL, has no events, or fails.
-GGML_API ggml_backend_event_t ggml_backend_event_new(ggml_backend_dev_t device);
+// Functions that ggml_backend_reg_get_proc_address() may find
 
-/// Frees an event. Nothing for NULL.
-GGML_API void ggml_backend_event_free(ggml_backend_event_t event);
+/// Under the name "ggml_backend_comm_init": makes a communication context for backends that compute together; NULL
+/// on failure.
+typedef void *(*ggml_backend_comm_init_t)(ggml_backend_t *backends, size_t n_backends);
 
-/// Marks the present end of the backend's queue with the event.
-GGML_API void ggml_backend_event_record(ggml_backend_event_t event, ggml_backend_t backend);
+/// Under the name "ggml_backend_comm_free": frees a communication context.
+typedef void (*ggml_backend_comm_free_t)(void *comm_ctx);
 
-/// Waits, on the calling thread, until the work before the mark is done.
-GGML_API void ggml_backend_event_synchronize(ggml_backend_event_t event);
+/// Under the name "ggml_backend_comm_allreduce_tensor": sums one tensor of each backend into all of them.
+typedef bool (*ggml_backend_comm_allreduce_tensor_t)(void *comm_ctx, struct ggml_tensor **tensors);
 
-/// Lets what is queued on the backend from now on wait for the event of another backend.
-GGML_API void ggml_backend_event_wait(ggml_backend_t backend, ggml_backend_event_t event);
+/// Under the name "ggml_backend_split_buffer_type": a buffer type that spreads rows over devices in given
+/// proportions.
+typedef ggml_backend_buffer_type_t (*ggml_backend_split_buffer_type_t)(int main_device, const float *tensor_split);
 
-/// Copies a graph whose tensors have data to the backend's device, data included; freed with
-/// `ggml_backend_graph_copy_free`. All members are NULL when that fails (see the log).
-GGML_API struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph);
+/// Under the name "ggml_backend_set_n_threads": sets how many threads a backend computes with.
+typedef void (*ggml_backend_set_n_threads_t)(ggml_backend_t backend, int n_threads);
 
-/// Frees a copied graph with all it owns.
-GGML_API void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy);
+/// Under the name "ggml_backend_dev_get_extra_bufts": further buffer types of a device, a list that ends with NULL.
+typedef ggml_backend_buffer_type_t *(*ggml_backend_dev_get_extra_bufts_t)(ggml_backend_dev_t device);
 
-/// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
-/// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
-/// when the graph could not be copied.
-GGML_API
-bool ggml_backend_compare_graph_backend(ggml_backend_t backend1,
-                                        ggml_backend_t backend2,
-                                        struct ggml_cgraph *graph,
-                                        ggml_backend_eval_callback callback,
-                                        void *user_data,
-                                        const struct ggml_tensor *const *test_nodes,
-                                        size_t num_test_nodes);
+/// Under the name "ggml_backend_set_abort_callback": sets who is asked whether to stop computing.
+typedef void (*ggml_backend_set_abort_callback_t)(
+    ggml_backend_t backend,
+    ggml_abort_callback abort_callback,
+    void *abort_callback_data);
 
-/// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
-GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
+/// A feature of a backend, as name and value. Lists of them end with a NULL name.
+struct ggml_backend_feature {
+    /// Name, such as "AVX2".
+    const char *name;
+    /// Value, usually "1".
+    const char *value;
+};
 
-/// A device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` says how each tensor that holds
-/// data (weights, caches) is spread over them; the spread of results follows from their operations. The same arguments give
-/// the same device, which lives until the process ends. NULL, with a log line, when the arguments make no device. What
-/// cannot be spread fails with a log line when it is allocated or computed.
-GGML_API
-ggml_backend_dev_t ggml_backend_meta_device(ggml_backend_dev_t *devs,
-                                            size_t n_devs,
-                                            ggml_backend_meta_get_split_state_t get_split_state,
-                                            void *get_split_state_ud);
+/// Under the name "ggml_backend_get_features": features of a backend, a list that ends with a NULL name.
+typedef struct ggml_backend_feature *(*ggml_backend_get_features_t)(ggml_backend_reg_t reg);
 
-/// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
-GGML_API
-enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer,
-                                           struct ggml_tensor *tensor,
-                                           void *addr);
-
-/// Binds a view to the memory of the tensor it looks at, which must have some.
-GGML_API enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor);
-
-/// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
-/// buffer lives.
-GGML_API ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size);
-
-/// The buffer type "CPU": plain host memory.
-GGML_API ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
+//
+// Registry
+//
 
 /// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
 GGML_API void ggml_backend_register(ggml_backend_reg_t reg);
 
 /// Adds one device to the registry. Nothing when it is there.
 GGML_API void ggml_backend_device_register(ggml_backend_dev_t device);
+
+// Registrations
 
 /// Number of registered families.
 GGML_API size_t ggml_backend_reg_count(void);
@@ -454,6 +508,8 @@ GGML_API ggml_backend_reg_t ggml_backend_reg_get(size_t index);
 
 /// The first family of this name, in upper or lower case; NULL when there is none.
 GGML_API ggml_backend_reg_t ggml_backend_reg_by_name(const char *name);
+
+// Devices
 
 /// Number of registered devices.
 GGML_API size_t ggml_backend_dev_count(void);
@@ -467,6 +523,8 @@ GGML_API ggml_backend_dev_t ggml_backend_dev_by_name(const char *name);
 /// The first device of this kind; NULL when there is none.
 GGML_API ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type);
 
+// A backend in one call
+
 /// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
 GGML_API ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params);
 
@@ -475,6 +533,8 @@ GGML_API ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type typ
 
 /// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
 GGML_API ggml_backend_t ggml_backend_init_best(void);
+
+// Loading from shared libraries
 
 /// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
 /// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
@@ -493,28 +553,67 @@ GGML_API void ggml_backend_load_all(void);
 /// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
 GGML_API void ggml_backend_load_all_from_path(const char *dir_path);
 
+//
+// Scheduler
+//
+
+/// Spreads graphs over several backends.
+struct ggml_backend_sched;
+
+/// A scheduler.
+typedef struct ggml_backend_sched *ggml_backend_sched_t;
+
+/// Watches the nodes of a graph as a scheduler computes it.
+///
+/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
+/// With `ask` false `t` has been computed: false cancels the rest of the graph.
+typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
+
+/// Lets the host copy the weights of a split itself.
+///
+/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the split's other inputs. `src` is
+/// the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true when the copy is done or queued on `backend`; on
+/// false the scheduler copies the whole weight.
+typedef bool (*ggml_backend_sched_copy_callback)(
+    ggml_backend_t backend,
+    const struct ggml_tensor *src,
+    struct ggml_tensor *dst,
+    struct ggml_cgraph *graph,
+    void *user_data);
+
+/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and reserves them again.
+///
+/// `graph` is the graph being allocated. `backend_ids_changed` says that a node or leaf moved to another backend since the last
+/// allocation, `graph_size_changed` that the number of tensors changed. When both are false the last reservation was too small.
+typedef void (*ggml_backend_sched_realloc_callback)(
+    ggml_backend_sched_t sched,
+    struct ggml_cgraph *graph,
+    bool backend_ids_changed,
+    bool graph_size_changed,
+    void *user_data);
+
 /// A scheduler over `n_backends` (at most 16) backends in the order of their priority; the last one must be a CPU and
 /// computes what no other can. `bufts`: the buffer type that each computes in, or NULL for its device's preferred one.
 /// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
 /// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
 /// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
-GGML_API
-ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends,
-                                            ggml_backend_buffer_type_t *bufts,
-                                            int n_backends,
-                                            size_t graph_size,
-                                            bool parallel,
-                                            bool op_offload);
+GGML_API ggml_backend_sched_t ggml_backend_sched_new(
+    ggml_backend_t *backends,
+    ggml_backend_buffer_type_t *bufts,
+    int n_backends,
+    size_t graph_size,
+    bool parallel,
+    bool op_offload);
 
 /// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
 GGML_API void ggml_backend_sched_free(ggml_backend_sched_t sched);
 
 /// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
 /// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
-GGML_API
-void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched,
-                                     struct ggml_cgraph *measure_graph,
-                                     size_t *sizes);
+GGML_API void ggml_backend_sched_reserve_size(
+    ggml_backend_sched_t sched,
+    struct ggml_cgraph *measure_graph,
+    size_t *sizes);
 
 /// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
 /// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
@@ -534,19 +633,19 @@ GGML_API int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched);
 GGML_API int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched);
 
 /// The buffer type that `backend`, one of the scheduler's, computes in.
-GGML_API
-ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched,
-                                                              ggml_backend_t backend);
+GGML_API ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(
+    ggml_backend_sched_t sched,
+    ggml_backend_t backend);
 
 /// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
 GGML_API size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend);
 
 /// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
 /// reset; computing a graph that was not allocated before resets.
-GGML_API
-void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched,
-                                           struct ggml_tensor *node,
-                                           ggml_backend_t backend);
+GGML_API void ggml_backend_sched_set_tensor_backend(
+    ggml_backend_sched_t sched,
+    struct ggml_tensor *node,
+    ggml_backend_t backend);
 
 /// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
 GGML_API ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node);
@@ -566,200 +665,159 @@ GGML_API enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t 
 /// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
 /// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
 /// when the graph cannot be placed (see the log).
-GGML_API
-enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched,
-                                                        struct ggml_cgraph *graph);
+GGML_API enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
 
 /// Waits until all backends are done. Nothing for NULL.
 GGML_API void ggml_backend_sched_synchronize(ggml_backend_sched_t sched);
 
 /// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
 /// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
-GGML_API
-void ggml_backend_sched_reset(ggml_backend_sched_t sched);
+GGML_API void ggml_backend_sched_reset(ggml_backend_sched_t sched);
 
 /// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
 /// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
-GGML_API
-void ggml_backend_sched_set_eval_callback(ggml_backend_sched_t sched,
-                                          ggml_backend_sched_eval_callback callback,
-                                          void *user_data);
+GGML_API void ggml_backend_sched_set_eval_callback(
+    ggml_backend_sched_t sched,
+    ggml_backend_sched_eval_callback callback,
+    void *user_data);
 
 /// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`. Without a callback the
 /// scheduler copies only those experts of a MUL_MAT_ID that the tokens use.
-GGML_API
-void ggml_backend_sched_set_copy_callback(ggml_backend_sched_t sched,
-                                          ggml_backend_sched_copy_callback callback,
-                                          void *user_data);
+GGML_API void ggml_backend_sched_set_copy_callback(
+    ggml_backend_sched_t sched,
+    ggml_backend_sched_copy_callback callback,
+    void *user_data);
 
 /// Sets the callback that reports reallocation of compute buffers, or NULL for none; see `ggml_backend_sched_realloc_callback`. The callback
 /// may query the scheduler but not change it. A scheduler with one backend never calls it.
-GGML_API
-void ggml_backend_sched_set_realloc_callback(ggml_backend_sched_t sched,
-                                             ggml_backend_sched_realloc_callback callback,
-                                             void *user_data);
+GGML_API void ggml_backend_sched_set_realloc_callback(
+    ggml_backend_sched_t sched,
+    ggml_backend_sched_realloc_callback callback,
+    void *user_data);
 
-/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
-GGML_API ggml_guid_t ggml_backend_guid(ggml_backend_t backend);
+//
+// Meta devices: one device made of several
+//
 
-/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
-GGML_API const char *ggml_backend_name(ggml_backend_t backend);
+/// Devices a meta device may join at most.
+#define GGML_BACKEND_META_MAX_DEVICES 16
 
-/// Frees a backend. Its buffers live on. Nothing for NULL.
-GGML_API void ggml_backend_free(ggml_backend_t backend);
+/// How a tensor is spread over the devices of a meta device.
+enum ggml_backend_meta_split_axis {
+    /// Divided along dimension 0.
+    GGML_BACKEND_SPLIT_AXIS_0 = 0,
+    /// Divided along dimension 1.
+    GGML_BACKEND_SPLIT_AXIS_1 = 1,
+    /// Divided along dimension 2.
+    GGML_BACKEND_SPLIT_AXIS_2 = 2,
+    /// Divided along dimension 3.
+    GGML_BACKEND_SPLIT_AXIS_3 = 3,
+    /// Every device holds the whole tensor.
+    GGML_BACKEND_SPLIT_AXIS_MIRRORED = 10,
+    /// Every device holds a summand of the whole.
+    GGML_BACKEND_SPLIT_AXIS_PARTIAL = 11,
+    /// No way of spreading; for bookkeeping inside the library.
+    GGML_BACKEND_SPLIT_AXIS_NONE = 98,
+    /// Not known yet; for bookkeeping inside the library.
+    GGML_BACKEND_SPLIT_AXIS_UNKNOWN = 99,
+};
 
-/// The buffer type that the backend's device prefers.
-GGML_API ggml_backend_buffer_type_t ggml_backend_get_default_buffer_type(ggml_backend_t backend);
+/// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
+GGML_API const char *ggml_backend_meta_split_axis_name(enum ggml_backend_meta_split_axis split_axis);
 
-/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
-GGML_API ggml_backend_buffer_t ggml_backend_alloc_buffer(ggml_backend_t backend, size_t size);
+/// How one tensor is spread over the devices of a meta device.
+///
+/// A tensor divided along an axis may consist of several segments (as when query, key and value weights are fused
+/// into one matrix), each divided by itself. All parts, their repetitions counted, add up to the tensor's size
+/// along the axis.
+struct ggml_backend_meta_split_state {
+    /// Axis of the division, or how the devices hold the whole.
+    enum ggml_backend_meta_split_axis axis;
+    /// Elements of segment `s` on device `d` along the axis, at `s * n_devices + d`.
+    int64_t ne[256];
+    /// How often each segment repeats.
+    uint32_t nr[16];
+    /// Segments in use.
+    uint32_t n_segments;
+};
 
-/// Alignment of tensors in buffers of the preferred type.
-GGML_API size_t ggml_backend_get_alignment(ggml_backend_t backend);
+/// Says how a meta device spreads a tensor that holds data (weights, inputs); the spread of results follows.
+typedef struct ggml_backend_meta_split_state (*ggml_backend_meta_get_split_state_t)(
+    const struct ggml_tensor *tensor,
+    void *userdata);
 
-/// Bytes that a buffer of the preferred type may have.
-GGML_API size_t ggml_backend_get_max_size(ggml_backend_t backend);
+/// A device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` says how each tensor that holds
+/// data (weights, caches) is spread over them; the spread of results follows from their operations. The same arguments give
+/// the same device, which lives until the process ends. NULL, with a log line, when the arguments make no device. What
+/// cannot be spread fails with a log line when it is allocated or computed.
+GGML_API ggml_backend_dev_t ggml_backend_meta_device(
+    ggml_backend_dev_t *devs,
+    size_t n_devs,
+    ggml_backend_meta_get_split_state_t get_split_state,
+    void *get_split_state_ud);
 
-/// Waits until everything queued on the backend is done.
-GGML_API void ggml_backend_synchronize(ggml_backend_t backend);
+//
+// Tools
+//
 
-/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
-/// have plans; NULL on failure.
-GGML_API ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+/// A copy of a graph on another backend, with everything it owns.
+struct ggml_backend_graph_copy {
+    /// Data of the tensors that have some.
+    ggml_backend_buffer_t buffer;
+    /// Tensors that have data.
+    struct ggml_context *ctx_allocated;
+    /// Views and tensors without data.
+    struct ggml_context *ctx_unallocated;
+    /// The copied graph; NULL when copying failed.
+    struct ggml_cgraph *graph;
+};
 
-/// Frees a plan of this backend.
-GGML_API void ggml_backend_graph_plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+/// Copies a graph whose tensors have data to the backend's device, data included; freed with
+/// `ggml_backend_graph_copy_free`. All members are NULL when that fails (see the log).
+GGML_API struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph);
 
-/// Computes a plan of this backend.
-GGML_API enum ggml_status ggml_backend_graph_plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan);
+/// Frees a copied graph with all it owns.
+GGML_API void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy);
 
-/// Computes a graph and waits until it is done.
-GGML_API enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+/// Compares a node's results on two backends; false ends the comparison.
+typedef bool (*ggml_backend_eval_callback)(
+    int node_index,
+    struct ggml_tensor *t1,
+    struct ggml_tensor *t2,
+    void *user_data);
 
-/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
-GGML_API enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph);
+/// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
+/// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
+/// when the graph could not be copied.
+GGML_API bool ggml_backend_compare_graph_backend(
+    ggml_backend_t backend1,
+    ggml_backend_t backend2,
+    struct ggml_cgraph *graph,
+    ggml_backend_eval_callback callback,
+    void *user_data,
+    const struct ggml_tensor *const *test_nodes,
+    size_t num_test_nodes);
 
-/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
-GGML_API bool ggml_backend_supports_op(ggml_backend_t backend, const struct ggml_tensor *op);
+// Placing tensors
 
-/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
-GGML_API bool ggml_backend_supports_buft(ggml_backend_t backend, ggml_backend_buffer_type_t buft);
+/// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
+GGML_API enum ggml_status ggml_backend_tensor_alloc(
+    ggml_backend_buffer_t buffer,
+    struct ggml_tensor *tensor,
+    void *addr);
 
-/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
-GGML_API bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *op);
+/// Binds a view to the memory of the tensor it looks at, which must have some.
+GGML_API enum ggml_status ggml_backend_view_init(struct ggml_tensor *tensor);
 
-/// The device that the backend works on.
-GGML_API ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+// Buffers in host memory
 
-/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
-/// that is done.
-GGML_API void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+/// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
+/// buffer lives.
+GGML_API ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size);
 
-/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs and returns when all copies are done. Both tensors of a pair have the same type, shape and
-/// strides; they may be on different devices. Uses the batched copy of a buffer type where it has one.
-GGML_API
-void ggml_backend_tensor_copy_n(const struct ggml_tensor *const *srcs,
-                                struct ggml_tensor *const *dsts,
-                                size_t n_tensors);
-
-/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
-/// without queued transfers waits for its work and copies at once.
-GGML_API
-void ggml_backend_tensor_set_async(ggml_backend_t backend,
-                                   struct ggml_tensor *tensor,
-                                   const void *data,
-                                   size_t offset,
-                                   size_t size);
-
-/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
-GGML_API
-void ggml_backend_tensor_get_async(ggml_backend_t backend,
-                                   const struct ggml_tensor *tensor,
-                                   void *data,
-                                   size_t offset,
-                                   size_t size);
-
-/// As `ggml_backend_tensor_set_2d`, queued.
-GGML_API
-void ggml_backend_tensor_set_2d_async(ggml_backend_t backend,
-                                      struct ggml_tensor *tensor,
-                                      const void *data,
-                                      size_t offset,
-                                      size_t size,
-                                      size_t n_copies,
-                                      size_t stride_tensor,
-                                      size_t stride_data);
-
-/// As `ggml_backend_tensor_get_2d`, queued.
-GGML_API
-void ggml_backend_tensor_get_2d_async(ggml_backend_t backend,
-                                      const struct ggml_tensor *tensor,
-                                      void *data,
-                                      size_t offset,
-                                      size_t size,
-                                      size_t n_copies,
-                                      size_t stride_tensor,
-                                      size_t stride_data);
-
-/// Copies `size` bytes of `data` into the tensor.
-GGML_API void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size);
-
-/// Copies `size` bytes of the tensor to `data`.
-GGML_API void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size);
-
-/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
-/// `offset + i * stride_tensor`.
-GGML_API
-void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor,
-                                const void *data,
-                                size_t offset,
-                                size_t size,
-                                size_t n_copies,
-                                size_t stride_tensor,
-                                size_t stride_data);
-
-/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
-/// `data + i * stride_data`.
-GGML_API
-void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor,
-                                void *data,
-                                size_t offset,
-                                size_t size,
-                                size_t n_copies,
-                                size_t stride_tensor,
-                                size_t stride_data);
-
-/// Writes `n_tensors` pieces of host memory: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A tensor may
-/// occur several times. Uses the batched write of a buffer type where it has one.
-GGML_API
-void ggml_backend_tensor_set_n(struct ggml_tensor *const *tensors,
-                               const void *data,
-                               const size_t *offsets,
-                               const size_t *sizes,
-                               const size_t *data_offsets,
-                               size_t n_tensors);
-
-/// Reads `n_tensors` pieces into host memory: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A tensor may
-/// occur several times. Uses the batched read of a buffer type where it has one.
-GGML_API
-void ggml_backend_tensor_get_n(const struct ggml_tensor *const *tensors,
-                               void *data,
-                               const size_t *offsets,
-                               const size_t *sizes,
-                               const size_t *data_offsets,
-                               size_t n_tensors);
-
-/// Sets `size` bytes of the tensor to `value`.
-GGML_API void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size);
-
-/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
-/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
-GGML_API
-void ggml_backend_tensor_copy_async(ggml_backend_t backend_src,
-                                    ggml_backend_t backend_dst,
-                                    const struct ggml_tensor *src,
-                                    struct ggml_tensor *dst);
+/// The buffer type "CPU": plain host memory.
+GGML_API ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

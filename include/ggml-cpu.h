@@ -15,37 +15,13 @@
 #include "ggml.h"
 #include "ggml-backend.h"
 
-/// How threads and memory are spread over the nodes of a NUMA machine.
-enum ggml_numa_strategy {
-    /// No attention to nodes.
-    GGML_NUMA_STRATEGY_DISABLED = 0,
-    /// Threads spread evenly over all nodes.
-    GGML_NUMA_STRATEGY_DISTRIBUTE = 1,
-    /// All threads on the node that the process started on.
-    GGML_NUMA_STRATEGY_ISOLATE = 2,
-    /// The processors that `numactl` gave to the process.
-    GGML_NUMA_STRATEGY_NUMACTL = 3,
-    /// Reserved for copies of the weights on each node.
-    GGML_NUMA_STRATEGY_MIRROR = 4,
-    /// Number after the last strategy.
-    GGML_NUMA_STRATEGY_COUNT = 5,
-};
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/// Dot product of `n` elements of `x` and `y` into `s`. With `nrc` above 1 several rows at once: `bs`, `bx` and
-/// `by` are the distances of the rows.
-typedef void (*ggml_vec_dot_t)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
-
-/// How the CPU backend computes with a number format.
-struct ggml_type_traits_cpu {
-    /// Conversion of a row from single precision; NULL when there is none.
-    ggml_from_float_t from_float;
-    /// Dot product of rows.
-    ggml_vec_dot_t vec_dot;
-    /// Format of the second row of `vec_dot`.
-    enum ggml_type vec_dot_type;
-    /// Rows that `vec_dot` takes at a time.
-    int64_t nrows;
-};
+//
+// Plan of a computation
+//
 
 /// What computing a graph on the CPU needs: `ggml_graph_plan` fills it, the caller adds the work memory.
 struct ggml_cplan {
@@ -65,61 +41,36 @@ struct ggml_cplan {
     bool use_ref;
 };
 
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
+//
+// NUMA
+//
 
-/// A new stream of the CPU device, freed with `ggml_backend_free`. NULL on failure.
-GGML_BACKEND_API ggml_backend_t ggml_backend_cpu_init(void);
+/// How threads and memory are spread over the nodes of a NUMA machine.
+enum ggml_numa_strategy {
+    /// No attention to nodes.
+    GGML_NUMA_STRATEGY_DISABLED = 0,
+    /// Threads spread evenly over all nodes.
+    GGML_NUMA_STRATEGY_DISTRIBUTE = 1,
+    /// All threads on the node that the process started on.
+    GGML_NUMA_STRATEGY_ISOLATE = 2,
+    /// The processors that `numactl` gave to the process.
+    GGML_NUMA_STRATEGY_NUMACTL = 3,
+    /// Reserved for copies of the weights on each node.
+    GGML_NUMA_STRATEGY_MIRROR = 4,
+    /// Number after the last strategy.
+    GGML_NUMA_STRATEGY_COUNT = 5,
+};
 
-/// Whether a backend is a stream of the CPU device. False for NULL.
-GGML_BACKEND_API bool ggml_backend_is_cpu(ggml_backend_t backend);
+/// Chooses how threads and memory are spread over the nodes of the machine; to be called once, before anything is
+/// computed. This version looks at the nodes, and leaves spreading to the system and to the masks of thread pools.
+GGML_BACKEND_API void ggml_numa_init(enum ggml_numa_strategy numa);
 
-/// Threads to compute with from now on; 0 or less: as many as the thread pool has, or 4.
-GGML_BACKEND_API void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads);
+/// Whether `ggml_numa_init` found more than one node.
+GGML_BACKEND_API bool ggml_is_numa(void);
 
-/// Pool to compute in from now on; NULL: the library's own. It must outlive its use. A pool that was set before is paused.
-GGML_BACKEND_API
-void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu,
-                                     ggml_threadpool_t threadpool);
-
-/// Function that is asked after each node whether to stop; NULL: never stop. A graph that is stopped ends with
-/// `GGML_STATUS_ABORTED`.
-GGML_BACKEND_API
-void ggml_backend_cpu_set_abort_callback(ggml_backend_t backend_cpu,
-                                         ggml_abort_callback abort_callback,
-                                         void *abort_callback_data);
-
-/// Whether to compute with the plain reference kernels from now on.
-GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref);
-
-/// The family "CPU", with one device. Lives until the process ends.
-GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
-
-/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
-/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
-GGML_BACKEND_API const struct ggml_type_traits_cpu *ggml_get_type_traits_cpu(enum ggml_type type);
-
-/// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
-GGML_BACKEND_API void ggml_cpu_init(void);
-
-/// Copies `n` floats from `x` to `y`.
-GGML_BACKEND_API void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n);
-
-/// Converts `n` floats at `x` to integers at `y`, rounding towards zero.
-GGML_BACKEND_API void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n);
-
-/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even. The two may overlap.
-GGML_BACKEND_API void ggml_cpu_fp32_to_fp16(const float *x, ggml_fp16_t *y, int64_t n);
-
-/// Converts `n` half-precision numbers at `x` to floats at `y`. The two may overlap.
-GGML_BACKEND_API void ggml_cpu_fp16_to_fp32(const ggml_fp16_t *x, float *y, int64_t n);
-
-/// Converts `n` floats at `x` to brain floats at `y`, rounding to nearest even.
-GGML_BACKEND_API void ggml_cpu_fp32_to_bf16(const float *x, ggml_bf16_t *y, int64_t n);
-
-/// Converts `n` brain floats at `x` to floats at `y`.
-GGML_BACKEND_API void ggml_cpu_bf16_to_fp32(const ggml_bf16_t *x, float *y, int64_t n);
+//
+// Elements of tensors in host memory
+//
 
 /// A new tensor of one integer with this value. The context must allocate data. NULL when it is full.
 GGML_BACKEND_API struct ggml_tensor *ggml_new_i32(struct ggml_context *ctx, int32_t value);
@@ -156,6 +107,54 @@ GGML_BACKEND_API float ggml_get_f32_nd(const struct ggml_tensor *tensor, int i0,
 
 /// Sets the element at these indices, innermost first.
 GGML_BACKEND_API void ggml_set_f32_nd(const struct ggml_tensor *tensor, int i0, int i1, int i2, int i3, float value);
+
+//
+// Thread pools
+//
+
+/// A new thread pool, freed with `ggml_threadpool_free`. Its threads sleep between graphs, after spinning for a while as
+/// `params->poll` says. NULL when threads cannot be started.
+GGML_BACKEND_API struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params);
+
+/// Ends the threads of a pool and frees it. No graph may be in it. NULL is allowed.
+GGML_BACKEND_API void ggml_threadpool_free(struct ggml_threadpool *threadpool);
+
+/// Threads of a pool, the one that computes in it included. 0 for NULL.
+GGML_BACKEND_API int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool);
+
+/// Waiting threads of the pool sleep, without spinning, until it is resumed or computes the next graph.
+GGML_BACKEND_API void ggml_threadpool_pause(struct ggml_threadpool *threadpool);
+
+/// Ends a pause.
+GGML_BACKEND_API void ggml_threadpool_resume(struct ggml_threadpool *threadpool);
+
+//
+// Computing graphs
+//
+
+/// What computing a graph needs: threads and work memory. `n_threads` of 0 or less means as many as the pool has, or
+/// 4 without a pool. The caller sets `work_data` to `work_size` bytes of his, and the callbacks if he wants them.
+GGML_BACKEND_API struct ggml_cplan ggml_graph_plan(
+    const struct ggml_cgraph *cgraph,
+    int n_threads,
+    struct ggml_threadpool *threadpool);
+
+/// Computes a graph with a plan that was made for it; all data must be in host memory. `GGML_STATUS_ABORTED` when the abort
+/// callback asked for it, `GGML_STATUS_FAILED` for a node that cannot be computed. When this returns, no thread looks at the
+/// graph or the plan any more.
+GGML_BACKEND_API enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cplan *cplan);
+
+/// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from a context, which must have room for it.
+GGML_BACKEND_API enum ggml_status ggml_graph_compute_with_ctx(
+    struct ggml_context *ctx,
+    struct ggml_cgraph *cgraph,
+    int n_threads);
+
+//
+// Instruction sets of this processor
+//
+
+// x86
 
 /// 1 when the processor has SSE3, else 0.
 GGML_BACKEND_API int ggml_cpu_has_sse3(void);
@@ -196,6 +195,8 @@ GGML_BACKEND_API int ggml_cpu_has_avx512_bf16(void);
 /// 1 when AMX byte products are used; no kernel here does.
 GGML_BACKEND_API int ggml_cpu_has_amx_int8(void);
 
+// ARM
+
 /// 1 when the processor has ARM NEON, else 0.
 GGML_BACKEND_API int ggml_cpu_has_neon(void);
 
@@ -223,6 +224,8 @@ GGML_BACKEND_API int ggml_cpu_has_sme(void);
 /// 1 when ARM SME2 is used, else 0; no kernel here does.
 GGML_BACKEND_API int ggml_cpu_has_sme2(void);
 
+// Others
+
 /// 1 when RISC-V vectors are used, else 0; no kernel here does.
 GGML_BACKEND_API int ggml_cpu_has_riscv_v(void);
 
@@ -241,50 +244,82 @@ GGML_BACKEND_API int ggml_cpu_has_wasm_simd(void);
 /// 1 when llamafile's matrix kernels are used, else 0; no kernel here does.
 GGML_BACKEND_API int ggml_cpu_has_llamafile(void);
 
-/// A new thread pool, freed with `ggml_threadpool_free`. Its threads sleep between graphs, after spinning for a while as
-/// `params->poll` says. NULL when threads cannot be started.
-GGML_BACKEND_API
-struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params);
+//
+// For tests and benchmarks
+//
 
-/// Ends the threads of a pool and frees it. No graph may be in it. NULL is allowed.
-GGML_BACKEND_API void ggml_threadpool_free(struct ggml_threadpool *threadpool);
+/// Dot product of `n` elements of `x` and `y` into `s`. With `nrc` above 1 several rows at once: `bs`, `bx` and
+/// `by` are the distances of the rows.
+typedef void (*ggml_vec_dot_t)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
 
-/// Threads of a pool, the one that computes in it included. 0 for NULL.
-GGML_BACKEND_API int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool);
+/// How the CPU backend computes with a number format.
+struct ggml_type_traits_cpu {
+    /// Conversion of a row from single precision; NULL when there is none.
+    ggml_from_float_t from_float;
+    /// Dot product of rows.
+    ggml_vec_dot_t vec_dot;
+    /// Format of the second row of `vec_dot`.
+    enum ggml_type vec_dot_type;
+    /// Rows that `vec_dot` takes at a time.
+    int64_t nrows;
+};
 
-/// Waiting threads of the pool sleep, without spinning, until it is resumed or computes the next graph.
-GGML_BACKEND_API void ggml_threadpool_pause(struct ggml_threadpool *threadpool);
+/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
+/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
+GGML_BACKEND_API const struct ggml_type_traits_cpu *ggml_get_type_traits_cpu(enum ggml_type type);
 
-/// Ends a pause.
-GGML_BACKEND_API void ggml_threadpool_resume(struct ggml_threadpool *threadpool);
+/// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
+GGML_BACKEND_API void ggml_cpu_init(void);
 
-/// What computing a graph needs: threads and work memory. `n_threads` of 0 or less means as many as the pool has, or
-/// 4 without a pool. The caller sets `work_data` to `work_size` bytes of his, and the callbacks if he wants them.
-GGML_BACKEND_API
-struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph,
-                                  int n_threads,
-                                  struct ggml_threadpool *threadpool);
+//
+// CPU backend
+//
 
-/// Computes a graph with a plan that was made for it; all data must be in host memory. `GGML_STATUS_ABORTED` when the abort
-/// callback asked for it, `GGML_STATUS_FAILED` for a node that cannot be computed. When this returns, no thread looks at the
-/// graph or the plan any more.
-GGML_BACKEND_API
-enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph,
-                                    struct ggml_cplan *cplan);
+/// A new stream of the CPU device, freed with `ggml_backend_free`. NULL on failure.
+GGML_BACKEND_API ggml_backend_t ggml_backend_cpu_init(void);
 
-/// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from a context, which must have room for it.
-GGML_BACKEND_API
-enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx,
-                                             struct ggml_cgraph *cgraph,
-                                             int n_threads);
+/// Whether a backend is a stream of the CPU device. False for NULL.
+GGML_BACKEND_API bool ggml_backend_is_cpu(ggml_backend_t backend);
 
-/// Chooses how threads and memory are spread over the nodes of the machine; to be called once, before anything is
-/// computed. This version looks at the nodes, and leaves spreading to the system and to the masks of thread pools.
-GGML_BACKEND_API void ggml_numa_init(enum ggml_numa_strategy numa);
+/// Threads to compute with from now on; 0 or less: as many as the thread pool has, or 4.
+GGML_BACKEND_API void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads);
 
-/// Whether `ggml_numa_init` found more than one node.
-GGML_BACKEND_API bool ggml_is_numa(void);
+/// Pool to compute in from now on; NULL: the library's own. It must outlive its use. A pool that was set before is paused.
+GGML_BACKEND_API void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool_t threadpool);
+
+/// Function that is asked after each node whether to stop; NULL: never stop. A graph that is stopped ends with
+/// `GGML_STATUS_ABORTED`.
+GGML_BACKEND_API void ggml_backend_cpu_set_abort_callback(
+    ggml_backend_t backend_cpu,
+    ggml_abort_callback abort_callback,
+    void *abort_callback_data);
+
+/// Whether to compute with the plain reference kernels from now on.
+GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref);
+
+/// The family "CPU", with one device. Lives until the process ends.
+GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
+
+// Conversion of rows
+
+/// Copies `n` floats from `x` to `y`.
+GGML_BACKEND_API void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n);
+
+/// Converts `n` floats at `x` to integers at `y`, rounding towards zero.
+GGML_BACKEND_API void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n);
+
+/// Converts `n` floats at `x` to half precision at `y`, rounding to nearest even. The two may overlap.
+GGML_BACKEND_API void ggml_cpu_fp32_to_fp16(const float *x, ggml_fp16_t *y, int64_t n);
+
+/// Converts `n` half-precision numbers at `x` to floats at `y`. The two may overlap.
+GGML_BACKEND_API void ggml_cpu_fp16_to_fp32(const ggml_fp16_t *x, float *y, int64_t n);
+
+/// Converts `n` floats at `x` to brain floats at `y`, rounding to nearest even.
+GGML_BACKEND_API void ggml_cpu_fp32_to_bf16(const float *x, ggml_bf16_t *y, int64_t n);
+
+/// Converts `n` brain floats at `x` to floats at `y`.
+GGML_BACKEND_API void ggml_cpu_bf16_to_fp32(const ggml_bf16_t *x, float *y, int64_t n);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

@@ -8,9 +8,36 @@
 
 #pragma once
 
-#include <stdint.h>
 #include "ggml.h"
 #include "ggml-backend.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Data points and their labels.
+struct ggml_opt_dataset;
+
+/// A training run: graphs, gradients, moments.
+struct ggml_opt_context;
+
+/// What evaluations gave: losses, predictions, accuracy.
+struct ggml_opt_result;
+
+/// A data set.
+typedef struct ggml_opt_dataset *ggml_opt_dataset_t;
+
+/// A training run.
+typedef struct ggml_opt_context *ggml_opt_context_t;
+
+/// Results of evaluations.
+typedef struct ggml_opt_result *ggml_opt_result_t;
+
+//
+// Loss
+//
 
 /// What training minimises.
 enum ggml_opt_loss_type {
@@ -23,6 +50,57 @@ enum ggml_opt_loss_type {
     /// Mean squared difference of outputs and labels.
     GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR = 3,
 };
+
+//
+// Data sets
+//
+
+/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements (0: no labels), which are shuffled
+/// and copied in shards of `ndata_shard`. Write data and labels to its tensors, in host memory, before use. NULL
+/// when memory cannot be had (see the log). Free it with `ggml_opt_dataset_free`.
+GGML_API ggml_opt_dataset_t ggml_opt_dataset_init(
+    enum ggml_type type_data,
+    enum ggml_type type_label,
+    int64_t ne_datapoint,
+    int64_t ne_label,
+    int64_t ndata,
+    int64_t ndata_shard);
+
+/// Frees a data set with its tensors. Nothing for NULL.
+GGML_API void ggml_opt_dataset_free(ggml_opt_dataset_t dataset);
+
+/// Number of data points; 0 for NULL.
+GGML_API int64_t ggml_opt_dataset_ndata(ggml_opt_dataset_t dataset);
+
+/// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
+GGML_API struct ggml_tensor *ggml_opt_dataset_data(ggml_opt_dataset_t dataset);
+
+/// Tensor of all labels, [ne_label, ndata]; NULL for NULL and for a data set without labels.
+GGML_API struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset);
+
+/// Shuffles the shards of the first `idata` data points, or of all when it is negative, with the random numbers of
+/// `opt_ctx`. The order is that of the original with GNU's C++ library.
+GGML_API void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata);
+
+/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label, ndata_batch],
+/// which is NULL for a data set without labels. A batch is a whole number of shards.
+GGML_API void ggml_opt_dataset_get_batch(
+    ggml_opt_dataset_t dataset,
+    struct ggml_tensor *data_batch,
+    struct ggml_tensor *labels_batch,
+    int64_t ibatch);
+
+/// As `ggml_opt_dataset_get_batch`, into host memory: `nb_data_batch` bytes of data and the labels of as many points.
+GGML_API void ggml_opt_dataset_get_batch_host(
+    ggml_opt_dataset_t dataset,
+    void *data_batch,
+    size_t nb_data_batch,
+    void *labels_batch,
+    int64_t ibatch);
+
+//
+// Models and contexts
+//
 
 /// How much of a training graph is built.
 enum ggml_opt_build_type {
@@ -43,21 +121,6 @@ enum ggml_opt_optimizer_type {
     /// Number after the last optimizer.
     GGML_OPT_OPTIMIZER_TYPE_COUNT = 2,
 };
-
-/// A training run: graphs, gradients, moments.
-struct ggml_opt_context;
-
-/// Data points and their labels.
-struct ggml_opt_dataset;
-
-/// What evaluations gave: losses, predictions, accuracy.
-struct ggml_opt_result;
-
-/// A data set.
-typedef struct ggml_opt_dataset *ggml_opt_dataset_t;
-
-/// A training run.
-typedef struct ggml_opt_context *ggml_opt_context_t;
 
 /// Parameters of AdamW.
 struct ggml_opt_adamw_params {
@@ -92,6 +155,12 @@ struct ggml_opt_optimizer_params {
 /// Gives the optimizer's parameters before a step.
 typedef struct ggml_opt_optimizer_params (*ggml_opt_get_optimizer_params)(void *userdata);
 
+/// The parameters that optimizers have by default. `userdata` is not used.
+GGML_API struct ggml_opt_optimizer_params ggml_opt_get_default_optimizer_params(void *userdata);
+
+/// The parameters that `userdata` points to, a `struct ggml_opt_optimizer_params`.
+GGML_API struct ggml_opt_optimizer_params ggml_opt_get_constant_optimizer_params(void *userdata);
+
 /// What a training run needs to know. Fill it with `ggml_opt_default_params`, then change what matters.
 struct ggml_opt_params {
     /// Scheduler that computes the graphs.
@@ -117,83 +186,16 @@ struct ggml_opt_params {
     enum ggml_opt_optimizer_type optimizer;
 };
 
-/// Results of evaluations.
-typedef struct ggml_opt_result *ggml_opt_result_t;
-
-/// Called after each batch of an epoch, in training (`train` true) and in evaluation: batches done, batches in all,
-/// and the time it began in microseconds.
-typedef void (*ggml_opt_epoch_callback)(bool train,
-                                        ggml_opt_context_t opt_ctx,
-                                        ggml_opt_dataset_t dataset,
-                                        ggml_opt_result_t result,
-                                        int64_t ibatch,
-                                        int64_t ibatch_max,
-                                        int64_t t_start_us);
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements (0: no labels), which are shuffled
-/// and copied in shards of `ndata_shard`. Write data and labels to its tensors, in host memory, before use. NULL
-/// when memory cannot be had (see the log). Free it with `ggml_opt_dataset_free`.
-GGML_API
-ggml_opt_dataset_t ggml_opt_dataset_init(enum ggml_type type_data,
-                                         enum ggml_type type_label,
-                                         int64_t ne_datapoint,
-                                         int64_t ne_label,
-                                         int64_t ndata,
-                                         int64_t ndata_shard);
-
-/// Frees a data set with its tensors. Nothing for NULL.
-GGML_API void ggml_opt_dataset_free(ggml_opt_dataset_t dataset);
-
-/// Number of data points; 0 for NULL.
-GGML_API int64_t ggml_opt_dataset_ndata(ggml_opt_dataset_t dataset);
-
-/// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
-GGML_API struct ggml_tensor *ggml_opt_dataset_data(ggml_opt_dataset_t dataset);
-
-/// Tensor of all labels, [ne_label, ndata]; NULL for NULL and for a data set without labels.
-GGML_API struct ggml_tensor *ggml_opt_dataset_labels(ggml_opt_dataset_t dataset);
-
-/// Shuffles the shards of the first `idata` data points, or of all when it is negative, with the random numbers of
-/// `opt_ctx`. The order is that of the original with GNU's C++ library.
-GGML_API void ggml_opt_dataset_shuffle(ggml_opt_context_t opt_ctx, ggml_opt_dataset_t dataset, int64_t idata);
-
-/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label, ndata_batch],
-/// which is NULL for a data set without labels. A batch is a whole number of shards.
-GGML_API
-void ggml_opt_dataset_get_batch(ggml_opt_dataset_t dataset,
-                                struct ggml_tensor *data_batch,
-                                struct ggml_tensor *labels_batch,
-                                int64_t ibatch);
-
-/// As `ggml_opt_dataset_get_batch`, into host memory: `nb_data_batch` bytes of data and the labels of as many points.
-GGML_API
-void ggml_opt_dataset_get_batch_host(ggml_opt_dataset_t dataset,
-                                     void *data_batch,
-                                     size_t nb_data_batch,
-                                     void *labels_batch,
-                                     int64_t ibatch);
-
-/// The parameters that optimizers have by default. `userdata` is not used.
-GGML_API struct ggml_opt_optimizer_params ggml_opt_get_default_optimizer_params(void *userdata);
-
-/// The parameters that `userdata` points to, a `struct ggml_opt_optimizer_params`.
-GGML_API struct ggml_opt_optimizer_params ggml_opt_get_constant_optimizer_params(void *userdata);
-
 /// Parameters of a training run with defaults for all that has one: AdamW, a step after each evaluation, graphs built anew.
-GGML_API
-struct ggml_opt_params ggml_opt_default_params(ggml_backend_sched_t backend_sched,
-                                               enum ggml_opt_loss_type loss_type);
+GGML_API struct ggml_opt_params ggml_opt_default_params(
+    ggml_backend_sched_t backend_sched,
+    enum ggml_opt_loss_type loss_type);
 
 /// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
 /// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
 /// as long as the run. A log callback must not use the run. NULL when memory cannot be had (see the log). End it with
 /// `ggml_opt_free`.
-GGML_API
-ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
+GGML_API ggml_opt_context_t ggml_opt_init(struct ggml_opt_params params);
 
 /// Ends a training run and frees what it holds. Nothing for NULL.
 GGML_API void ggml_opt_free(ggml_opt_context_t opt_ctx);
@@ -233,6 +235,10 @@ GGML_API enum ggml_opt_optimizer_type ggml_opt_context_optimizer_type(ggml_opt_c
 /// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
 GGML_API const char *ggml_opt_optimizer_name(enum ggml_opt_optimizer_type optimizer);
 
+//
+// Results
+//
+
 /// Room for the results of evaluations. Free it with `ggml_opt_result_free`.
 GGML_API ggml_opt_result_t ggml_opt_result_init(void);
 
@@ -252,74 +258,86 @@ GGML_API void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, doubl
 GGML_API void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred);
 
 /// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations, or predictions, not a number.
-GGML_API
-void ggml_opt_result_accuracy(ggml_opt_result_t result,
-                              double *accuracy,
-                              double *unc);
+GGML_API void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double *unc);
+
+//
+// Computation
+//
 
 /// Tells a training run without static graphs the forward graph of its next evaluation, made in `ctx_compute` with room for
 /// gradients, with its input and output. Call it before each `ggml_opt_alloc`. Context and graph must live until
 /// `ggml_opt_eval` has returned. Gradients add up from the first evaluation on; see `ggml_opt_reset`.
-GGML_API
-void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx,
-                            struct ggml_context *ctx_compute,
-                            struct ggml_cgraph *gf,
-                            struct ggml_tensor *inputs,
-                            struct ggml_tensor *outputs);
+GGML_API void ggml_opt_prepare_alloc(
+    ggml_opt_context_t opt_ctx,
+    struct ggml_context *ctx_compute,
+    struct ggml_cgraph *gf,
+    struct ggml_tensor *inputs,
+    struct ggml_tensor *outputs);
 
 /// Allocates the graph for the next evaluation, with gradients when `backward` is true, and with a step of the optimizer when one
 /// is due. Call it exactly once before each `ggml_opt_eval`. With static graphs the same graph twice in a row keeps
 /// its memory. A graph that cannot be allocated is said in the log; its evaluation fails.
-GGML_API
-void ggml_opt_alloc(ggml_opt_context_t opt_ctx,
-                    bool backward);
+GGML_API void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward);
 
 /// Computes the graph, takes an optimizer step where one is due, and adds to `result` unless that is NULL. All evaluations added
 /// to one result have the same number of data points. A failure is said in the log, and adds nothing.
-GGML_API
-void ggml_opt_eval(ggml_opt_context_t opt_ctx,
-                   ggml_opt_result_t result);
+GGML_API void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result);
+
+//
+// Training loops
+//
+
+/// Called after each batch of an epoch, in training (`train` true) and in evaluation: batches done, batches in all,
+/// and the time it began in microseconds.
+typedef void (*ggml_opt_epoch_callback)(
+    bool train,
+    ggml_opt_context_t opt_ctx,
+    ggml_opt_dataset_t dataset,
+    ggml_opt_result_t result,
+    int64_t ibatch,
+    int64_t ibatch_max,
+    int64_t t_start_us);
 
 /// Trains on the first `idata_split` data points (all when negative), then evaluates on the rest. After each batch the
 /// callback is called, unless it is NULL. Needs static graphs, and data points in whole batches.
-GGML_API
-void ggml_opt_epoch(ggml_opt_context_t opt_ctx,
-                    ggml_opt_dataset_t dataset,
-                    ggml_opt_result_t result_train,
-                    ggml_opt_result_t result_eval,
-                    int64_t idata_split,
-                    ggml_opt_epoch_callback callback_train,
-                    ggml_opt_epoch_callback callback_eval);
+GGML_API void ggml_opt_epoch(
+    ggml_opt_context_t opt_ctx,
+    ggml_opt_dataset_t dataset,
+    ggml_opt_result_t result_train,
+    ggml_opt_result_t result_eval,
+    int64_t idata_split,
+    ggml_opt_epoch_callback callback_train,
+    ggml_opt_epoch_callback callback_eval);
 
 /// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points done, loss and accuracy with their
 /// uncertainties, time taken and time left.
-GGML_API
-void ggml_opt_epoch_callback_progress_bar(bool train,
-                                          ggml_opt_context_t opt_ctx,
-                                          ggml_opt_dataset_t dataset,
-                                          ggml_opt_result_t result,
-                                          int64_t ibatch,
-                                          int64_t ibatch_max,
-                                          int64_t t_start_us);
+GGML_API void ggml_opt_epoch_callback_progress_bar(
+    bool train,
+    ggml_opt_context_t opt_ctx,
+    ggml_opt_dataset_t dataset,
+    ggml_opt_result_t result,
+    int64_t ibatch,
+    int64_t ibatch_max,
+    int64_t t_start_us);
 
 /// Trains a model from `inputs`, [ne_datapoint, points of a batch], to `outputs`, whose nodes are in `ctx_compute`, on a data set
 /// for `nepoch` epochs. `nbatch_logical` points, whole batches, make an optimizer step. The last `val_split` (0 up to 1) of
 /// the shuffled data is kept for validation. `get_opt_pars` gets a pointer to the epoch, an `int64_t` from 1. Unless
 /// `silent`, standard error shows epochs and progress.
-GGML_API
-void ggml_opt_fit(ggml_backend_sched_t backend_sched,
-                  struct ggml_context *ctx_compute,
-                  struct ggml_tensor *inputs,
-                  struct ggml_tensor *outputs,
-                  ggml_opt_dataset_t dataset,
-                  enum ggml_opt_loss_type loss_type,
-                  enum ggml_opt_optimizer_type optimizer,
-                  ggml_opt_get_optimizer_params get_opt_pars,
-                  int64_t nepoch,
-                  int64_t nbatch_logical,
-                  float val_split,
-                  bool silent);
+GGML_API void ggml_opt_fit(
+    ggml_backend_sched_t backend_sched,
+    struct ggml_context *ctx_compute,
+    struct ggml_tensor *inputs,
+    struct ggml_tensor *outputs,
+    ggml_opt_dataset_t dataset,
+    enum ggml_opt_loss_type loss_type,
+    enum ggml_opt_optimizer_type optimizer,
+    ggml_opt_get_optimizer_params get_opt_pars,
+    int64_t nepoch,
+    int64_t nbatch_logical,
+    float val_split,
+    bool silent);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

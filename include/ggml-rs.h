@@ -22,34 +22,13 @@
 /// goes.
 #define GGML_RS_ABI_DIGEST 1479547239094540194
 
-/// What happens when a caller breaks the contract.
-enum ggml_rs_policy {
-    /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
-    GGML_RS_POLICY_ABORT = 0,
-    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a
-    /// result.
-    GGML_RS_POLICY_ERROR = 1,
-};
+#ifdef __cplusplus
+extern "C" {
+#endif
 
-/// How a report is written.
-enum ggml_rs_format {
-    /// For programs.
-    GGML_RS_FORMAT_JSON = 0,
-    /// For people: one page that needs nothing else.
-    GGML_RS_FORMAT_HTML = 1,
-};
-
-/// Why a node runs on the CPU although the scheduler has an accelerator.
-enum ggml_rs_fallback_cause {
-    /// No accelerator can compute it: the operation, a type or a shape is not supported there.
-    GGML_RS_FALLBACK_UNSUPPORTED = 0,
-    /// A weight that it reads, or its own memory, lies where only the CPU reads it.
-    GGML_RS_FALLBACK_MEMORY = 1,
-    /// The host placed it with `ggml_backend_sched_set_tensor_backend`.
-    GGML_RS_FALLBACK_HOST = 2,
-    /// Nodes beside it are on the CPU.
-    GGML_RS_FALLBACK_NEIGHBOURS = 3,
-};
+//
+// Which library this is
+//
 
 /// What a host can ask before it passes structs: which library this is.
 struct ggml_rs_abi {
@@ -65,33 +44,31 @@ struct ggml_rs_abi {
     const char *backends;
 };
 
-/// A node that runs on the CPU although the scheduler has an accelerator.
-struct ggml_rs_fallback {
-    /// The node.
-    struct ggml_tensor *node;
-    /// Why.
-    enum ggml_rs_fallback_cause cause;
-    /// The same for people, in one line.
-    char reason[256];
-};
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
 /// What this library shares with compiled code, and what is built in. Valid until the process ends. A host or module
 /// that was compiled with other headers can find out before it passes a struct: `ggml_rs_get_abi()->digest ==
 /// GGML_RS_ABI_DIGEST`.
 GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
 
+//
+// Errors
+//
+
 /// What the library last said at error level on the calling thread, in one line without the line end; "" when it has said
 /// nothing since the start or since `ggml_rs_clear_error`. Functions that succeed leave it as it is. The text is the
 /// library's, and stays until the thread's next error.
-GGML_API
-const char *ggml_rs_last_error(void);
+GGML_API const char *ggml_rs_last_error(void);
 
 /// Forgets the calling thread's last error.
 GGML_API void ggml_rs_clear_error(void);
+
+/// What happens when a caller breaks the contract.
+enum ggml_rs_policy {
+    /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
+    GGML_RS_POLICY_ABORT = 0,
+    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a
+    /// result.
+    GGML_RS_POLICY_ERROR = 1,
+};
 
 /// Says what a broken contract does (an argument that the headers forbid: what the original asserts), on all threads, for
 /// calls that begin afterwards; returns what was said before. `GGML_RS_POLICY_ABORT` is the default.
@@ -105,8 +82,19 @@ GGML_API void ggml_rs_clear_error(void);
 ///
 /// A call that made several changes before the mistake keeps the changes: a graph may hold the nodes that were added
 /// before the bad one, a scheduler is to be reset.
-GGML_API
-enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
+GGML_API enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
+
+//
+// Placement reports
+//
+
+/// How a report is written.
+enum ggml_rs_format {
+    /// For programs.
+    GGML_RS_FORMAT_JSON = 0,
+    /// For people: one page that needs nothing else.
+    GGML_RS_FORMAT_HTML = 1,
+};
 
 /// The placement report of the graph that `sched` has split last, as text that is freed with `ggml_rs_string_free`: which
 /// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
@@ -119,27 +107,45 @@ enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
 /// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio` (which says
 /// little unless `planned_for_this_graph`: a larger graph may have been reserved), and `blocks` with the first and last
 /// step that need them.
-GGML_API
-char *ggml_rs_sched_report(ggml_backend_sched_t sched,
-                           enum ggml_rs_format format);
+GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
 
 /// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. false, with an error, when no graph is split
 /// or the file cannot be written.
-GGML_API
-bool ggml_rs_sched_write_report(ggml_backend_sched_t sched,
-                                enum ggml_rs_format format,
-                                const char *path);
+GGML_API bool ggml_rs_sched_write_report(ggml_backend_sched_t sched, enum ggml_rs_format format, const char *path);
 
 /// Frees a text that a function of this header gave to the caller. Nothing for NULL.
 GGML_API void ggml_rs_string_free(char *text);
 
+/// Why a node runs on the CPU although the scheduler has an accelerator.
+enum ggml_rs_fallback_cause {
+    /// No accelerator can compute it: the operation, a type or a shape is not supported there.
+    GGML_RS_FALLBACK_UNSUPPORTED = 0,
+    /// A weight that it reads, or its own memory, lies where only the CPU reads it.
+    GGML_RS_FALLBACK_MEMORY = 1,
+    /// The host placed it with `ggml_backend_sched_set_tensor_backend`.
+    GGML_RS_FALLBACK_HOST = 2,
+    /// Nodes beside it are on the CPU.
+    GGML_RS_FALLBACK_NEIGHBOURS = 3,
+};
+
+/// A node that runs on the CPU although the scheduler has an accelerator.
+struct ggml_rs_fallback {
+    /// The node.
+    struct ggml_tensor *node;
+    /// Why.
+    enum ggml_rs_fallback_cause cause;
+    /// The same for people, in one line.
+    char reason[256];
+};
+
 /// The nodes of the graph split last that run on the CPU although the scheduler has another device, and why: writes up to
 /// `max` of them to `list` (which may be NULL when `max` is 0) and returns how many there are. 0 when there is no
 /// accelerator. Operations that no accelerator computes are also named in the log, once each, as a warning.
-GGML_API
-size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched,
-                               struct ggml_rs_fallback *list,
-                               size_t max);
+GGML_API size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched, struct ggml_rs_fallback *list, size_t max);
+
+//
+// Timelines
+//
 
 /// Begins a timeline of what runs when, in a new file: stretches of graphs, copies between backends and single nodes, in the
 /// Chrome trace format that ui.perfetto.dev reads. `%p` in the path becomes the number of the process. The environment
@@ -149,12 +155,11 @@ size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched,
 /// The file can be read at any moment, however the process ends; what is not yet in it is written at the latest by
 /// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: on a backend that works asynchronously a stretch
 /// is shown while it is queued, and the backend's own line, where it has one, shows when it ran.
-GGML_API
-bool ggml_rs_trace_start(const char *path);
+GGML_API bool ggml_rs_trace_start(const char *path);
 
 /// Ends the timeline. false when not all of it could be written; true, too, when there was none.
 GGML_API bool ggml_rs_trace_stop(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

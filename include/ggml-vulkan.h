@@ -15,12 +15,15 @@
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif
+
+//
+// Backend
+//
 
 /// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL, with a log line, when there is no such device
 /// or it cannot be opened.
-GGML_BACKEND_API
-ggml_backend_t ggml_backend_vk_init(size_t dev_num);
+GGML_BACKEND_API ggml_backend_t ggml_backend_vk_init(size_t dev_num);
 
 /// Whether a backend works on a Vulkan device of this library; false for NULL.
 GGML_BACKEND_API bool ggml_backend_is_vk(ggml_backend_t backend);
@@ -34,10 +37,7 @@ GGML_BACKEND_API void ggml_backend_vk_get_device_description(int device, char *d
 
 /// Free and total memory of a Vulkan device in bytes; 0 when there is no such device. What is free is the driver's word where
 /// it has one, else the total.
-GGML_BACKEND_API
-void ggml_backend_vk_get_device_memory(int device,
-                                       size_t *free,
-                                       size_t *total);
+GGML_BACKEND_API void ggml_backend_vk_get_device_memory(int device, size_t *free, size_t *total);
 
 /// The buffer type of Vulkan device `dev_num`; NULL when there is no such device. Its memory is the device's: `data` of
 /// tensors in it is no address of the host.
@@ -50,5 +50,5 @@ GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(voi
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_vk_reg(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

@@ -25,11 +25,6 @@
 
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
 // The function comes from a shared library.
 #if !defined(GGML_SHARED)
 #    define GGML_API extern
@@ -62,23 +57,89 @@
 #    define GGML_ATTRIBUTE_FORMAT(...)
 #endif
 
-// The function does not return.
-#if defined(__cplusplus)
-#    define GGML_NORETURN [[noreturn]]
-#elif defined(_MSC_VER)
-#    define GGML_NORETURN __declspec(noreturn)
-#else
-#    define GGML_NORETURN _Noreturn
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+//
+// Limits and constants
+//
+
+/// "ggml" as a little-endian number: the magic of the files from before GGUF.
+#define GGML_FILE_MAGIC 0x67676d6c
+
+/// Version of the file layout from before GGUF.
+#define GGML_FILE_VERSION 2
+
+/// Version of the quantized block layouts; it changes when old files can no longer be read.
+#define GGML_QNT_VERSION 2
+
+/// Factor by which old file types carried the quantization version.
+#define GGML_QNT_VERSION_FACTOR 1000
+
+/// Dimensions of every tensor.
+#define GGML_MAX_DIMS 4
+
+/// Parameters a model may train at most.
+#define GGML_MAX_PARAMS 2048
+
+/// Sources an operation may have at most.
+#define GGML_MAX_SRC 10
+
+/// Threads a pool may have at most.
+#define GGML_MAX_N_THREADS 512
+
+/// Bytes of parameters every operation carries.
+#define GGML_MAX_OP_PARAMS 64
+
+/// Bytes of a tensor's name, its end mark included. The library is built with this number.
+#if !defined(GGML_MAX_NAME)
+#    define GGML_MAX_NAME 64
+#elif GGML_MAX_NAME != 64
+#    error "this libggml is built with GGML_MAX_NAME 64: the layout of struct ggml_tensor depends on it"
 #endif
 
-// What the pointer shows is reached through no other pointer.
-#if !defined(__cplusplus) && !defined(_MSC_VER)
-#    define GGML_RESTRICT restrict
-#elif defined(__GNUC__) || defined(_MSC_VER)
-#    define GGML_RESTRICT __restrict
+/// Threads a plan uses when the caller does not say.
+#define GGML_DEFAULT_N_THREADS 4
+
+/// Nodes a graph holds when the caller does not say.
+#define GGML_DEFAULT_GRAPH_SIZE 2048
+
+/// Alignment in bytes of everything that lives in a context.
+#if UINTPTR_MAX == 0xFFFFFFFF
+#    define GGML_MEM_ALIGN 4
 #else
-#    define GGML_RESTRICT
+#    define GGML_MEM_ALIGN 16
 #endif
+
+/// Exit status of a program that ended well.
+#define GGML_EXIT_SUCCESS 0
+
+/// Exit status of a program that was stopped.
+#define GGML_EXIT_ABORTED 1
+
+/// Rotary embedding of neighbouring pairs.
+#define GGML_ROPE_TYPE_NORMAL 0
+
+/// Rotary embedding of pairs half a head apart.
+#define GGML_ROPE_TYPE_NEOX 2
+
+/// Rotary embedding with several positions a token (text and picture).
+#define GGML_ROPE_TYPE_MROPE 8
+
+/// Rotary embedding of vision encoders.
+#define GGML_ROPE_TYPE_VISION 24
+
+/// Rotary embedding with interleaved sections.
+#define GGML_ROPE_TYPE_IMROPE 40
+
+/// Positions a token carries in the multi-section modes.
+#define GGML_MROPE_SECTIONS 4
+
+//
+// Macros
+//
 
 // Quiets warnings about unused names.
 #define GGML_UNUSED(x) (void) (x)
@@ -92,15 +153,6 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 // x rounded up to a multiple of n, a power of two.
 #define GGML_PAD(x, n) (((x) + (n) - 1) & ~((n) - 1))
 
-// Ends the process with a formatted message; GGML_ASSERT does when the condition is false.
-#define GGML_ABORT(...) ggml_abort(__FILE__, __LINE__, __VA_ARGS__)
-#define GGML_ASSERT(x)                                \
-    do {                                              \
-        if (!(x)) {                                   \
-            GGML_ABORT("GGML_ASSERT(%s) failed", #x); \
-        }                                             \
-    } while (0)
-
 // Control never comes here.
 #if !defined(NDEBUG)
 #    define GGML_UNREACHABLE() GGML_ABORT("unreachable statement reached")
@@ -112,22 +164,23 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 #    define GGML_UNREACHABLE() ((void) 0)
 #endif
 
-/// "ggml" as a little-endian number: the magic of the files from before GGUF.
-#define GGML_FILE_MAGIC 0x67676d6c
-
-/// Bytes of a tensor's name, its end mark included. The library is built with this number.
-#if !defined(GGML_MAX_NAME)
-#    define GGML_MAX_NAME 64
-#elif GGML_MAX_NAME != 64
-#    error "this libggml is built with GGML_MAX_NAME 64: the layout of struct ggml_tensor depends on it"
-#endif
-
-/// Alignment in bytes of everything that lives in a context.
-#if UINTPTR_MAX == 0xFFFFFFFF
-#    define GGML_MEM_ALIGN 4
+// The function does not return.
+#if defined(__cplusplus)
+#    define GGML_NORETURN [[noreturn]]
+#elif defined(_MSC_VER)
+#    define GGML_NORETURN __declspec(noreturn)
 #else
-#    define GGML_MEM_ALIGN 16
+#    define GGML_NORETURN _Noreturn
 #endif
+
+// Ends the process with a formatted message; GGML_ASSERT does when the condition is false.
+#define GGML_ABORT(...) ggml_abort(__FILE__, __LINE__, __VA_ARGS__)
+#define GGML_ASSERT(x)                                \
+    do {                                              \
+        if (!(x)) {                                   \
+            GGML_ABORT("GGML_ASSERT(%s) failed", #x); \
+        }                                             \
+    } while (0)
 
 // GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares ne0 ... ne3 as the elements of t->ne (0 when t is NULL); the numbered
 // ones declare the first one, two or three.
@@ -159,11 +212,89 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 #define GGML_TENSOR_TERNARY_OP_LOCALS \
     GGML_TENSOR_BINARY_OP_LOCALS01 GGML_TENSOR_SHAPE_(2, src2) GGML_TENSOR_DST_LOCALS_
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+//
+// Failure
+//
+
+/// Hears why the process is about to end; called before `abort`.
+typedef void (*ggml_abort_callback_t)(const char *error_message);
+
+/// Installs a function that hears the message before the process is ended because of a broken contract.
+/// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
+GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
+
+/// Ends the process with a message formatted as by printf. The abort callback hears of it first; without one the message
+/// and a backtrace go to standard error.
+GGML_NORETURN GGML_ATTRIBUTE_FORMAT(3, 4)
+GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...);
+
+//
+// Status
+//
+
+/// How a computation or an allocation ended.
+enum ggml_status {
+    /// Memory could not be had.
+    GGML_STATUS_ALLOC_FAILED = -2,
+    /// The work failed; the log says why.
+    GGML_STATUS_FAILED = -1,
+    /// Done.
+    GGML_STATUS_SUCCESS = 0,
+    /// The abort callback asked to stop.
+    GGML_STATUS_ABORTED = 1,
+};
+
+/// A short text for a status, for people. Never NULL.
+GGML_API const char *ggml_status_to_string(enum ggml_status status);
+
+//
+// Half-precision numbers: IEEE 754 binary16
+//
+
+/// The bits of a half-precision number.
+typedef uint16_t ggml_fp16_t;
+
+/// Value of a half-precision number, exactly.
+GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
+
+/// The half-precision number nearest to a float, ties to even; too large values become infinity.
+GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
+
+/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`. The two may overlap.
+GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest. The two may overlap.
+GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
+
+//
+// Brain floats, FP8
+//
+
 /// The bits of a brain float: the upper half of a single-precision number.
 typedef struct {
     /// Sign, 8 exponent bits, 7 fraction bits.
     uint16_t bits;
 } ggml_bf16_t;
+
+/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
+GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
+
+/// Value of a bfloat16, exactly.
+GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
+
+/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`. The two may overlap.
+GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine. The two may overlap.
+GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
+
+/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
+/// zero are not flushed.
+GGML_API void ggml_fp32_to_bf16_row(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
 
 /// The bits of a float in the format E4M3 of OCP FP8.
 typedef struct {
@@ -171,64 +302,20 @@ typedef struct {
     uint8_t bits;
 } ggml_fp8_e4m3_t;
 
+//
+// Types
+//
+
+/// An entry of a context's list of objects.
+struct ggml_object;
+
+/// A pool of memory that tensors and graphs are made in; they all go when it is freed.
+struct ggml_context;
+
+/// A compute graph: tensors in an order in which they can be computed.
+struct ggml_cgraph;
+
 struct ggml_backend_buffer;
-
-/// Version of the file layout from before GGUF.
-#define GGML_FILE_VERSION 2
-
-/// Version of the quantized block layouts; it changes when old files can no longer be read.
-#define GGML_QNT_VERSION 2
-
-/// Factor by which old file types carried the quantization version.
-#define GGML_QNT_VERSION_FACTOR 1000
-
-/// Dimensions of every tensor.
-#define GGML_MAX_DIMS 4
-
-/// Parameters a model may train at most.
-#define GGML_MAX_PARAMS 2048
-
-/// Sources an operation may have at most.
-#define GGML_MAX_SRC 10
-
-/// Threads a pool may have at most.
-#define GGML_MAX_N_THREADS 512
-
-/// Bytes of parameters every operation carries.
-#define GGML_MAX_OP_PARAMS 64
-
-/// Threads a plan uses when the caller does not say.
-#define GGML_DEFAULT_N_THREADS 4
-
-/// Nodes a graph holds when the caller does not say.
-#define GGML_DEFAULT_GRAPH_SIZE 2048
-
-/// Exit status of a program that ended well.
-#define GGML_EXIT_SUCCESS 0
-
-/// Exit status of a program that was stopped.
-#define GGML_EXIT_ABORTED 1
-
-/// Rotary embedding of neighbouring pairs.
-#define GGML_ROPE_TYPE_NORMAL 0
-
-/// Rotary embedding of pairs half a head apart.
-#define GGML_ROPE_TYPE_NEOX 2
-
-/// Rotary embedding with several positions a token (text and picture).
-#define GGML_ROPE_TYPE_MROPE 8
-
-/// Rotary embedding of vision encoders.
-#define GGML_ROPE_TYPE_VISION 24
-
-/// Rotary embedding with interleaved sections.
-#define GGML_ROPE_TYPE_IMROPE 40
-
-/// Positions a token carries in the multi-section modes.
-#define GGML_MROPE_SECTIONS 4
-
-/// Passed as a number of tasks: as many as there are threads.
-#define GGML_N_TASKS_MAX (-1)
 
 /// Number formats of tensor elements.
 ///
@@ -314,6 +401,94 @@ enum ggml_type {
     GGML_TYPE_F8_E4M3 = 43,
     /// Number after the last format.
     GGML_TYPE_COUNT = 44,
+};
+
+/// Precision an operation must keep, for its sums or for its conversion of a source.
+enum ggml_prec {
+    /// The backend may choose.
+    GGML_PREC_UNDEFINED = 0,
+    /// The former name of `GGML_PREC_UNDEFINED`.
+    GGML_PREC_DEFAULT = 0,
+    /// Single precision.
+    GGML_PREC_F32 = 10,
+    /// Brain floats or better.
+    GGML_PREC_BF16 = 15,
+    /// Half precision or better.
+    GGML_PREC_F16 = 20,
+    /// 8-bit block formats or better.
+    GGML_PREC_Q8 = 30,
+    /// 4-bit block formats or better.
+    GGML_PREC_Q4 = 40,
+};
+
+/// What a caller knows about the sources of an operation.
+enum ggml_op_hint {
+    /// Nothing in particular.
+    GGML_HINT_NONE = 0,
+    /// The first source is a Hadamard matrix, so a fast transform may take the place of the product.
+    GGML_HINT_SRC0_IS_HADAMARD = 1,
+};
+
+/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
+enum ggml_ftype {
+    /// Not known.
+    GGML_FTYPE_UNKNOWN = -1,
+    /// Everything is F32.
+    GGML_FTYPE_ALL_F32 = 0,
+    /// Mostly F16.
+    GGML_FTYPE_MOSTLY_F16 = 1,
+    /// Mostly Q4_0.
+    GGML_FTYPE_MOSTLY_Q4_0 = 2,
+    /// Mostly Q4_1.
+    GGML_FTYPE_MOSTLY_Q4_1 = 3,
+    /// Mostly Q4_1; token embeddings and output are F16.
+    GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
+    /// Mostly Q8_0.
+    GGML_FTYPE_MOSTLY_Q8_0 = 7,
+    /// Mostly Q5_0.
+    GGML_FTYPE_MOSTLY_Q5_0 = 8,
+    /// Mostly Q5_1.
+    GGML_FTYPE_MOSTLY_Q5_1 = 9,
+    /// Mostly Q2_K.
+    GGML_FTYPE_MOSTLY_Q2_K = 10,
+    /// Mostly Q3_K.
+    GGML_FTYPE_MOSTLY_Q3_K = 11,
+    /// Mostly Q4_K.
+    GGML_FTYPE_MOSTLY_Q4_K = 12,
+    /// Mostly Q5_K.
+    GGML_FTYPE_MOSTLY_Q5_K = 13,
+    /// Mostly Q6_K.
+    GGML_FTYPE_MOSTLY_Q6_K = 14,
+    /// Mostly IQ2_XXS.
+    GGML_FTYPE_MOSTLY_IQ2_XXS = 15,
+    /// Mostly IQ2_XS.
+    GGML_FTYPE_MOSTLY_IQ2_XS = 16,
+    /// Mostly IQ3_XXS.
+    GGML_FTYPE_MOSTLY_IQ3_XXS = 17,
+    /// Mostly IQ1_S.
+    GGML_FTYPE_MOSTLY_IQ1_S = 18,
+    /// Mostly IQ4_NL.
+    GGML_FTYPE_MOSTLY_IQ4_NL = 19,
+    /// Mostly IQ3_S.
+    GGML_FTYPE_MOSTLY_IQ3_S = 20,
+    /// Mostly IQ2_S.
+    GGML_FTYPE_MOSTLY_IQ2_S = 21,
+    /// Mostly IQ4_XS.
+    GGML_FTYPE_MOSTLY_IQ4_XS = 22,
+    /// Mostly IQ1_M.
+    GGML_FTYPE_MOSTLY_IQ1_M = 23,
+    /// Mostly BF16.
+    GGML_FTYPE_MOSTLY_BF16 = 24,
+    /// Mostly MXFP4.
+    GGML_FTYPE_MOSTLY_MXFP4 = 25,
+    /// Mostly NVFP4.
+    GGML_FTYPE_MOSTLY_NVFP4 = 26,
+    /// Mostly Q1_0.
+    GGML_FTYPE_MOSTLY_Q1_0 = 27,
+    /// Mostly Q2_0.
+    GGML_FTYPE_MOSTLY_Q2_0 = 28,
+    /// Mostly F8_E4M3.
+    GGML_FTYPE_MOSTLY_F8_E4M3 = 29,
 };
 
 /// What a tensor is computed from its sources by.
@@ -526,96 +701,6 @@ enum ggml_op {
     GGML_OP_COUNT = 102,
 };
 
-/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
-enum ggml_ftype {
-    /// Not known.
-    GGML_FTYPE_UNKNOWN = -1,
-    /// Everything is F32.
-    GGML_FTYPE_ALL_F32 = 0,
-    /// Mostly F16.
-    GGML_FTYPE_MOSTLY_F16 = 1,
-    /// Mostly Q4_0.
-    GGML_FTYPE_MOSTLY_Q4_0 = 2,
-    /// Mostly Q4_1.
-    GGML_FTYPE_MOSTLY_Q4_1 = 3,
-    /// Mostly Q4_1; token embeddings and output are F16.
-    GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
-    /// Mostly Q8_0.
-    GGML_FTYPE_MOSTLY_Q8_0 = 7,
-    /// Mostly Q5_0.
-    GGML_FTYPE_MOSTLY_Q5_0 = 8,
-    /// Mostly Q5_1.
-    GGML_FTYPE_MOSTLY_Q5_1 = 9,
-    /// Mostly Q2_K.
-    GGML_FTYPE_MOSTLY_Q2_K = 10,
-    /// Mostly Q3_K.
-    GGML_FTYPE_MOSTLY_Q3_K = 11,
-    /// Mostly Q4_K.
-    GGML_FTYPE_MOSTLY_Q4_K = 12,
-    /// Mostly Q5_K.
-    GGML_FTYPE_MOSTLY_Q5_K = 13,
-    /// Mostly Q6_K.
-    GGML_FTYPE_MOSTLY_Q6_K = 14,
-    /// Mostly IQ2_XXS.
-    GGML_FTYPE_MOSTLY_IQ2_XXS = 15,
-    /// Mostly IQ2_XS.
-    GGML_FTYPE_MOSTLY_IQ2_XS = 16,
-    /// Mostly IQ3_XXS.
-    GGML_FTYPE_MOSTLY_IQ3_XXS = 17,
-    /// Mostly IQ1_S.
-    GGML_FTYPE_MOSTLY_IQ1_S = 18,
-    /// Mostly IQ4_NL.
-    GGML_FTYPE_MOSTLY_IQ4_NL = 19,
-    /// Mostly IQ3_S.
-    GGML_FTYPE_MOSTLY_IQ3_S = 20,
-    /// Mostly IQ2_S.
-    GGML_FTYPE_MOSTLY_IQ2_S = 21,
-    /// Mostly IQ4_XS.
-    GGML_FTYPE_MOSTLY_IQ4_XS = 22,
-    /// Mostly IQ1_M.
-    GGML_FTYPE_MOSTLY_IQ1_M = 23,
-    /// Mostly BF16.
-    GGML_FTYPE_MOSTLY_BF16 = 24,
-    /// Mostly MXFP4.
-    GGML_FTYPE_MOSTLY_MXFP4 = 25,
-    /// Mostly NVFP4.
-    GGML_FTYPE_MOSTLY_NVFP4 = 26,
-    /// Mostly Q1_0.
-    GGML_FTYPE_MOSTLY_Q1_0 = 27,
-    /// Mostly Q2_0.
-    GGML_FTYPE_MOSTLY_Q2_0 = 28,
-    /// Mostly F8_E4M3.
-    GGML_FTYPE_MOSTLY_F8_E4M3 = 29,
-};
-
-/// How a computation or an allocation ended.
-enum ggml_status {
-    /// Memory could not be had.
-    GGML_STATUS_ALLOC_FAILED = -2,
-    /// The work failed; the log says why.
-    GGML_STATUS_FAILED = -1,
-    /// Done.
-    GGML_STATUS_SUCCESS = 0,
-    /// The abort callback asked to stop.
-    GGML_STATUS_ABORTED = 1,
-};
-
-/// How much a log line matters.
-enum ggml_log_level {
-    /// Plain output without a level.
-    GGML_LOG_LEVEL_NONE = 0,
-    /// For those who look for a fault.
-    GGML_LOG_LEVEL_DEBUG = 1,
-    /// Worth knowing.
-    GGML_LOG_LEVEL_INFO = 2,
-    /// Something is wrong, the work goes on.
-    GGML_LOG_LEVEL_WARN = 3,
-    /// Something failed.
-    GGML_LOG_LEVEL_ERROR = 4,
-    /// Continues the line before, at its level.
-    GGML_LOG_LEVEL_CONT = 5,
-};
-
 /// Functions of one number, for `GGML_OP_UNARY`.
 enum ggml_unary_op {
     ///
@@ -688,88 +773,6 @@ enum ggml_glu_op {
     GGML_GLU_OP_COUNT = 7,
 };
 
-/// Priority of threads with the operating system.
-enum ggml_sched_priority {
-    /// Below normal.
-    GGML_SCHED_PRIO_LOW = -1,
-    /// The system's default.
-    GGML_SCHED_PRIO_NORMAL = 0,
-    /// Above normal.
-    GGML_SCHED_PRIO_MEDIUM = 1,
-    /// High; may need a privilege.
-    GGML_SCHED_PRIO_HIGH = 2,
-    /// Highest; may need a privilege.
-    GGML_SCHED_PRIO_REALTIME = 3,
-};
-
-/// Order of sorting.
-enum ggml_sort_order {
-    /// The smallest first.
-    GGML_SORT_ORDER_ASC = 0,
-    /// The largest first.
-    GGML_SORT_ORDER_DESC = 1,
-};
-
-/// How resampling finds values between the given ones.
-enum ggml_scale_mode {
-    /// The nearest one.
-    GGML_SCALE_MODE_NEAREST = 0,
-    /// Linear in two dimensions.
-    GGML_SCALE_MODE_BILINEAR = 1,
-    /// Cubic in two dimensions.
-    GGML_SCALE_MODE_BICUBIC = 2,
-    /// Number after the last mode.
-    GGML_SCALE_MODE_COUNT = 3,
-};
-
-/// Which triangle of a matrix is kept.
-enum ggml_tri_type {
-    /// Above the diagonal, and the diagonal.
-    GGML_TRI_TYPE_UPPER_DIAG = 0,
-    /// Above the diagonal.
-    GGML_TRI_TYPE_UPPER = 1,
-    /// Below the diagonal, and the diagonal.
-    GGML_TRI_TYPE_LOWER_DIAG = 2,
-    /// Below the diagonal.
-    GGML_TRI_TYPE_LOWER = 3,
-};
-
-/// Precision an operation must keep, for its sums or for its conversion of a source.
-enum ggml_prec {
-    /// The backend may choose.
-    GGML_PREC_UNDEFINED = 0,
-    /// The former name of `GGML_PREC_UNDEFINED`.
-    GGML_PREC_DEFAULT = 0,
-    /// Single precision.
-    GGML_PREC_F32 = 10,
-    /// Brain floats or better.
-    GGML_PREC_BF16 = 15,
-    /// Half precision or better.
-    GGML_PREC_F16 = 20,
-    /// 8-bit block formats or better.
-    GGML_PREC_Q8 = 30,
-    /// 4-bit block formats or better.
-    GGML_PREC_Q4 = 40,
-};
-
-/// What a caller knows about the sources of an operation.
-enum ggml_op_hint {
-    /// Nothing in particular.
-    GGML_HINT_NONE = 0,
-    /// The first source is a Hadamard matrix, so a fast transform may take the place of the product.
-    GGML_HINT_SRC0_IS_HADAMARD = 1,
-};
-
-/// What pooling takes of a window.
-enum ggml_op_pool {
-    /// Its largest element.
-    GGML_OP_POOL_MAX = 0,
-    /// Its mean.
-    GGML_OP_POOL_AVG = 1,
-    /// Number after the last kind.
-    GGML_OP_POOL_COUNT = 2,
-};
-
 /// What a context's memory holds at a place.
 enum ggml_object_type {
     /// A tensor, perhaps with its data.
@@ -778,6 +781,22 @@ enum ggml_object_type {
     GGML_OBJECT_TYPE_GRAPH = 1,
     /// Scratch memory of a computation.
     GGML_OBJECT_TYPE_WORK_BUFFER = 2,
+};
+
+/// How much a log line matters.
+enum ggml_log_level {
+    /// Plain output without a level.
+    GGML_LOG_LEVEL_NONE = 0,
+    /// For those who look for a fault.
+    GGML_LOG_LEVEL_DEBUG = 1,
+    /// Worth knowing.
+    GGML_LOG_LEVEL_INFO = 2,
+    /// Something is wrong, the work goes on.
+    GGML_LOG_LEVEL_WARN = 3,
+    /// Something failed.
+    GGML_LOG_LEVEL_ERROR = 4,
+    /// Continues the line before, at its level.
+    GGML_LOG_LEVEL_CONT = 5,
 };
 
 /// Roles of a tensor, as bits of its `flags`.
@@ -794,25 +813,17 @@ enum ggml_tensor_flag {
     GGML_TENSOR_FLAG_COMPUTE = 16,
 };
 
-/// Flags to be or-ed to a scale mode.
-enum ggml_scale_flag {
-    /// The centres of the corner elements fall on each other, instead of the outer edges.
-    GGML_SCALE_FLAG_ALIGN_CORNERS = 256,
-    /// Average over the source area when the result is smaller.
-    GGML_SCALE_FLAG_ANTIALIAS = 512,
+/// Which triangle of a matrix is kept.
+enum ggml_tri_type {
+    /// Above the diagonal, and the diagonal.
+    GGML_TRI_TYPE_UPPER_DIAG = 0,
+    /// Above the diagonal.
+    GGML_TRI_TYPE_UPPER = 1,
+    /// Below the diagonal, and the diagonal.
+    GGML_TRI_TYPE_LOWER_DIAG = 2,
+    /// Below the diagonal.
+    GGML_TRI_TYPE_LOWER = 3,
 };
-
-/// A compute graph: tensors in an order in which they can be computed.
-struct ggml_cgraph;
-
-/// A pool of memory that tensors and graphs are made in; they all go when it is freed.
-struct ggml_context;
-
-/// An entry of a context's list of objects.
-struct ggml_object;
-
-/// Threads that compute graphs together.
-struct ggml_threadpool;
 
 /// What `ggml_init` needs to know.
 struct ggml_init_params {
@@ -861,35 +872,15 @@ struct ggml_tensor {
     char padding[8];
 };
 
-/// The bits of a half-precision number.
-typedef uint16_t ggml_fp16_t;
+/// Bytes of a tensor's description.
+static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);
 
-/// Converts `k` elements of a format at `x` to single precision at `y`.
-typedef void (*ggml_to_float_t)(const void *x, float *y, int64_t k);
+/// Asked before and during a computation whether to stop it: true stops.
+typedef bool (*ggml_abort_callback)(void *data);
 
-/// Converts `k` single-precision numbers at `x` to a format at `y`.
-typedef void (*ggml_from_float_t)(const float *x, void *y, int64_t k);
-
-/// Facts about a number format.
-struct ggml_type_traits {
-    /// Name, such as "q4_0".
-    const char *type_name;
-    /// Elements in a block.
-    int64_t blck_size;
-    /// Elements in an interleaved block; 0 when the format has none.
-    int64_t blck_size_interleave;
-    /// Bytes of a block.
-    size_t type_size;
-    /// Whether elements share scales in a block.
-    bool is_quantized;
-    /// Conversion of a row to single precision; NULL when there is none.
-    ggml_to_float_t to_float;
-    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
-    ggml_from_float_t from_float_ref;
-};
-
-/// Hears why the process is about to end; called before `abort`.
-typedef void (*ggml_abort_callback_t)(const char *error_message);
+//
+// GUID
+//
 
 /// A globally unique identifier.
 typedef uint8_t ggml_guid[16];
@@ -897,346 +888,12 @@ typedef uint8_t ggml_guid[16];
 /// Points to an identifier.
 typedef ggml_guid *ggml_guid_t;
 
-/// Receives log text. A line may come in pieces; it ends with a line feed.
-typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *user_data);
-
-/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
-struct ggml_threadpool_params {
-    /// Processors the threads may run on; all false: wherever the system likes.
-    bool cpumask[512];
-    /// Threads that compute, the calling thread included.
-    int n_threads;
-    /// Priority of the threads.
-    enum ggml_sched_priority prio;
-    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
-    uint32_t poll;
-    /// Bind each thread to one processor of the mask, in turn.
-    bool strict_cpu;
-    /// Start asleep, until `ggml_threadpool_resume`.
-    bool paused;
-};
-
-/// A host's operation with one source. Called once on each of `nth` threads with its number `ith`; it computes its
-/// share of `dst`.
-typedef void (*ggml_custom1_op_t)(struct ggml_tensor *dst, const struct ggml_tensor *a, int ith, int nth, void *userdata);
-
-/// A host's operation with two sources; see `ggml_custom1_op_t`.
-typedef void (*ggml_custom2_op_t)(struct ggml_tensor *dst,
-                                  const struct ggml_tensor *a,
-                                  const struct ggml_tensor *b,
-                                  int ith,
-                                  int nth,
-                                  void *userdata);
-
-/// A host's operation with three sources; see `ggml_custom1_op_t`.
-typedef void (*ggml_custom3_op_t)(struct ggml_tensor *dst,
-                                  const struct ggml_tensor *a,
-                                  const struct ggml_tensor *b,
-                                  const struct ggml_tensor *c,
-                                  int ith,
-                                  int nth,
-                                  void *userdata);
-
-/// A host's operation with any sources, to be found in `dst->src`; see `ggml_custom1_op_t`.
-typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void *userdata);
-
-/// Asked before and during a computation whether to stop it: true stops.
-typedef bool (*ggml_abort_callback)(void *data);
-
-/// A thread pool.
-typedef struct ggml_threadpool *ggml_threadpool_t;
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
-/// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
-/// NULL when memory is short.
-GGML_API
-struct ggml_context *ggml_init(struct ggml_init_params params);
-
-/// Forgets all objects of a context, to fill it anew. NULL is allowed.
-GGML_API void ggml_reset(struct ggml_context *ctx);
-
-/// Frees a context and everything in it. NULL is allowed.
-GGML_API void ggml_free(struct ggml_context *ctx);
-
-/// Bytes of the arena in use. 0 for NULL.
-GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);
-
-/// Whether new tensors get no data.
-GGML_API bool ggml_get_no_alloc(struct ggml_context *ctx);
-
-/// Sets whether new tensors get no data.
-GGML_API void ggml_set_no_alloc(struct ggml_context *ctx, bool no_alloc);
-
-/// First byte of the arena. NULL for NULL.
-GGML_API void *ggml_get_mem_buffer(const struct ggml_context *ctx);
-
-/// Bytes of the arena. 0 for NULL.
-GGML_API size_t ggml_get_mem_size(const struct ggml_context *ctx);
-
-/// Bytes of the largest tensor in the context.
-GGML_API size_t ggml_get_max_tensor_size(const struct ggml_context *ctx);
-
-/// Bytes of a context that a tensor takes besides its data.
-GGML_API size_t ggml_tensor_overhead(void);
-
-/// Writes one object of a context to the log.
-GGML_API void ggml_print_object(const struct ggml_object *obj);
-
-/// Writes all objects of a context to the log.
-GGML_API void ggml_print_objects(const struct ggml_context *ctx);
-
-/// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
-/// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
-GGML_API
-struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx,
-                                    enum ggml_type type,
-                                    int n_dims,
-                                    const int64_t *ne);
-
-/// A new tensor of one dimension; see `ggml_new_tensor`.
-GGML_API struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
-
-/// A new tensor of two dimensions; see `ggml_new_tensor`.
-GGML_API
-struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx,
-                                       enum ggml_type type,
-                                       int64_t ne0,
-                                       int64_t ne1);
-
-/// A new tensor of three dimensions; see `ggml_new_tensor`.
-GGML_API
-struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx,
-                                       enum ggml_type type,
-                                       int64_t ne0,
-                                       int64_t ne1,
-                                       int64_t ne2);
-
-/// A new tensor of four dimensions; see `ggml_new_tensor`.
-GGML_API
-struct ggml_tensor *ggml_new_tensor_4d(struct ggml_context *ctx,
-                                       enum ggml_type type,
-                                       int64_t ne0,
-                                       int64_t ne1,
-                                       int64_t ne2,
-                                       int64_t ne3);
-
-/// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
-GGML_API void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes);
-
-/// A new tensor of the same format and shape as `src`, without its data, name or operation.
-GGML_API struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src);
-
-/// A view of the whole of `src`, with its strides.
-GGML_API struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src);
-
-/// The tensor that was made first, or NULL.
-GGML_API struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx);
-
-/// The tensor made after `tensor`, which is one of the context, or NULL.
-GGML_API struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor);
-
-/// The first tensor of this name, or NULL.
-GGML_API struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name);
-
-/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
-/// keeps its shape whichever is chosen. Returns the chosen one.
-GGML_API
-struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph,
-                                              struct ggml_tensor **tensors,
-                                              int n_tensors,
-                                              int idx);
-
-/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
-/// Unnamed tensors are named "node_N" and "leaf_N".
-GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-
-/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
-GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-
-/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
-/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
-/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
-/// Ends the process for operations that have no gradient.
-GGML_API
-void ggml_build_backward_expand(struct ggml_context *ctx,
-                                struct ggml_cgraph *cgraph,
-                                struct ggml_tensor **grad_accs);
-
-/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
-GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
-
-/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
-/// is full.
-GGML_API
-struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx,
-                                          size_t size,
-                                          bool grads);
-
-/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
-GGML_API
-struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx,
-                                   struct ggml_cgraph *cgraph,
-                                   bool force_grads);
-
-/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
-GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
-
-/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
-GGML_API struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor);
-
-/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
-/// momenta of AdamW steps become 0. NULL is allowed.
-GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
-
-/// Forgets all nodes and leafs of a graph.
-GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
-
-/// How many nodes the graph has room for. 0 for NULL.
-GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
-
-/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
-GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
-
-/// The array of nodes, in the order of their evaluation. NULL for NULL.
-GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
-
-/// Number of nodes. 0 for NULL.
-GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
-
-/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
-GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
-
-/// Bytes of a context that a graph of the default size takes.
-GGML_API size_t ggml_graph_overhead(void);
-
-/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
-GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
-
-/// The leaf, or else the node, of this name; NULL when there is none.
-GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
-
-/// The gradient of a node, or NULL.
-GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
-
-/// The gradient accumulator of a node, or NULL.
-GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
-
-/// Writes a listing of the graph to the log.
-GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
-
-/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
-/// nodes from those of the backward pass. A file that cannot be written is said in the log.
-GGML_API
-void ggml_graph_dump_dot(const struct ggml_cgraph *gb,
-                         const struct ggml_cgraph *cgraph,
-                         const char *filename);
-
-/// Value of a half-precision number, exactly.
-GGML_API float ggml_fp16_to_fp32(ggml_fp16_t arg0);
-
-/// The half-precision number nearest to a float, ties to even; too large values become infinity.
-GGML_API ggml_fp16_t ggml_fp32_to_fp16(float arg0);
-
-/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`. The two may overlap.
-GGML_API void ggml_fp16_to_fp32_row(const ggml_fp16_t *arg0, float *arg1, int64_t arg2);
-
-/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest. The two may overlap.
-GGML_API void ggml_fp32_to_fp16_row(const float *arg0, ggml_fp16_t *arg1, int64_t arg2);
-
-/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
-GGML_API ggml_bf16_t ggml_fp32_to_bf16(float arg0);
-
-/// Value of a bfloat16, exactly.
-GGML_API float ggml_bf16_to_fp32(ggml_bf16_t arg0);
-
-/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`. The two may overlap.
-GGML_API void ggml_bf16_to_fp32_row(const ggml_bf16_t *arg0, float *arg1, int64_t arg2);
-
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine. The two may overlap.
-GGML_API void ggml_fp32_to_bf16_row_ref(const float *arg0, ggml_bf16_t *arg1, int64_t arg2);
-
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
-/// zero are not flushed.
-GGML_API
-void ggml_fp32_to_bf16_row(const float *arg0,
-                           ggml_bf16_t *arg1,
-                           int64_t arg2);
-
-/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
-GGML_API int64_t ggml_blck_size(enum ggml_type type);
-
-/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
-GGML_API size_t ggml_type_size(enum ggml_type type);
-
-/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
-/// number that names no type.
-GGML_API
-size_t ggml_row_size(enum ggml_type type,
-                     int64_t ne);
-
-/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
-GGML_API double ggml_type_sizef(enum ggml_type type);
-
-/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
-/// named a type. The text lives forever.
-GGML_API
-const char *ggml_type_name(enum ggml_type type);
-
-/// Whether values of the type come in blocks with a scale.
-GGML_API bool ggml_is_quantized(enum ggml_type type);
-
-/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
-GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
-
-/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
-/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
-GGML_API
-bool ggml_validate_row_data(enum ggml_type type,
-                            const void *data,
-                            size_t nbytes);
-
-/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
-/// called from any thread, any number of times.
-GGML_API void ggml_quantize_init(enum ggml_type type);
-
-/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
-/// thread is not disturbed.
-GGML_API void ggml_quantize_free(void);
-
-/// Whether quantizing to the type needs an importance matrix.
-GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
-
-/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
-/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
-/// one tensor may be done by different threads.
-///
-/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
-GGML_API
-size_t ggml_quantize_chunk(enum ggml_type type,
-                           const float *src,
-                           void *dst,
-                           int64_t start,
-                           int64_t nrows,
-                           int64_t n_per_row,
-                           const float *imatrix);
-
-/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
-/// type; one that was given up has block size 0.
-GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
-
-/// Installs a function that hears the message before the process is ended because of a broken contract.
-/// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
-GGML_API ggml_abort_callback_t ggml_set_abort_callback(ggml_abort_callback_t callback);
-
-/// A short text for a status, for people. Never NULL.
-GGML_API const char *ggml_status_to_string(enum ggml_status status);
-
 /// Whether two 16-byte identifiers are equal. NULL equals nothing.
 GGML_API bool ggml_guid_matches(ggml_guid_t guid_a, ggml_guid_t guid_b);
+
+//
+// Version, time, files
+//
 
 /// Version of the interface, "0.28.0".
 GGML_API const char *ggml_version(void);
@@ -1262,27 +919,15 @@ GGML_API int64_t ggml_cycles_per_ms(void);
 /// Opens a file as `fopen` does; the path is UTF-8 on every system. NULL when it cannot be opened, with `errno` set.
 GGML_API FILE *ggml_fopen(const char *fname, const char *mode);
 
-/// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
-/// Either address may be NULL.
-GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
+//
+// Sizes, names and layouts
+//
 
-/// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
-/// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
-GGML_API
-void ggml_log_set(ggml_log_callback log_callback,
-                  void *user_data);
+/// Writes one object of a context to the log.
+GGML_API void ggml_print_object(const struct ggml_object *obj);
 
-/// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
-GGML_API const char *ggml_op_name(enum ggml_op op);
-
-/// Formula of an operation, such as "X*Y"; empty for a number that is none.
-GGML_API const char *ggml_op_symbol(enum ggml_op op);
-
-/// Name of a unary function, such as "GELU"; empty for a number that is none.
-GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
-
-/// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
-GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
+/// Writes all objects of a context to the log.
+GGML_API void ggml_print_objects(const struct ggml_context *ctx);
 
 /// Number of elements. 0 for NULL.
 GGML_API int64_t ggml_nelements(const struct ggml_tensor *tensor);
@@ -1296,11 +941,46 @@ GGML_API size_t ggml_nbytes(const struct ggml_tensor *tensor);
 /// As `ggml_nbytes`, rounded up to `GGML_MEM_ALIGN`.
 GGML_API size_t ggml_nbytes_pad(const struct ggml_tensor *tensor);
 
-/// Bytes of an element, or of a block for quantized formats. 0 for NULL.
-GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
+/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+GGML_API int64_t ggml_blck_size(enum ggml_type type);
+
+/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+GGML_API size_t ggml_type_size(enum ggml_type type);
+
+/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
+/// number that names no type.
+GGML_API size_t ggml_row_size(enum ggml_type type, int64_t ne);
+
+/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+GGML_API double ggml_type_sizef(enum ggml_type type);
+
+/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
+/// named a type. The text lives forever.
+GGML_API const char *ggml_type_name(enum ggml_type type);
+
+/// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
+GGML_API const char *ggml_op_name(enum ggml_op op);
+
+/// Formula of an operation, such as "X*Y"; empty for a number that is none.
+GGML_API const char *ggml_op_symbol(enum ggml_op op);
+
+/// Name of a unary function, such as "GELU"; empty for a number that is none.
+GGML_API const char *ggml_unary_op_name(enum ggml_unary_op op);
+
+/// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
+GGML_API const char *ggml_glu_op_name(enum ggml_glu_op op);
 
 /// Name of what the tensor computes: the operation, or the unary or gated function where it is one.
 GGML_API const char *ggml_op_desc(const struct ggml_tensor *tensor);
+
+/// Bytes of an element, or of a block for quantized formats. 0 for NULL.
+GGML_API size_t ggml_element_size(const struct ggml_tensor *tensor);
+
+/// Whether values of the type come in blocks with a scale.
+GGML_API bool ggml_is_quantized(enum ggml_type type);
+
+/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+GGML_API enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype);
 
 /// Whether the first two dimensions are swapped in memory.
 GGML_API bool ggml_is_transposed(const struct ggml_tensor *tensor);
@@ -1359,12 +1039,6 @@ GGML_API bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor);
 /// Whether each row lies without gaps, or is one block.
 GGML_API bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor);
 
-/// Address of the data; what it means is the buffer's affair. NULL when not allocated.
-GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
-
-/// The name, a C string inside the tensor; empty when it has none.
-GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
-
 /// Whether two tensors have the same number of elements in each dimension.
 GGML_API bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
 
@@ -1374,14 +1048,115 @@ GGML_API bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct gg
 /// Whether `t0` repeated a whole number of times in each dimension fills `t1`.
 GGML_API bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1);
 
+/// Bytes of a context that a tensor takes besides its data.
+GGML_API size_t ggml_tensor_overhead(void);
+
+/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
+/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes);
+
+//
+// Contexts and tensors
+//
+
+/// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
+/// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
+/// NULL when memory is short.
+GGML_API struct ggml_context *ggml_init(struct ggml_init_params params);
+
+/// Forgets all objects of a context, to fill it anew. NULL is allowed.
+GGML_API void ggml_reset(struct ggml_context *ctx);
+
+/// Frees a context and everything in it. NULL is allowed.
+GGML_API void ggml_free(struct ggml_context *ctx);
+
+/// Bytes of the arena in use. 0 for NULL.
+GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);
+
+/// Whether new tensors get no data.
+GGML_API bool ggml_get_no_alloc(struct ggml_context *ctx);
+
+/// Sets whether new tensors get no data.
+GGML_API void ggml_set_no_alloc(struct ggml_context *ctx, bool no_alloc);
+
+/// First byte of the arena. NULL for NULL.
+GGML_API void *ggml_get_mem_buffer(const struct ggml_context *ctx);
+
+/// Bytes of the arena. 0 for NULL.
+GGML_API size_t ggml_get_mem_size(const struct ggml_context *ctx);
+
+/// Bytes of the largest tensor in the context.
+GGML_API size_t ggml_get_max_tensor_size(const struct ggml_context *ctx);
+
+/// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
+/// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
+GGML_API struct ggml_tensor *ggml_new_tensor(
+    struct ggml_context *ctx,
+    enum ggml_type type,
+    int n_dims,
+    const int64_t *ne);
+
+/// A new tensor of one dimension; see `ggml_new_tensor`.
+GGML_API struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0);
+
+/// A new tensor of two dimensions; see `ggml_new_tensor`.
+GGML_API struct ggml_tensor *ggml_new_tensor_2d(
+    struct ggml_context *ctx,
+    enum ggml_type type,
+    int64_t ne0,
+    int64_t ne1);
+
+/// A new tensor of three dimensions; see `ggml_new_tensor`.
+GGML_API struct ggml_tensor *ggml_new_tensor_3d(
+    struct ggml_context *ctx,
+    enum ggml_type type,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2);
+
+/// A new tensor of four dimensions; see `ggml_new_tensor`.
+GGML_API struct ggml_tensor *ggml_new_tensor_4d(
+    struct ggml_context *ctx,
+    enum ggml_type type,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3);
+
+/// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
+GGML_API void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes);
+
+/// A new tensor of the same format and shape as `src`, without its data, name or operation.
+GGML_API struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src);
+
+/// A view of the whole of `src`, with its strides.
+GGML_API struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src);
+
+//
+// Tensors of a context
+//
+
+/// The tensor that was made first, or NULL.
+GGML_API struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx);
+
+/// The tensor made after `tensor`, which is one of the context, or NULL.
+GGML_API struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor);
+
+/// The first tensor of this name, or NULL.
+GGML_API struct ggml_tensor *ggml_get_tensor(struct ggml_context *ctx, const char *name);
+
+//
+// Data, parameters and name of a tensor
+//
+
 /// Turns the flat index `i` of an element into its coordinates. Addresses may be NULL. Does nothing for an empty tensor.
-GGML_API
-void ggml_unravel_index(const struct ggml_tensor *tensor,
-                        int64_t i,
-                        int64_t *i0,
-                        int64_t *i1,
-                        int64_t *i2,
-                        int64_t *i3);
+GGML_API void ggml_unravel_index(
+    const struct ggml_tensor *tensor,
+    int64_t i,
+    int64_t *i0,
+    int64_t *i1,
+    int64_t *i2,
+    int64_t *i3);
 
 /// The unary function of a tensor that computes one (the contract).
 GGML_API enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor);
@@ -1389,19 +1164,32 @@ GGML_API enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor);
 /// The gated function of a tensor that computes one (the contract).
 GGML_API enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor);
 
+/// Address of the data; what it means is the buffer's affair. NULL when not allocated.
+GGML_API void *ggml_get_data(const struct ggml_tensor *tensor);
+
 /// Address of the data of an F32 tensor; NULL for other formats and when not allocated.
 GGML_API float *ggml_get_data_f32(const struct ggml_tensor *tensor);
 
+/// The name, a C string inside the tensor; empty when it has none.
+GGML_API const char *ggml_get_name(const struct ggml_tensor *tensor);
+
 /// Names a tensor; what does not fit into 63 bytes is cut. Returns the tensor.
 GGML_API struct ggml_tensor *ggml_set_name(struct ggml_tensor *tensor, const char *name);
+
+/// Names a tensor by text formatted as by printf, cut to what fits, and returns the tensor.
+GGML_ATTRIBUTE_FORMAT(2, 3)
+GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const char *fmt, ...);
+
+//
+// Tensor flags
+//
 
 /// Marks a tensor as an input of its graph: it is allocated so that it can be set before anything is computed.
 /// It must not have an operation (the contract).
 GGML_API void ggml_set_input(struct ggml_tensor *tensor);
 
 /// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
-GGML_API
-void ggml_set_output(struct ggml_tensor *tensor);
+GGML_API void ggml_set_output(struct ggml_tensor *tensor);
 
 /// Marks a tensor as a parameter to train. It must not have an operation (the contract).
 GGML_API void ggml_set_param(struct ggml_tensor *tensor);
@@ -1409,22 +1197,87 @@ GGML_API void ggml_set_param(struct ggml_tensor *tensor);
 /// Marks a scalar F32 tensor (the contract) as a loss; several add up.
 GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
 
-/// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
-GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
+//
+// Operations on tensors: arithmetic, activations, norms, products
+//
 
-/// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
-GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
-
-/// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
-GGML_API
-bool ggml_threadpool_params_match(const struct ggml_threadpool_params *p0,
-                                  const struct ggml_threadpool_params *p1);
+// Arithmetic
 
 /// A copy of `a`, densely laid out.
 GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_dup`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
+/// type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_add`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
+/// fill it.
+GGML_API struct ggml_tensor *ggml_add_cast(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    enum ggml_type type);
+
+/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
+/// is I32 [m, t]; an id of -1 adds nothing.
+GGML_API struct ggml_tensor *ggml_add_id(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *ids);
+
+/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+GGML_DEPRECATED_NOTE("use ggml_add instead")
+GGML_API struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
+GGML_API struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
+/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
+GGML_API struct ggml_tensor *ggml_acc(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t nb2,
+    size_t nb3,
+    size_t offset);
+
+/// As `ggml_acc`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_acc_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t nb2,
+    size_t nb3,
+    size_t offset);
+
+/// `a` - `b`, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_div`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// x * x of each element of `a`.
 GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
@@ -1444,6 +1297,18 @@ GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tens
 /// As `ggml_log`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
+GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_expm1`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
+GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_softplus`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
 /// Sine of each element of `a`, in radians.
 GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
 
@@ -1456,11 +1321,49 @@ GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tens
 /// As `ggml_cos`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
-GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+// Reductions, repetition and concatenation
 
-/// As `ggml_unary`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+/// Sum of all elements of `a`, as one element of the same type.
+GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Sum of each row of F32 `a` up to each element, that element included.
+GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
+GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+GGML_API struct ggml_tensor *ggml_repeat_4d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3);
+
+/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+GGML_API struct ggml_tensor *ggml_concat(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int dim);
+
+// Functions of each element
 
 /// Magnitude of each element of `a`, whose rows must be contiguous.
 GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
@@ -1501,15 +1404,15 @@ GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct g
 /// Rectified linear unit: max(x, 0). Rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
+GGML_API struct ggml_tensor *ggml_leaky_relu(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    float negative_slope,
+    bool inplace);
+
 /// As `ggml_relu`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
-GGML_API
-struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    float negative_slope,
-                                    bool inplace);
 
 /// 1 / (1 + exp(-x)) of each element of `a`, whose rows must be contiguous.
 GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
@@ -1556,18 +1459,6 @@ GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tens
 /// As `ggml_exp`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
-GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_expm1`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
-GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_softplus`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
 /// Each element of `a` rounded down. Rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
 
@@ -1594,194 +1485,30 @@ GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct
 
 /// Expanded integral of the exponential linear unit: with slopes s(alpha) = log(1 + exp(alpha)), s(alpha_p) * x * x +
 /// `beta` * x where x > 0, else (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
-GGML_API
-struct ggml_tensor *ggml_xielu(struct ggml_context *ctx,
-                               struct ggml_tensor *a,
-                               float alpha_n,
-                               float alpha_p,
-                               float beta,
-                               float eps);
+GGML_API struct ggml_tensor *ggml_xielu(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    float alpha_n,
+    float alpha_p,
+    float beta,
+    float eps);
 
-/// `s` * x of each element of `a`, which may have gaps only between rows.
-GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
-
-/// As `ggml_scale`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
-
-/// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
-GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
-
-/// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
-
-/// Each element of `a` moved into the range from `min` to `max`.
-GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
-
-/// As `ggml_clamp`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
-
-/// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
-GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
-
-/// As `ggml_fill`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
-
-/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
-/// type and shape of `a`.
-GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_add`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
-/// fill it.
-GGML_API
-struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
-                                  struct ggml_tensor *a,
-                                  struct ggml_tensor *b,
-                                  enum ggml_type type);
-
-/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t]; an id of -1 adds nothing.
-GGML_API
-struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                struct ggml_tensor *ids);
-
-/// `a` plus the one element of `b`. `a` may have gaps only between rows.
-GGML_API
-GGML_DEPRECATED_NOTE("use ggml_add instead")
-struct ggml_tensor *ggml_add1(struct ggml_context *ctx,
-                              struct ggml_tensor *a,
-                              struct ggml_tensor *b);
-
-/// As `ggml_add1`, overwriting `a`: the result is a view of it.
-GGML_API
-GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
-struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *b);
-
-/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
-/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
-GGML_API
-struct ggml_tensor *ggml_acc(struct ggml_context *ctx,
-                             struct ggml_tensor *a,
-                             struct ggml_tensor *b,
-                             size_t nb1,
-                             size_t nb2,
-                             size_t nb3,
-                             size_t offset);
-
-/// As `ggml_acc`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_acc_inplace(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     size_t nb1,
-                                     size_t nb2,
-                                     size_t nb3,
-                                     size_t offset);
-
-/// `a` - `b`, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_sub`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_mul`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_div`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
-/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
-GGML_API
-struct ggml_tensor *ggml_set(struct ggml_context *ctx,
-                             struct ggml_tensor *a,
-                             struct ggml_tensor *b,
-                             size_t nb1,
-                             size_t nb2,
-                             size_t nb3,
-                             size_t offset);
-
-/// As `ggml_set`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_set_inplace(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     size_t nb1,
-                                     size_t nb2,
-                                     size_t nb3,
-                                     size_t offset);
-
-/// As `ggml_set`, with the strides of `a`.
-GGML_API
-struct ggml_tensor *ggml_set_1d(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                size_t offset);
-
-/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_set_1d_inplace(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor *b,
-                                        size_t offset);
-
-/// As `ggml_set`, with rows `nb1` bytes apart and the other strides of `a`.
-GGML_API
-struct ggml_tensor *ggml_set_2d(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                size_t nb1,
-                                size_t offset);
-
-/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_set_2d_inplace(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor *b,
-                                        size_t nb1,
-                                        size_t offset);
-
-/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
-GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// Gated linear units
 
 /// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
 /// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
 /// between rows.
-GGML_API
-struct ggml_tensor *ggml_glu(struct ggml_context *ctx,
-                             struct ggml_tensor *a,
-                             enum ggml_glu_op op,
-                             bool swapped);
-
-/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
-GGML_API
-struct ggml_tensor *ggml_glu_split(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   enum ggml_glu_op op);
+GGML_API struct ggml_tensor *ggml_glu(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    enum ggml_glu_op op,
+    bool swapped);
 
 /// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
 GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_reglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
-GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
 /// row.
@@ -1790,19 +1517,11 @@ GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_te
 /// As `ggml_geglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
-GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
 /// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
 GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_swiglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
-GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
@@ -1810,325 +1529,64 @@ GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggm
 /// As `ggml_geglu_erf`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
-GGML_API
-struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx,
-                                         struct ggml_tensor *a,
-                                         struct ggml_tensor *b);
-
 /// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_geglu_quick`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_glu_split(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    enum ggml_glu_op op);
+
+/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
+/// result's too.
+GGML_API struct ggml_tensor *ggml_geglu_erf_split(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b);
+
 /// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
 /// result's too.
-GGML_API
-struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx,
-                                           struct ggml_tensor *a,
-                                           struct ggml_tensor *b);
+GGML_API struct ggml_tensor *ggml_geglu_quick_split(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b);
 
 /// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
 /// `limit`. `a` and `b` have the same type and shape.
-GGML_API
-struct ggml_tensor *ggml_swiglu_oai(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    float alpha,
-                                    float limit);
+GGML_API struct ggml_tensor *ggml_swiglu_oai(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    float alpha,
+    float limit);
 
 /// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
 /// have the same type and shape.
-GGML_API
-struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *b,
-                                      float limit);
+GGML_API struct ggml_tensor *ggml_swiglu_clamp(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    float limit);
 
-/// Sum of all elements of `a`, as one element of the same type.
-GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
-GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Sum of each row of F32 `a` up to each element, that element included.
-GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
-GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
-GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Indices that sort each row of `a`, as I32 of the same shape.
-GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
-
-/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
-GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-
-/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
-GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-
-/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
-GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// A copy of `a` as type `ty`, densely laid out.
-GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
-
-/// A copy of `a`, densely laid out.
-GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
-GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
-GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
-GGML_API
-struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
-GGML_API
-struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2,
-                                 int64_t ne3);
-
-/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
-GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
-GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
-
-/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
-GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
-
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
-GGML_API
-struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    int64_t ne0,
-                                    int64_t ne1,
-                                    int64_t ne2);
-
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
-GGML_API
-struct ggml_tensor *ggml_reshape_4d(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    int64_t ne0,
-                                    int64_t ne1,
-                                    int64_t ne2,
-                                    int64_t ne3);
-
-/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
-GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
-
-/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
-/// dense.
-GGML_API
-struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 size_t nb1,
-                                 size_t offset);
-
-/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
-/// `nb2` bytes.
-GGML_API
-struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2,
-                                 size_t nb1,
-                                 size_t nb2,
-                                 size_t offset);
-
-/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
-/// in bytes.
-GGML_API
-struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2,
-                                 int64_t ne3,
-                                 size_t nb1,
-                                 size_t nb2,
-                                 size_t nb3,
-                                 size_t offset);
-
-/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
-GGML_API
-struct ggml_tensor *ggml_permute(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int axis0,
-                                 int axis1,
-                                 int axis2,
-                                 int axis3);
-
-/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
-GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
-GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
-GGML_API
-struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   int64_t ne0,
-                                   int64_t ne1,
-                                   int64_t ne2,
-                                   int64_t ne3);
-
-/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
-GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
-GGML_API
-struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                int dim);
-
-/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
-GGML_API
-struct ggml_tensor *ggml_upscale(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int scale_factor,
-                                 enum ggml_scale_mode mode);
-
-/// F32 `a` resized to [ne0, ne1, ne2, ne3].
-GGML_API
-GGML_DEPRECATED_NOTE("use ggml_interpolate instead")
-struct ggml_tensor *ggml_upscale_ext(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     int ne0,
-                                     int ne1,
-                                     int ne2,
-                                     int ne3,
-                                     enum ggml_scale_mode mode);
-
-/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
-/// ggml_scale_flag`.
-GGML_API
-struct ggml_tensor *ggml_interpolate(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     int64_t ne0,
-                                     int64_t ne1,
-                                     int64_t ne2,
-                                     int64_t ne3,
-                                     uint32_t mode);
-
-/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
-GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
-
-/// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
-GGML_API
-struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      int p0,
-                                      int p1,
-                                      int p2,
-                                      int p3);
-
-/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
-GGML_API
-struct ggml_tensor *ggml_pad_ext(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int lp0,
-                                 int rp0,
-                                 int lp1,
-                                 int rp1,
-                                 int lp2,
-                                 int rp2,
-                                 int lp3,
-                                 int rp3);
-
-/// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
-GGML_API
-struct ggml_tensor *ggml_pad_ext_circular(struct ggml_context *ctx,
-                                          struct ggml_tensor *a,
-                                          int lp0,
-                                          int rp0,
-                                          int lp1,
-                                          int rp1,
-                                          int lp2,
-                                          int rp2,
-                                          int lp3,
-                                          int rp3);
-
-/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
-/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
-GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
-
-/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
-GGML_API
-struct ggml_tensor *ggml_roll(struct ggml_context *ctx,
-                              struct ggml_tensor *a,
-                              int shift0,
-                              int shift1,
-                              int shift2,
-                              int shift3);
-
-/// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
-GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// `a` with minus infinity where the column is greater than the row plus `n_past`.
-GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
-
-/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
-
-/// `a` with zero where the column is greater than the row plus `n_past`.
-GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
-
-/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
-
-/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
-GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
-
-/// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
-GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
-
-/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
-/// up to `max_period`.
-GGML_API
-struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx,
-                                            struct ggml_tensor *timesteps,
-                                            int dim,
-                                            int max_period);
-
-/// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
-GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
-/// which is not read.
-GGML_API
-struct ggml_tensor *ggml_get_rows_back(struct ggml_context *ctx,
-                                       struct ggml_tensor *a,
-                                       struct ggml_tensor *b,
-                                       struct ggml_tensor *c);
-
-/// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
-/// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
-GGML_API
-struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx,
-                                  struct ggml_tensor *a,
-                                  struct ggml_tensor *b,
-                                  struct ggml_tensor *c);
+// Normalization
 
 /// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
 GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
@@ -2147,11 +1605,11 @@ GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, str
 GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
 
 /// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx,
-                                            struct ggml_tensor *a,
-                                            int n_groups,
-                                            float eps);
+GGML_API struct ggml_tensor *ggml_group_norm_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int n_groups,
+    float eps);
 
 /// Rows of `a` scaled to length 1: x / max(length, `eps`).
 GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
@@ -2160,55 +1618,13 @@ GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_
 GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
 /// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
-GGML_API
-struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx,
-                                       struct ggml_tensor *a,
-                                       struct ggml_tensor *b,
-                                       float eps);
+GGML_API struct ggml_tensor *ggml_rms_norm_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    float eps);
 
-/// Softmax of each row of contiguous `a`.
-GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
-/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
-/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
-GGML_API
-struct ggml_tensor *ggml_soft_max_ext(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *mask,
-                                      float scale,
-                                      float max_bias);
-
-/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_soft_max_ext_inplace(struct ggml_context *ctx,
-                                              struct ggml_tensor *a,
-                                              struct ggml_tensor *mask,
-                                              float scale,
-                                              float max_bias);
-
-/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
-/// only. NULL takes them away.
-GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
-
-/// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
-GGML_API
-struct ggml_tensor *ggml_soft_max_ext_back(struct ggml_context *ctx,
-                                           struct ggml_tensor *a,
-                                           struct ggml_tensor *b,
-                                           float scale,
-                                           float max_bias);
-
-/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_soft_max_ext_back_inplace(struct ggml_context *ctx,
-                                                   struct ggml_tensor *a,
-                                                   struct ggml_tensor *b,
-                                                   float scale,
-                                                   float max_bias);
+// Precision
 
 /// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
 /// of other operations.
@@ -2224,15 +1640,15 @@ GGML_API enum ggml_prec ggml_prec_get_acc(const struct ggml_tensor *a);
 /// The precision that `ggml_prec_set_src` set for source `idx`; `GGML_PREC_UNDEFINED` for sources that have no choice.
 GGML_API enum ggml_prec ggml_prec_get_src(const struct ggml_tensor *a, int idx);
 
+// Matrix products
+
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
 /// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
 GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// Sets the precision of the sums of a `ggml_mul_mat` node.
-GGML_API
 GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
-void ggml_mul_mat_set_prec(struct ggml_tensor *a,
-                           enum ggml_prec prec);
+GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 
 /// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
 GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
@@ -2241,221 +1657,487 @@ GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hin
 /// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
 /// `b`. used' divides used. An id of -1 chooses no expert: its column is zero. A token must not name an expert twice: not every backend
 /// can compute that.
-GGML_API
-struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
-                                    struct ggml_tensor *as,
-                                    struct ggml_tensor *b,
-                                    struct ggml_tensor *ids);
+GGML_API struct ggml_tensor *ggml_mul_mat_id(
+    struct ggml_context *ctx,
+    struct ggml_tensor *as,
+    struct ggml_tensor *b,
+    struct ggml_tensor *ids);
 
 /// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
 GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
-/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
-GGML_API
-struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   bool left,
-                                   bool lower,
-                                   bool uni);
+//
+// Operations on tensors: copies, views, softmax, convolution, attention and the rest
+//
+
+// Scaling, and writing into a part
+
+/// `s` * x of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// As `ggml_scale`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
+
+/// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
+GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
+
+/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
+/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
+GGML_API struct ggml_tensor *ggml_set(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t nb2,
+    size_t nb3,
+    size_t offset);
+
+/// As `ggml_set`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_set_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t nb2,
+    size_t nb3,
+    size_t offset);
+
+/// As `ggml_set`, with the strides of `a`.
+GGML_API struct ggml_tensor *ggml_set_1d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t offset);
+
+/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_set_1d_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t offset);
+
+/// As `ggml_set`, with rows `nb1` bytes apart and the other strides of `a`.
+GGML_API struct ggml_tensor *ggml_set_2d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t offset);
+
+/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_set_2d_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    size_t nb1,
+    size_t offset);
+
+// Copies
+
+/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A copy of `a` as type `ty`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
+
+/// A copy of `a`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+GGML_API struct ggml_tensor *ggml_cont_3d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+GGML_API struct ggml_tensor *ggml_cont_4d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3);
+
+// Reshaping and views
+
+/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+
+/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+GGML_API struct ggml_tensor *ggml_reshape_3d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2);
+
+/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+GGML_API struct ggml_tensor *ggml_reshape_4d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3);
+
+/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
+
+/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
+/// dense.
+GGML_API struct ggml_tensor *ggml_view_2d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    size_t nb1,
+    size_t offset);
+
+/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
+/// `nb2` bytes.
+GGML_API struct ggml_tensor *ggml_view_3d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    size_t nb1,
+    size_t nb2,
+    size_t offset);
+
+/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
+/// in bytes.
+GGML_API struct ggml_tensor *ggml_view_4d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3,
+    size_t nb1,
+    size_t nb2,
+    size_t nb3,
+    size_t offset);
+
+/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+GGML_API struct ggml_tensor *ggml_permute(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int axis0,
+    int axis1,
+    int axis2,
+    int axis3);
+
+/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
+
+// Rows
+
+/// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
+GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
+/// which is not read.
+GGML_API struct ggml_tensor *ggml_get_rows_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c);
+
+/// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
+/// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
+GGML_API struct ggml_tensor *ggml_set_rows(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c);
+
+// Diagonals and clamping
+
+/// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
+GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// `a` with zero where the column is greater than the row plus `n_past`.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
+
+/// Each element of `a` moved into the range from `min` to `max`.
+GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+/// As `ggml_clamp`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+
+// Softmax
+
+/// Softmax of each row of contiguous `a`.
+GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
+/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
+/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+GGML_API struct ggml_tensor *ggml_soft_max_ext(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *mask,
+    float scale,
+    float max_bias);
+
+/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_soft_max_ext_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *mask,
+    float scale,
+    float max_bias);
+
+/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
+/// only. NULL takes them away.
+GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
+
+/// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
+GGML_API struct ggml_tensor *ggml_soft_max_ext_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    float scale,
+    float max_bias);
+
+/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    float scale,
+    float max_bias);
+
+// Rotary position embedding (RoPE)
 
 /// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
 /// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
 /// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
-GGML_API
-struct ggml_tensor *ggml_rope(struct ggml_context *ctx,
-                              struct ggml_tensor *a,
-                              struct ggml_tensor *b,
-                              int n_dims,
-                              int mode);
+GGML_API struct ggml_tensor *ggml_rope(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int n_dims,
+    int mode);
 
 /// As `ggml_rope`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_rope_inplace(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *b,
-                                      int n_dims,
-                                      int mode);
+GGML_API struct ggml_tensor *ggml_rope_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int n_dims,
+    int mode);
 
 /// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
 /// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
 /// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
-GGML_API
-struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx,
-                                  struct ggml_tensor *a,
-                                  struct ggml_tensor *b,
-                                  struct ggml_tensor *c,
-                                  int n_dims,
-                                  int mode,
-                                  int n_ctx_orig,
-                                  float freq_base,
-                                  float freq_scale,
-                                  float ext_factor,
-                                  float attn_factor,
-                                  float beta_fast,
-                                  float beta_slow);
-
-/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx,
-                                          struct ggml_tensor *a,
-                                          struct ggml_tensor *b,
-                                          struct ggml_tensor *c,
-                                          int n_dims,
-                                          int mode,
-                                          int n_ctx_orig,
-                                          float freq_base,
-                                          float freq_scale,
-                                          float ext_factor,
-                                          float attn_factor,
-                                          float beta_fast,
-                                          float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_ext(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
 /// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
-GGML_API
-struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    struct ggml_tensor *c,
-                                    int n_dims,
-                                    int *sections,
-                                    int mode,
-                                    int n_ctx_orig,
-                                    float freq_base,
-                                    float freq_scale,
-                                    float ext_factor,
-                                    float attn_factor,
-                                    float beta_fast,
-                                    float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_multi(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int *sections,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
+
+/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_rope_ext_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx,
-                                            struct ggml_tensor *a,
-                                            struct ggml_tensor *b,
-                                            struct ggml_tensor *c,
-                                            int n_dims,
-                                            int *sections,
-                                            int mode,
-                                            int n_ctx_orig,
-                                            float freq_base,
-                                            float freq_scale,
-                                            float ext_factor,
-                                            float attn_factor,
-                                            float beta_fast,
-                                            float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_multi_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int *sections,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// As `ggml_rope_ext`, without frequency factors.
-GGML_API
 GGML_DEPRECATED_NOTE("use ggml_rope_ext instead")
-struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     int n_dims,
-                                     int mode,
-                                     int n_ctx_orig,
-                                     float freq_base,
-                                     float freq_scale,
-                                     float ext_factor,
-                                     float attn_factor,
-                                     float beta_fast,
-                                     float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_custom(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int n_dims,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
-GGML_API
 GGML_DEPRECATED_NOTE("use ggml_rope_ext_inplace instead")
-struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             struct ggml_tensor *b,
-                                             int n_dims,
-                                             int mode,
-                                             int n_ctx_orig,
-                                             float freq_base,
-                                             float freq_scale,
-                                             float ext_factor,
-                                             float attn_factor,
-                                             float beta_fast,
-                                             float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_custom_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int n_dims,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
 /// `dims[1]`. NULL `dims` is ignored.
-GGML_API
-void ggml_rope_yarn_corr_dims(int n_dims,
-                              int n_ctx_orig,
-                              float freq_base,
-                              float beta_fast,
-                              float beta_slow,
-                              float *dims);
+GGML_API void ggml_rope_yarn_corr_dims(
+    int n_dims,
+    int n_ctx_orig,
+    float freq_base,
+    float beta_fast,
+    float beta_slow,
+    float *dims);
 
 /// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
-GGML_API
-struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx,
-                                       struct ggml_tensor *a,
-                                       struct ggml_tensor *b,
-                                       struct ggml_tensor *c,
-                                       int n_dims,
-                                       int mode,
-                                       int n_ctx_orig,
-                                       float freq_base,
-                                       float freq_scale,
-                                       float ext_factor,
-                                       float attn_factor,
-                                       float beta_fast,
-                                       float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_ext_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
-GGML_API
-struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx,
-                                         struct ggml_tensor *a,
-                                         struct ggml_tensor *b,
-                                         struct ggml_tensor *c,
-                                         int n_dims,
-                                         int *sections,
-                                         int mode,
-                                         int n_ctx_orig,
-                                         float freq_base,
-                                         float freq_scale,
-                                         float ext_factor,
-                                         float attn_factor,
-                                         float beta_fast,
-                                         float beta_slow);
+GGML_API struct ggml_tensor *ggml_rope_multi_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    int n_dims,
+    int *sections,
+    int mode,
+    int n_ctx_orig,
+    float freq_base,
+    float freq_scale,
+    float ext_factor,
+    float attn_factor,
+    float beta_fast,
+    float beta_slow);
 
 /// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
 /// Returns `a`.
 GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
+// Convolution
+
 /// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
 /// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
 /// IC, N] give [IC K, OW, N].
-GGML_API
-struct ggml_tensor *ggml_im2col(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                int s0,
-                                int s1,
-                                int p0,
-                                int p1,
-                                int d0,
-                                int d1,
-                                bool is_2D,
-                                enum ggml_type dst_type);
+GGML_API struct ggml_tensor *ggml_im2col(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int s1,
+    int p0,
+    int p1,
+    int d0,
+    int d1,
+    bool is_2D,
+    enum ggml_type dst_type);
 
 /// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
 /// the kernel.
-GGML_API
-struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     int64_t *ne,
-                                     int s0,
-                                     int s1,
-                                     int p0,
-                                     int p1,
-                                     int d0,
-                                     int d1,
-                                     bool is_2D);
+GGML_API struct ggml_tensor *ggml_im2col_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int64_t *ne,
+    int s0,
+    int s1,
+    int p0,
+    int p1,
+    int d0,
+    int d1,
+    bool is_2D);
 
 /// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
 /// - 2 p0, oc].
@@ -2463,96 +2145,96 @@ GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggm
 
 /// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
 /// matrices.
-GGML_API
-struct ggml_tensor *ggml_conv_1d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 struct ggml_tensor *b,
-                                 int s0,
-                                 int p0,
-                                 int d0);
+GGML_API struct ggml_tensor *ggml_conv_1d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int p0,
+    int d0);
 
 /// `ggml_conv_1d` padded by half the kernel.
-GGML_API
-struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    int s,
-                                    int d);
+GGML_API struct ggml_tensor *ggml_conv_1d_ph(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s,
+    int d);
 
 /// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
-GGML_API
-struct ggml_tensor *ggml_conv_1d_dw(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    int s0,
-                                    int p0,
-                                    int d0);
+GGML_API struct ggml_tensor *ggml_conv_1d_dw(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int p0,
+    int d0);
 
 /// `ggml_conv_1d_dw` padded by half the kernel.
-GGML_API
-struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx,
-                                       struct ggml_tensor *a,
-                                       struct ggml_tensor *b,
-                                       int s0,
-                                       int d0);
+GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int d0);
 
 /// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
 /// must be 0, `d0` 1.
-GGML_API
-struct ggml_tensor *ggml_conv_transpose_1d(struct ggml_context *ctx,
-                                           struct ggml_tensor *a,
-                                           struct ggml_tensor *b,
-                                           int s0,
-                                           int p0,
-                                           int d0);
+GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int p0,
+    int d0);
 
 /// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
 /// then multiplies matrices.
-GGML_API
-struct ggml_tensor *ggml_conv_2d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 struct ggml_tensor *b,
-                                 int s0,
-                                 int s1,
-                                 int p0,
-                                 int p1,
-                                 int d0,
-                                 int d1);
+GGML_API struct ggml_tensor *ggml_conv_2d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int s1,
+    int p0,
+    int p1,
+    int d0,
+    int d1);
 
 /// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
 /// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
-GGML_API
-struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   int64_t IC,
-                                   int s0,
-                                   int s1,
-                                   int s2,
-                                   int p0,
-                                   int p1,
-                                   int p2,
-                                   int d0,
-                                   int d1,
-                                   int d2,
-                                   enum ggml_type dst_type);
+GGML_API struct ggml_tensor *ggml_im2col_3d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int64_t IC,
+    int s0,
+    int s1,
+    int s2,
+    int p0,
+    int p1,
+    int p2,
+    int d0,
+    int d1,
+    int d2,
+    enum ggml_type dst_type);
 
 /// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
 /// Unfolds, then multiplies matrices.
-GGML_API
-struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 struct ggml_tensor *b,
-                                 int64_t IC,
-                                 int s0,
-                                 int s1,
-                                 int s2,
-                                 int p0,
-                                 int p1,
-                                 int p2,
-                                 int d0,
-                                 int d1,
-                                 int d2);
+GGML_API struct ggml_tensor *ggml_conv_3d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int64_t IC,
+    int s0,
+    int s1,
+    int s2,
+    int p0,
+    int p1,
+    int p2,
+    int d0,
+    int d1,
+    int d2);
 
 /// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
@@ -2562,124 +2244,277 @@ GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct
 
 /// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
 /// C, N]. Unfolds, then multiplies matrices.
-GGML_API
-struct ggml_tensor *ggml_conv_2d_dw(struct ggml_context *ctx,
-                                    struct ggml_tensor *a,
-                                    struct ggml_tensor *b,
-                                    int s0,
-                                    int s1,
-                                    int p0,
-                                    int p1,
-                                    int d0,
-                                    int d1);
+GGML_API struct ggml_tensor *ggml_conv_2d_dw(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int s1,
+    int p0,
+    int p1,
+    int d0,
+    int d1);
 
 /// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
 /// `ggml_is_contiguous_channels`), they do in the result.
-GGML_API
-struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx,
-                                           struct ggml_tensor *a,
-                                           struct ggml_tensor *b,
-                                           int stride0,
-                                           int stride1,
-                                           int pad0,
-                                           int pad1,
-                                           int dilation0,
-                                           int dilation1);
+GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int stride0,
+    int stride1,
+    int pad0,
+    int pad1,
+    int dilation0,
+    int dilation1);
 
 /// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
 /// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
-GGML_API
-struct ggml_tensor *ggml_conv_transpose_2d_p0(struct ggml_context *ctx,
-                                              struct ggml_tensor *a,
-                                              struct ggml_tensor *b,
-                                              int stride);
+GGML_API struct ggml_tensor *ggml_conv_transpose_2d_p0(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int stride);
 
 /// As `ggml_conv_2d`, as one operation, with the type of `b`.
-GGML_API
-struct ggml_tensor *ggml_conv_2d_direct(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor *b,
-                                        int s0,
-                                        int s1,
-                                        int p0,
-                                        int p1,
-                                        int d0,
-                                        int d1);
+GGML_API struct ggml_tensor *ggml_conv_2d_direct(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int s1,
+    int p0,
+    int p1,
+    int d0,
+    int d1);
 
 /// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
 /// batch].
-GGML_API
-struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor *b,
-                                        int s0,
-                                        int s1,
-                                        int s2,
-                                        int p0,
-                                        int p1,
-                                        int p2,
-                                        int d0,
-                                        int d1,
-                                        int d2,
-                                        int n_channels,
-                                        int n_batch,
-                                        int n_channels_out);
+GGML_API struct ggml_tensor *ggml_conv_3d_direct(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    int s0,
+    int s1,
+    int s2,
+    int p0,
+    int p1,
+    int p2,
+    int d0,
+    int d1,
+    int d2,
+    int n_channels,
+    int n_batch,
+    int n_channels_out);
+
+// Pooling
+
+/// What pooling takes of a window.
+enum ggml_op_pool {
+    /// Its largest element.
+    GGML_OP_POOL_MAX = 0,
+    /// Its mean.
+    GGML_OP_POOL_AVG = 1,
+    /// Number after the last kind.
+    GGML_OP_POOL_COUNT = 2,
+};
 
 /// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
 /// ends, as F32.
-GGML_API
-struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 enum ggml_op_pool op,
-                                 int k0,
-                                 int s0,
-                                 int p0);
+GGML_API struct ggml_tensor *ggml_pool_1d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    enum ggml_op_pool op,
+    int k0,
+    int s0,
+    int p0);
 
 /// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
 /// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
-GGML_API
-struct ggml_tensor *ggml_pool_2d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 enum ggml_op_pool op,
-                                 int k0,
-                                 int k1,
-                                 int s0,
-                                 int s1,
-                                 float p0,
-                                 float p1);
+GGML_API struct ggml_tensor *ggml_pool_2d(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    enum ggml_op_pool op,
+    int k0,
+    int k1,
+    int s0,
+    int s1,
+    float p0,
+    float p1);
 
 /// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
-GGML_API
-struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *af,
-                                      enum ggml_op_pool op,
-                                      int k0,
-                                      int k1,
-                                      int s0,
-                                      int s1,
-                                      float p0,
-                                      float p1);
+GGML_API struct ggml_tensor *ggml_pool_2d_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *af,
+    enum ggml_op_pool op,
+    int k0,
+    int k1,
+    int s0,
+    int s1,
+    float p0,
+    float p1);
+
+// Resampling, padding and filling
+
+/// How resampling finds values between the given ones.
+enum ggml_scale_mode {
+    /// The nearest one.
+    GGML_SCALE_MODE_NEAREST = 0,
+    /// Linear in two dimensions.
+    GGML_SCALE_MODE_BILINEAR = 1,
+    /// Cubic in two dimensions.
+    GGML_SCALE_MODE_BICUBIC = 2,
+    /// Number after the last mode.
+    GGML_SCALE_MODE_COUNT = 3,
+};
+
+/// Flags to be or-ed to a scale mode.
+enum ggml_scale_flag {
+    /// The centres of the corner elements fall on each other, instead of the outer edges.
+    GGML_SCALE_FLAG_ALIGN_CORNERS = 256,
+    /// Average over the source area when the result is smaller.
+    GGML_SCALE_FLAG_ANTIALIAS = 512,
+};
+
+/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+GGML_API struct ggml_tensor *ggml_upscale(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int scale_factor,
+    enum ggml_scale_mode mode);
+
+/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+GGML_DEPRECATED_NOTE("use ggml_interpolate instead")
+GGML_API struct ggml_tensor *ggml_upscale_ext(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int ne0,
+    int ne1,
+    int ne2,
+    int ne3,
+    enum ggml_scale_mode mode);
+
+/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
+/// ggml_scale_flag`.
+GGML_API struct ggml_tensor *ggml_interpolate(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3,
+    uint32_t mode);
+
+/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
+
+/// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
+GGML_API struct ggml_tensor *ggml_pad_circular(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int p0,
+    int p1,
+    int p2,
+    int p3);
+
+/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+GGML_API struct ggml_tensor *ggml_pad_ext(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int lp0,
+    int rp0,
+    int lp1,
+    int rp1,
+    int lp2,
+    int rp2,
+    int lp3,
+    int rp3);
+
+/// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
+GGML_API struct ggml_tensor *ggml_pad_ext_circular(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int lp0,
+    int rp0,
+    int lp1,
+    int rp1,
+    int lp2,
+    int rp2,
+    int lp3,
+    int rp3);
+
+/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
+/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
+
+/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+GGML_API struct ggml_tensor *ggml_roll(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    int shift0,
+    int shift1,
+    int shift2,
+    int shift3);
+
+/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+
+/// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
+GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// As `ggml_fill`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
+
+/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
+/// up to `max_period`.
+GGML_API struct ggml_tensor *ggml_timestep_embedding(
+    struct ggml_context *ctx,
+    struct ggml_tensor *timesteps,
+    int dim,
+    int max_period);
+
+// Sorting
+
+/// Order of sorting.
+enum ggml_sort_order {
+    /// The smallest first.
+    GGML_SORT_ORDER_ASC = 0,
+    /// The largest first.
+    GGML_SORT_ORDER_DESC = 1,
+};
+
+/// Indices that sort each row of `a`, as I32 of the same shape.
+GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
+
+/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
+
+/// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
+GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
+
+// Attention
 
 /// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
 /// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
 /// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
 /// scores x to softcap * tanh(x / softcap).
-GGML_API
-struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx,
-                                        struct ggml_tensor *q,
-                                        struct ggml_tensor *k,
-                                        struct ggml_tensor *v,
-                                        struct ggml_tensor *mask,
-                                        float scale,
-                                        float max_bias,
-                                        float logit_softcap);
+GGML_API struct ggml_tensor *ggml_flash_attn_ext(
+    struct ggml_context *ctx,
+    struct ggml_tensor *q,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *mask,
+    float scale,
+    float max_bias,
+    float logit_softcap);
 
 /// Sets the precision of the sums of an attention node.
-GGML_API
 GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
-void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a,
-                                  enum ggml_prec prec);
+GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 
 /// The precision of the sums of an attention node.
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
@@ -2693,36 +2528,15 @@ GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 
 /// Gradient of attention. Not there, in the original neither: ends the process.
-GGML_API
-struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx,
-                                         struct ggml_tensor *q,
-                                         struct ggml_tensor *k,
-                                         struct ggml_tensor *v,
-                                         struct ggml_tensor *d,
-                                         bool masked);
+GGML_API struct ggml_tensor *ggml_flash_attn_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *q,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *d,
+    bool masked);
 
-/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
-/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
-/// weight * max(q k, 0), plus the mask.
-GGML_API
-struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx,
-                                           struct ggml_tensor *q,
-                                           struct ggml_tensor *k,
-                                           struct ggml_tensor *weights,
-                                           struct ggml_tensor *mask);
-
-/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
-/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
-/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
-/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
-/// the three may be NULL. Picks and cells out of range are passed over.
-GGML_API
-struct ggml_tensor *ggml_top_k_mask(struct ggml_context *ctx,
-                                    struct ggml_tensor *mask,
-                                    struct ggml_tensor *top_k,
-                                    struct ggml_tensor *score,
-                                    struct ggml_tensor *blocks,
-                                    struct ggml_tensor *extra);
+// State-space models
 
 /// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
 /// `c` [width, channels] gives F32 [channels, tokens, sequences].
@@ -2732,104 +2546,18 @@ GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml
 /// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
 /// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
 /// [state, width, heads, sequences], `K` times.
-GGML_API
-struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx,
-                                  struct ggml_tensor *s,
-                                  struct ggml_tensor *x,
-                                  struct ggml_tensor *dt,
-                                  struct ggml_tensor *A,
-                                  struct ggml_tensor *B,
-                                  struct ggml_tensor *C,
-                                  struct ggml_tensor *ids,
-                                  int64_t K);
+GGML_API struct ggml_tensor *ggml_ssm_scan(
+    struct ggml_context *ctx,
+    struct ggml_tensor *s,
+    struct ggml_tensor *x,
+    struct ggml_tensor *dt,
+    struct ggml_tensor *A,
+    struct ggml_tensor *B,
+    struct ggml_tensor *C,
+    struct ggml_tensor *ids,
+    int64_t K);
 
-/// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
-/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
-GGML_API
-struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx,
-                                   struct ggml_tensor *k,
-                                   struct ggml_tensor *v,
-                                   struct ggml_tensor *r,
-                                   struct ggml_tensor *tf,
-                                   struct ggml_tensor *td,
-                                   struct ggml_tensor *state);
-
-/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
-/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
-/// `scale`, then states.
-GGML_API
-struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx,
-                                           struct ggml_tensor *k,
-                                           struct ggml_tensor *v,
-                                           struct ggml_tensor *q,
-                                           struct ggml_tensor *g,
-                                           struct ggml_tensor *state,
-                                           float scale);
-
-/// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
-/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
-GGML_API
-struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx,
-                                   struct ggml_tensor *r,
-                                   struct ggml_tensor *w,
-                                   struct ggml_tensor *k,
-                                   struct ggml_tensor *v,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   struct ggml_tensor *state);
-
-/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
-/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
-/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
-/// may leave out all but the last state.
-GGML_API
-struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx,
-                                         struct ggml_tensor *q,
-                                         struct ggml_tensor *k,
-                                         struct ggml_tensor *v,
-                                         struct ggml_tensor *g,
-                                         struct ggml_tensor *beta,
-                                         struct ggml_tensor *state,
-                                         int64_t K);
-
-/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
-/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
-/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
-/// [4, 4, tokens].
-GGML_API
-struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx,
-                                      struct ggml_tensor *mixes,
-                                      struct ggml_tensor *scale,
-                                      struct ggml_tensor *base,
-                                      float eps,
-                                      int32_t n_iter);
-
-/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
-GGML_API
-struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx,
-                                     struct ggml_tensor *x,
-                                     struct ggml_tensor *weights);
-
-/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
-/// tokens], is [n, tokens].
-GGML_API
-struct ggml_tensor *ggml_dsv4_hc_pre_gated(struct ggml_context *ctx,
-                                           struct ggml_tensor *x,
-                                           struct ggml_tensor *gate,
-                                           float scale);
-
-/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
-/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
-/// shaped like `residual`.
-GGML_API
-struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx,
-                                      struct ggml_tensor *x,
-                                      struct ggml_tensor *residual,
-                                      struct ggml_tensor *post,
-                                      struct ggml_tensor *comb);
+// Windows
 
 /// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
 /// row by row.
@@ -2838,157 +2566,550 @@ GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml
 /// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
 
+// Unary operations by number
+
+/// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+/// As `ggml_unary`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
+
+// Relative positions
+
 /// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
 GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
 
 /// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
 /// for the two axes of the keys.
-GGML_API
-struct ggml_tensor *ggml_add_rel_pos(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *pw,
-                                     struct ggml_tensor *ph);
+GGML_API struct ggml_tensor *ggml_add_rel_pos(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *pw,
+    struct ggml_tensor *ph);
 
 /// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_add_rel_pos_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             struct ggml_tensor *pw,
-                                             struct ggml_tensor *ph);
+GGML_API struct ggml_tensor *ggml_add_rel_pos_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *pw,
+    struct ggml_tensor *ph);
+
+// Recurrent and linear attention
+
+/// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
+/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
+GGML_API struct ggml_tensor *ggml_rwkv_wkv6(
+    struct ggml_context *ctx,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *r,
+    struct ggml_tensor *tf,
+    struct ggml_tensor *td,
+    struct ggml_tensor *state);
+
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
+/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// `scale`, then states.
+GGML_API struct ggml_tensor *ggml_gated_linear_attn(
+    struct ggml_context *ctx,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *q,
+    struct ggml_tensor *g,
+    struct ggml_tensor *state,
+    float scale);
+
+/// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
+/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
+/// size * sequences]: outputs, then states.
+GGML_API struct ggml_tensor *ggml_rwkv_wkv7(
+    struct ggml_context *ctx,
+    struct ggml_tensor *r,
+    struct ggml_tensor *w,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *state);
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+GGML_API struct ggml_tensor *ggml_solve_tri(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    bool left,
+    bool lower,
+    bool uni);
+
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
+/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
+/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
+/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
+/// may leave out all but the last state.
+GGML_API struct ggml_tensor *ggml_gated_delta_net(
+    struct ggml_context *ctx,
+    struct ggml_tensor *q,
+    struct ggml_tensor *k,
+    struct ggml_tensor *v,
+    struct ggml_tensor *g,
+    struct ggml_tensor *beta,
+    struct ggml_tensor *state,
+    int64_t K);
+
+// Sparse attention and hyper-connections
+
+/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// weight * max(q k, 0), plus the mask.
+GGML_API struct ggml_tensor *ggml_lightning_indexer(
+    struct ggml_context *ctx,
+    struct ggml_tensor *q,
+    struct ggml_tensor *k,
+    struct ggml_tensor *weights,
+    struct ggml_tensor *mask);
+
+/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
+/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
+/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
+/// [4, 4, tokens].
+GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(
+    struct ggml_context *ctx,
+    struct ggml_tensor *mixes,
+    struct ggml_tensor *scale,
+    struct ggml_tensor *base,
+    float eps,
+    int32_t n_iter);
+
+/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+GGML_API struct ggml_tensor *ggml_dsv4_hc_pre(
+    struct ggml_context *ctx,
+    struct ggml_tensor *x,
+    struct ggml_tensor *weights);
+
+/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
+/// tokens], is [n, tokens].
+GGML_API struct ggml_tensor *ggml_dsv4_hc_pre_gated(
+    struct ggml_context *ctx,
+    struct ggml_tensor *x,
+    struct ggml_tensor *gate,
+    float scale);
+
+/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
+/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
+/// shaped like `residual`.
+GGML_API struct ggml_tensor *ggml_dsv4_hc_post(
+    struct ggml_context *ctx,
+    struct ggml_tensor *x,
+    struct ggml_tensor *residual,
+    struct ggml_tensor *post,
+    struct ggml_tensor *comb);
+
+/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
+/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
+/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
+/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
+/// the three may be NULL. Picks and cells out of range are passed over.
+GGML_API struct ggml_tensor *ggml_top_k_mask(
+    struct ggml_context *ctx,
+    struct ggml_tensor *mask,
+    struct ggml_tensor *top_k,
+    struct ggml_tensor *score,
+    struct ggml_tensor *blocks,
+    struct ggml_tensor *extra);
+
+//
+// Custom operations
+//
+
+/// A host's operation with one source. Called once on each of `nth` threads with its number `ith`; it computes its
+/// share of `dst`.
+typedef void (*ggml_custom1_op_t)(
+    struct ggml_tensor *dst,
+    const struct ggml_tensor *a,
+    int ith,
+    int nth,
+    void *userdata);
+
+/// A host's operation with two sources; see `ggml_custom1_op_t`.
+typedef void (*ggml_custom2_op_t)(
+    struct ggml_tensor *dst,
+    const struct ggml_tensor *a,
+    const struct ggml_tensor *b,
+    int ith,
+    int nth,
+    void *userdata);
+
+/// A host's operation with three sources; see `ggml_custom1_op_t`.
+typedef void (*ggml_custom3_op_t)(
+    struct ggml_tensor *dst,
+    const struct ggml_tensor *a,
+    const struct ggml_tensor *b,
+    const struct ggml_tensor *c,
+    int ith,
+    int nth,
+    void *userdata);
+
+/// Passed as a number of tasks: as many as there are threads.
+#define GGML_N_TASKS_MAX (-1)
 
 /// The host's function of `a`; the result has its type and shape.
-GGML_API
-struct ggml_tensor *ggml_map_custom1(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     ggml_custom1_op_t fun,
-                                     int n_tasks,
-                                     void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom1(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    ggml_custom1_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_map_custom1_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             ggml_custom1_op_t fun,
-                                             int n_tasks,
-                                             void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom1_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    ggml_custom1_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// The host's function of `a` and `b`; the result has the type and shape of `a`.
-GGML_API
-struct ggml_tensor *ggml_map_custom2(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     ggml_custom2_op_t fun,
-                                     int n_tasks,
-                                     void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom2(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    ggml_custom2_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_map_custom2_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             struct ggml_tensor *b,
-                                             ggml_custom2_op_t fun,
-                                             int n_tasks,
-                                             void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom2_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    ggml_custom2_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
-GGML_API
-struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx,
-                                     struct ggml_tensor *a,
-                                     struct ggml_tensor *b,
-                                     struct ggml_tensor *c,
-                                     ggml_custom3_op_t fun,
-                                     int n_tasks,
-                                     void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom3(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    ggml_custom3_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
-GGML_API
-struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx,
-                                             struct ggml_tensor *a,
-                                             struct ggml_tensor *b,
-                                             struct ggml_tensor *c,
-                                             ggml_custom3_op_t fun,
-                                             int n_tasks,
-                                             void *userdata);
+GGML_API struct ggml_tensor *ggml_map_custom3_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c,
+    ggml_custom3_op_t fun,
+    int n_tasks,
+    void *userdata);
+
+/// A host's operation with any sources, to be found in `dst->src`; see `ggml_custom1_op_t`.
+typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
 /// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
 /// shape.
-GGML_API
-struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx,
-                                   enum ggml_type type,
-                                   int64_t ne0,
-                                   int64_t ne1,
-                                   int64_t ne2,
-                                   int64_t ne3,
-                                   struct ggml_tensor **args,
-                                   int n_args,
-                                   ggml_custom_op_t fun,
-                                   int n_tasks,
-                                   void *userdata);
+GGML_API struct ggml_tensor *ggml_custom_4d(
+    struct ggml_context *ctx,
+    enum ggml_type type,
+    int64_t ne0,
+    int64_t ne1,
+    int64_t ne2,
+    int64_t ne3,
+    struct ggml_tensor **args,
+    int n_args,
+    ggml_custom_op_t fun,
+    int n_tasks,
+    void *userdata);
 
 /// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
 /// is source 0.
-GGML_API
-struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor **args,
-                                        int n_args,
-                                        ggml_custom_op_t fun,
-                                        int n_tasks,
-                                        void *userdata);
+GGML_API struct ggml_tensor *ggml_custom_inplace(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor **args,
+    int n_args,
+    ggml_custom_op_t fun,
+    int n_tasks,
+    void *userdata);
+
+//
+// Loss functions
+//
 
 /// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
 /// one element.
-GGML_API
-struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx,
-                                            struct ggml_tensor *a,
-                                            struct ggml_tensor *b);
+GGML_API struct ggml_tensor *ggml_cross_entropy_loss(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b);
 
 /// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
-GGML_API
-struct ggml_tensor *ggml_cross_entropy_loss_back(struct ggml_context *ctx,
-                                                 struct ggml_tensor *a,
-                                                 struct ggml_tensor *b,
-                                                 struct ggml_tensor *c);
+GGML_API struct ggml_tensor *ggml_cross_entropy_loss_back(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *b,
+    struct ggml_tensor *c);
+
+//
+// Optimizer steps
+//
 
 /// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
 /// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
 /// result is a view of `a`.
-GGML_API
-struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx,
-                                        struct ggml_tensor *a,
-                                        struct ggml_tensor *grad,
-                                        struct ggml_tensor *m,
-                                        struct ggml_tensor *v,
-                                        struct ggml_tensor *adamw_params);
+GGML_API struct ggml_tensor *ggml_opt_step_adamw(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *grad,
+    struct ggml_tensor *m,
+    struct ggml_tensor *v,
+    struct ggml_tensor *adamw_params);
 
 /// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
 /// alpha, weight decay. The result is a view of `a`.
-GGML_API
-struct ggml_tensor *ggml_opt_step_sgd(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *grad,
-                                      struct ggml_tensor *sgd_params);
+GGML_API struct ggml_tensor *ggml_opt_step_sgd(
+    struct ggml_context *ctx,
+    struct ggml_tensor *a,
+    struct ggml_tensor *grad,
+    struct ggml_tensor *sgd_params);
+
+//
+// Building graphs
+//
+
+/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
+/// keeps its shape whichever is chosen. Returns the chosen one.
+GGML_API struct ggml_tensor *ggml_build_forward_select(
+    struct ggml_cgraph *cgraph,
+    struct ggml_tensor **tensors,
+    int n_tensors,
+    int idx);
+
+/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
+/// Unnamed tensors are named "node_N" and "leaf_N".
+GGML_API void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
+GGML_API void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
+/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
+/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
+/// Ends the process for operations that have no gradient.
+GGML_API void ggml_build_backward_expand(
+    struct ggml_context *ctx,
+    struct ggml_cgraph *cgraph,
+    struct ggml_tensor **grad_accs);
+
+//
+// Graphs in a context
+//
+
+/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
+GGML_API struct ggml_cgraph *ggml_new_graph(struct ggml_context *ctx);
+
+/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
+/// is full.
+GGML_API struct ggml_cgraph *ggml_new_graph_custom(struct ggml_context *ctx, size_t size, bool grads);
+
+/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+GGML_API struct ggml_cgraph *ggml_graph_dup(struct ggml_context *ctx, struct ggml_cgraph *cgraph, bool force_grads);
+
+/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
+GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
+
+/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
+/// momenta of AdamW steps become 0. NULL is allowed.
+GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
+
+/// Forgets all nodes and leafs of a graph.
+GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
+
+/// How many nodes the graph has room for. 0 for NULL.
+GGML_API int ggml_graph_size(struct ggml_cgraph *cgraph);
+
+/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+GGML_API struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *cgraph, int i);
+
+/// The array of nodes, in the order of their evaluation. NULL for NULL.
+GGML_API struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *cgraph);
+
+/// Number of nodes. 0 for NULL.
+GGML_API int ggml_graph_n_nodes(struct ggml_cgraph *cgraph);
+
+/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+GGML_API void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor);
+
+/// Bytes of a context that a graph of the default size takes.
+GGML_API size_t ggml_graph_overhead(void);
+
+/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+GGML_API size_t ggml_graph_overhead_custom(size_t size, bool grads);
+
+/// The leaf, or else the node, of this name; NULL when there is none.
+GGML_API struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, const char *name);
+
+/// The gradient of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+/// The gradient accumulator of a node, or NULL.
+GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *cgraph, const struct ggml_tensor *node);
+
+//
+// Printing graphs
+//
+
+/// Writes a listing of the graph to the log.
+GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
+
+/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
+/// nodes from those of the backward pass. A file that cannot be written is said in the log.
+GGML_API void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph *cgraph, const char *filename);
+
+//
+// Log
+//
+
+/// Receives log text. A line may come in pieces; it ends with a line feed.
+typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *user_data);
+
+/// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
+/// Either address may be NULL.
+GGML_API void ggml_log_get(ggml_log_callback *log_callback, void **user_data);
+
+/// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
+/// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
+GGML_API void ggml_log_set(ggml_log_callback log_callback, void *user_data);
+
+// Zeroing
+
+/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
+GGML_API struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor);
+
+//
+// Quantization
+//
+
+/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
+/// called from any thread, any number of times.
+GGML_API void ggml_quantize_init(enum ggml_type type);
+
+/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
+/// thread is not disturbed.
+GGML_API void ggml_quantize_free(void);
+
+/// Whether quantizing to the type needs an importance matrix.
+GGML_API bool ggml_quantize_requires_imatrix(enum ggml_type type);
+
+/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
+/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
+/// one tensor may be done by different threads.
+///
+/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
+GGML_API size_t ggml_quantize_chunk(
+    enum ggml_type type,
+    const float *src,
+    void *dst,
+    int64_t start,
+    int64_t nrows,
+    int64_t n_per_row,
+    const float *imatrix);
+
+// Number formats
+
+// What the pointer shows is reached through no other pointer.
+#if !defined(__cplusplus) && !defined(_MSC_VER)
+#    define GGML_RESTRICT restrict
+#elif defined(__GNUC__) || defined(_MSC_VER)
+#    define GGML_RESTRICT __restrict
+#else
+#    define GGML_RESTRICT
+#endif
+
+/// Converts `k` elements of a format at `x` to single precision at `y`.
+typedef void (*ggml_to_float_t)(const void *x, float *y, int64_t k);
+
+/// Converts `k` single-precision numbers at `x` to a format at `y`.
+typedef void (*ggml_from_float_t)(const float *x, void *y, int64_t k);
+
+/// Facts about a number format.
+struct ggml_type_traits {
+    /// Name, such as "q4_0".
+    const char *type_name;
+    /// Elements in a block.
+    int64_t blck_size;
+    /// Elements in an interleaved block; 0 when the format has none.
+    int64_t blck_size_interleave;
+    /// Bytes of a block.
+    size_t type_size;
+    /// Whether elements share scales in a block.
+    bool is_quantized;
+    /// Conversion of a row to single precision; NULL when there is none.
+    ggml_to_float_t to_float;
+    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
+    ggml_from_float_t from_float_ref;
+};
+
+/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
+/// type; one that was given up has block size 0.
+GGML_API const struct ggml_type_traits *ggml_get_type_traits(enum ggml_type type);
+
+//
+// Thread pools
+//
+
+/// Priority of threads with the operating system.
+enum ggml_sched_priority {
+    /// Below normal.
+    GGML_SCHED_PRIO_LOW = -1,
+    /// The system's default.
+    GGML_SCHED_PRIO_NORMAL = 0,
+    /// Above normal.
+    GGML_SCHED_PRIO_MEDIUM = 1,
+    /// High; may need a privilege.
+    GGML_SCHED_PRIO_HIGH = 2,
+    /// Highest; may need a privilege.
+    GGML_SCHED_PRIO_REALTIME = 3,
+};
+
+/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
+struct ggml_threadpool_params {
+    /// Processors the threads may run on; all false: wherever the system likes.
+    bool cpumask[512];
+    /// Threads that compute, the calling thread included.
+    int n_threads;
+    /// Priority of the threads.
+    enum ggml_sched_priority prio;
+    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
+    uint32_t poll;
+    /// Bind each thread to one processor of the mask, in turn.
+    bool strict_cpu;
+    /// Start asleep, until `ggml_threadpool_resume`.
+    bool paused;
+};
+
+/// Threads that compute graphs together.
+struct ggml_threadpool;
+
+/// A thread pool.
+typedef struct ggml_threadpool *ggml_threadpool_t;
+
+/// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
+GGML_API struct ggml_threadpool_params ggml_threadpool_params_default(int n_threads);
+
+/// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
+GGML_API void ggml_threadpool_params_init(struct ggml_threadpool_params *p, int n_threads);
+
+/// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
+GGML_API bool ggml_threadpool_params_match(
+    const struct ggml_threadpool_params *p0,
+    const struct ggml_threadpool_params *p1);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
-
-/// Bytes of a tensor's description.
-static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/// Ends the process with a message formatted as by printf. The abort callback hears of it first; without one the message
-/// and a backtrace go to standard error.
-GGML_NORETURN GGML_ATTRIBUTE_FORMAT(3, 4)
-GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...);
-
-/// Names a tensor by text formatted as by printf, cut to what fits, and returns the tensor.
-GGML_ATTRIBUTE_FORMAT(2, 3)
-GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const char *fmt, ...);
-
-#ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

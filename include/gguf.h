@@ -12,21 +12,26 @@
 
 #pragma once
 
+#include "ggml.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include "ggml.h"
 
 /// First four bytes of a file.
 #define GGUF_MAGIC "GGUF"
 
-/// Key of the pair that sets the alignment of tensor data in bytes.
-#define GGUF_KEY_GENERAL_ALIGNMENT "general.alignment"
-
 /// Version of GGUF that is written; 2 and 3 are read.
 #define GGUF_VERSION 3
 
+/// Key of the pair that sets the alignment of tensor data in bytes.
+#define GGUF_KEY_GENERAL_ALIGNMENT "general.alignment"
+
 /// Alignment of tensor data in bytes when a file does not say.
 #define GGUF_DEFAULT_ALIGNMENT 32
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /// Types of the values in a GGUF file.
 enum gguf_type {
@@ -74,9 +79,9 @@ struct gguf_init_params {
 /// Reads up to `len` bytes at `offset` into `output` and returns how many it read; stands in for a file.
 typedef size_t (*gguf_reader_callback_t)(void *userdata, void *output, uint64_t offset, size_t len);
 
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
+//
+// Making and reading
+//
 
 /// A new file content without keys and tensors. Freed with `gguf_free`.
 GGML_API struct gguf_context *gguf_init_empty(void);
@@ -84,9 +89,7 @@ GGML_API struct gguf_context *gguf_init_empty(void);
 /// Reads a GGUF file from where an open, seekable stream stands. With `params.ctx` a context with its tensors is made and
 /// stored there, with data unless `params.no_alloc`; the caller frees it. NULL, with the reason in the log, for a file that
 /// is not valid, not whole, or not of a version that is known.
-GGML_API
-struct gguf_context *gguf_init_from_file_ptr(FILE *file,
-                                             struct gguf_init_params params);
+GGML_API struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params params);
 
 /// Reads a GGUF file by its UTF-8 path; see `gguf_init_from_file_ptr`.
 GGML_API struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params);
@@ -96,15 +99,19 @@ GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t siz
 
 /// Reads a GGUF file through a function, which is asked for at most `max_chunk_read` bytes at once (0: no limit), and for
 /// `max_expected_size` bytes in all; see `gguf_init_from_file_ptr`.
-GGML_API
-struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback,
-                                             void *userdata,
-                                             size_t max_chunk_read,
-                                             uint64_t max_expected_size,
-                                             struct gguf_init_params params);
+GGML_API struct gguf_context *gguf_init_from_callback(
+    gguf_reader_callback_t callback,
+    void *userdata,
+    size_t max_chunk_read,
+    uint64_t max_expected_size,
+    struct gguf_init_params params);
 
 /// Frees a file content; its tensors' context is the caller's. NULL is allowed.
 GGML_API void gguf_free(struct gguf_context *ctx);
+
+//
+// File
+//
 
 /// Name of a value's type, such as "u32"; NULL for a number that is none.
 GGML_API const char *gguf_type_name(enum gguf_type type);
@@ -117,6 +124,10 @@ GGML_API size_t gguf_get_alignment(const struct gguf_context *ctx);
 
 /// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
 GGML_API size_t gguf_get_data_offset(const struct gguf_context *ctx);
+
+//
+// Pairs
+//
 
 /// Number of keys. 0 for NULL.
 GGML_API int64_t gguf_get_n_kv(const struct gguf_context *ctx);
@@ -132,6 +143,8 @@ GGML_API enum gguf_type gguf_get_kv_type(const struct gguf_context *ctx, int64_t
 
 /// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
 GGML_API enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id);
+
+// Values
 
 /// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
 GGML_API uint8_t gguf_get_val_u8(const struct gguf_context *ctx, int64_t key_id);
@@ -183,6 +196,10 @@ GGML_API const void *gguf_get_arr_data(const struct gguf_context *ctx, int64_t k
 /// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
 GGML_API const char *gguf_get_arr_str(const struct gguf_context *ctx, int64_t key_id, size_t i);
 
+//
+// Tensors
+//
+
 /// Number of tensors. 0 for NULL.
 GGML_API int64_t gguf_get_n_tensors(const struct gguf_context *ctx);
 
@@ -197,15 +214,17 @@ GGML_API const char *gguf_get_tensor_name(const struct gguf_context *ctx, int64_
 
 /// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
 /// give. NULL, and a log line, when there is no such tensor.
-GGML_API
-const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx,
-                                  int64_t tensor_id);
+GGML_API const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx, int64_t tensor_id);
 
 /// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
 GGML_API enum ggml_type gguf_get_tensor_type(const struct gguf_context *ctx, int64_t tensor_id);
 
 /// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
 GGML_API size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id);
+
+//
+// Changing pairs
+//
 
 /// Removes a key. Returns its place, or -1 when there was none.
 GGML_API int64_t gguf_remove_key(struct gguf_context *ctx, const char *key);
@@ -223,10 +242,7 @@ GGML_API void gguf_set_val_u16(struct gguf_context *ctx, const char *key, uint16
 GGML_API void gguf_set_val_i16(struct gguf_context *ctx, const char *key, int16_t val);
 
 /// Sets a key to a 32-bit unsigned number; an old value is replaced. "general.alignment" must be a power of 2 (the contract).
-GGML_API
-void gguf_set_val_u32(struct gguf_context *ctx,
-                      const char *key,
-                      uint32_t val);
+GGML_API void gguf_set_val_u32(struct gguf_context *ctx, const char *key, uint32_t val);
 
 /// Sets a key to a 32-bit signed number; an old value is replaced.
 GGML_API void gguf_set_val_i32(struct gguf_context *ctx, const char *key, int32_t val);
@@ -251,12 +267,12 @@ GGML_API void gguf_set_val_str(struct gguf_context *ctx, const char *key, const 
 
 /// Sets a key to an array of `n` numbers of `type`, which are copied; an old value is replaced. Texts are set with
 /// `gguf_set_arr_str` (the contract).
-GGML_API
-void gguf_set_arr_data(struct gguf_context *ctx,
-                       const char *key,
-                       enum gguf_type type,
-                       const void *data,
-                       size_t n);
+GGML_API void gguf_set_arr_data(
+    struct gguf_context *ctx,
+    const char *key,
+    enum gguf_type type,
+    const void *data,
+    size_t n);
 
 /// Sets a key to an array of `n` texts, which are copied; an old value is replaced.
 GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
@@ -264,11 +280,13 @@ GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const 
 /// Sets all keys of `src` in `ctx`; old values are replaced.
 GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
 
+//
+// Changing tensors
+//
+
 /// Adds a tensor at the end. Its data stays the caller's and is read when the file is written. No two tensors may have the
 /// same name (the contract).
-GGML_API
-void gguf_add_tensor(struct gguf_context *ctx,
-                     const struct ggml_tensor *tensor);
+GGML_API void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor);
 
 /// Changes the number format of a tensor, which must be there and whose rows must hold whole blocks (the contract). The
 /// offsets behind it follow.
@@ -276,17 +294,15 @@ GGML_API void gguf_set_tensor_type(struct gguf_context *ctx, const char *name, e
 
 /// Sets the data of a tensor, which must be there (the contract). The data stays the caller's and is read when the file is
 /// written.
-GGML_API
-void gguf_set_tensor_data(struct gguf_context *ctx,
-                          const char *name,
-                          const void *data);
+GGML_API void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void *data);
+
+//
+// Writing
+//
 
 /// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
 /// could not be written.
-GGML_API
-bool gguf_write_to_file_ptr(const struct gguf_context *ctx,
-                            FILE *file,
-                            bool only_meta);
+GGML_API bool gguf_write_to_file_ptr(const struct gguf_context *ctx, FILE *file, bool only_meta);
 
 /// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
 GGML_API bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool only_meta);
@@ -298,5 +314,5 @@ GGML_API size_t gguf_get_meta_size(const struct gguf_context *ctx);
 GGML_API void gguf_get_meta_data(const struct gguf_context *ctx, void *data);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

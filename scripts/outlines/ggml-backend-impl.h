@@ -8,7 +8,63 @@
 // This interface has a version (GGML_BACKEND_API_VERSION), but promises no compatibility between versions. A module compiled with
 // this header carries a note that says what it was compiled for; libggml-rs refuses one that was compiled for something else.
 
-//--- after ---
+#pragma once
+
+#include "ggml-backend.h"
+#include "ggml-rs.h"
+
+@{
+
+@ GGML_BACKEND_API_VERSION
+
+//
+// Buffer types
+//
+
+@ struct ggml_backend_buffer_type_i struct ggml_backend_buffer_type ggml_op_alloc_size_may_expand
+
+//
+// Buffers
+//
+
+@ struct ggml_backend_buffer_i struct ggml_backend_buffer ggml_backend_buffer_init ggml_backend_buffer_copy_tensor
+
+// Buffers made of several
+
+@ ggml_backend_multi_buffer_alloc_buffer ggml_backend_buffer_is_multi_buffer ggml_backend_multi_buffer_set_usage
+@ ggml_backend_meta_buffer_set_usage
+
+//
+// Meta backends
+//
+
+@ ggml_backend_is_meta ggml_backend_buffer_is_meta ggml_backend_buft_is_meta ggml_backend_meta_n_backends
+@ ggml_backend_meta_simple_backend
+
+//
+// Backends (streams of work)
+//
+
+@ struct ggml_backend_graph_optimize_params struct ggml_backend_i struct ggml_backend struct ggml_backend_event
+
+//
+// Devices
+//
+
+@ struct ggml_backend_device_i struct ggml_backend_device
+
+//
+// Registrations
+//
+
+@ struct ggml_backend_reg_i struct ggml_backend_reg
+
+// Loading from shared libraries
+
+@ ggml_backend_init_t ggml_backend_score_t
+
+@}
+
 // Exports what ggml_backend_load() looks for in a module; nothing in a backend that is linked in.
 #if defined(__cplusplus)
 #    define GGML_BACKEND_DL_BEGIN_ extern "C" {

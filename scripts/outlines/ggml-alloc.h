@@ -11,6 +11,36 @@
 // Tensors marked with ggml_set_input() are placed first and share with nobody; those marked with ggml_set_output() keep
 // their memory to the end.
 
+#pragma once
+
+#include "ggml.h"
+
 struct ggml_backend;
 struct ggml_backend_buffer;
 struct ggml_backend_buffer_type;
+
+@{
+
+@ ggml_backend_buffer_type_t ggml_backend_buffer_t ggml_backend_t
+
+//
+// Linear allocator
+//
+
+@ struct ggml_tallocr ggml_tallocr_new ggml_tallocr_alloc
+
+//
+// Graph allocator
+//
+
+@ struct ggml_gallocr ggml_gallocr_t ggml_gallocr_new ggml_gallocr_new_n ggml_gallocr_free ggml_gallocr_reserve
+@ ggml_gallocr_reserve_n_size ggml_gallocr_reserve_n ggml_gallocr_alloc_graph ggml_gallocr_get_buffer_size
+
+//
+// All tensors of a context
+//
+
+@ ggml_backend_alloc_ctx_tensors_from_buft_size ggml_backend_alloc_ctx_tensors_from_buft
+@ ggml_backend_alloc_ctx_tensors
+
+@}
