@@ -1,15 +1,17 @@
 // ggml-alloc.h: memory for tensors.
 //
-// The linear allocator (struct ggml_tallocr) puts tensors one after the other into a buffer. The graph allocator
-// (ggml_gallocr_t) plans a graph, so that intermediate results share memory when their lives do not meet:
+// The linear allocator (struct ggml_tallocr) places tensors in a buffer, one after the other. The graph allocator
+// (ggml_gallocr_t) plans the memory of a graph, in which intermediate results that are not needed at the same time share
+// memory:
 //
 //     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
-//     ggml_gallocr_reserve(galloc, largest_graph);      // optional: no allocation later
-//     ggml_gallocr_alloc_graph(galloc, graph);          // every tensor now has memory
+//     ggml_gallocr_reserve(galloc, largest_graph);      // optional: avoids allocations later
+//     ggml_gallocr_alloc_graph(galloc, graph);          // now every tensor has memory
 //     ggml_backend_graph_compute(backend, graph);
 //
-// Tensors marked with ggml_set_input() are placed first and share with nobody; those marked with ggml_set_output() keep
-// their memory to the end.
+// Tensors marked with ggml_set_input() are allocated before all nodes, so that the host can write them before the graph
+// runs; their memory may be reused after their last use. The memory of tensors marked with ggml_set_output() is not
+// reused.
 
 #pragma once
 

@@ -1,26 +1,27 @@
-// ggml-backend.h: devices, their memory, their streams of work, and the scheduler that spreads a graph over them.
+// ggml-backend.h: devices, their memory, their streams of work, and the scheduler.
 //
-// The registry knows families of devices (ggml_backend_reg_t), built in or loaded from modules. A device
-// (ggml_backend_dev_t) has buffer types (ggml_backend_buffer_type_t) that allocate buffers (ggml_backend_buffer_t), and
-// streams (ggml_backend_t) that compute graphs. Functions whose name ends in _async only queue work where the stream can
-// queue; ggml_backend_synchronize() waits for it.
+// The registry lists backends (ggml_backend_reg_t), which are built in or loaded from modules. A backend has devices
+// (ggml_backend_dev_t). A device has buffer types (ggml_backend_buffer_type_t), which allocate buffers
+// (ggml_backend_buffer_t), and streams of work (ggml_backend_t, also called backends), which compute graphs. Functions
+// with the suffix _async only queue work, if the backend is asynchronous; ggml_backend_synchronize() waits for it.
 //
-// A scheduler runs each node where its weights lie or where it is supported, and copies between backends:
+// The scheduler splits a graph over several backends. It runs each node where its weights are, or where the operation is
+// supported, and copies tensors between backends:
 //
 //     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, n, GGML_DEFAULT_GRAPH_SIZE, false, true);
-//     ggml_backend_sched_reserve(sched, largest_graph); // optional: no allocation later
+//     ggml_backend_sched_reserve(sched, largest_graph); // optional: avoids allocations later
 //     ggml_backend_sched_reset(sched);                  // before each new graph
 //     ggml_backend_sched_alloc_graph(sched, graph);     // then write the inputs with ggml_backend_tensor_set()
 //     ggml_backend_sched_graph_compute(sched, graph);
 //
-// The first backends of the list are preferred; the last must be a CPU backend.
+// Earlier backends in the list have priority. The last one must be a CPU backend.
 
 #pragma once
 
 #include "ggml.h"
 #include "ggml-alloc.h"
 
-// The function comes from a shared library that holds a backend.
+// Linkage of the functions of a backend, which may be in a shared library of their own.
 #if !defined(GGML_BACKEND_SHARED)
 #    define GGML_BACKEND_API extern
 #elif !defined(_WIN32) || defined(__MINGW32__)
@@ -57,7 +58,7 @@ struct ggml_backend_device;
 @ ggml_backend_buffer_is_host ggml_backend_buffer_set_usage ggml_backend_buffer_get_usage ggml_backend_buffer_get_type
 @ ggml_backend_buffer_reset
 
-// Copies between tensors, on any backends
+// Copies between tensors
 
 @ ggml_backend_tensor_copy ggml_backend_tensor_copy_n
 
@@ -96,7 +97,7 @@ struct ggml_backend_device;
 
 @ ggml_backend_reg_name ggml_backend_reg_dev_count ggml_backend_reg_dev_get ggml_backend_reg_get_proc_address
 
-// Functions that ggml_backend_reg_get_proc_address() may find
+// Functions to ask ggml_backend_reg_get_proc_address() for, by name
 
 @ ggml_backend_comm_init_t ggml_backend_comm_free_t ggml_backend_comm_allreduce_tensor_t
 @ ggml_backend_split_buffer_type_t ggml_backend_set_n_threads_t ggml_backend_dev_get_extra_bufts_t
@@ -116,7 +117,7 @@ struct ggml_backend_device;
 
 @ ggml_backend_dev_count ggml_backend_dev_get ggml_backend_dev_by_name ggml_backend_dev_by_type
 
-// A backend in one call
+// Direct creation of backends
 
 @ ggml_backend_init_by_name ggml_backend_init_by_type ggml_backend_init_best
 
@@ -145,13 +146,13 @@ struct ggml_backend_device;
 @ struct ggml_backend_meta_split_state ggml_backend_meta_get_split_state_t ggml_backend_meta_device
 
 //
-// Tools
+// Utilities
 //
 
 @ struct ggml_backend_graph_copy ggml_backend_graph_copy ggml_backend_graph_copy_free ggml_backend_eval_callback
 @ ggml_backend_compare_graph_backend
 
-// Placing tensors
+// Memory of tensors
 
 @ ggml_backend_tensor_alloc ggml_backend_view_init
 

@@ -1,12 +1,12 @@
-// ggml-cpu.h: computing on the processor.
+// ggml-cpu.h: computing on the CPU.
 //
-// Either through a backend (ggml_backend_cpu_init(), see ggml-backend.h), or directly:
+// Compute a graph with a CPU backend (ggml_backend_cpu_init(), see ggml-backend.h), or directly:
 //
 //     struct ggml_cplan plan = ggml_graph_plan(graph, n_threads, NULL);
 //     plan.work_data = malloc(plan.work_size);
 //     enum ggml_status status = ggml_graph_compute(graph, &plan);
 //
-// The library picks its kernels for the processor it runs on; the ggml_cpu_has_ functions tell what it found.
+// The library selects kernels for the processor at run time. The ggml_cpu_has_...() functions return what it supports.
 
 #pragma once
 
@@ -28,7 +28,7 @@
 @ enum ggml_numa_strategy ggml_numa_init ggml_is_numa
 
 //
-// Elements of tensors in host memory
+// Access to elements, for tensors in host memory
 //
 
 @ ggml_new_i32 ggml_new_f32 ggml_set_i32 ggml_set_f32 ggml_get_i32_1d ggml_set_i32_1d ggml_get_i32_nd ggml_set_i32_nd
@@ -47,7 +47,7 @@
 @ ggml_graph_plan ggml_graph_compute ggml_graph_compute_with_ctx
 
 //
-// Instruction sets of this processor
+// Instruction sets
 //
 
 // x86

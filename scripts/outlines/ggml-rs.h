@@ -1,6 +1,6 @@
-// ggml-rs.h: what this library has beyond the original's interface: the text of the last error, errors instead of aborts,
-// where a scheduler put things and why, a timeline of what ran when, and which library this is. A host that also runs on
-// the original looks these functions up with dlsym().
+// ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
+// reports of where a scheduler places a graph and why, timelines, and the identity of the library. A host that should
+// also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
 //         fprintf(stderr, "%s\n", ggml_rs_last_error());

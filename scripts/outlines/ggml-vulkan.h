@@ -8,7 +8,7 @@
 /// Name of the backend.
 #define GGML_VK_NAME "Vulkan"
 
-/// Devices the backend uses at most.
+/// Maximum number of devices.
 #define GGML_VK_MAX_DEVICES 16
 
 @{

@@ -1,9 +1,9 @@
 // ggml.h: tensors, the operations on them, and compute graphs.
 //
-// A tensor (struct ggml_tensor) is made in a context, which owns it. Functions such as ggml_add() compute nothing: they
-// make a new tensor that remembers its operation and its sources. ggml_build_forward_expand() collects what a result
-// depends on into a graph, in an order in which it can be computed; a backend, a scheduler (ggml-backend.h) or
-// ggml_graph_compute() (ggml-cpu.h) computes it.
+// A tensor (struct ggml_tensor) is created in a context, which owns it. Functions such as ggml_add() do not compute
+// anything: they create a tensor that records its operation and its sources. ggml_build_forward_expand() collects
+// everything that a result depends on in a graph. A backend or a scheduler (ggml-backend.h), or ggml_graph_compute()
+// (ggml-cpu.h), computes the graph.
 //
 //     struct ggml_init_params params = { /* mem_size */ 1 << 20, /* mem_buffer */ NULL, /* no_alloc */ false };
 //     struct ggml_context * ctx = ggml_init(params);
@@ -15,15 +15,17 @@
 //     ggml_graph_compute_with_ctx(ctx, g, 4);                            // then read y->data
 //     ggml_free(ctx);
 //
-// Shapes are written innermost dimension first: [ne0, ne1, ne2, ne3], where ne0 neighbours lie side by side. "Repeated"
-// means that a source whose size divides the result's is used several times along that dimension.
+// Comments write shapes innermost dimension first: [ne0, ne1, ne2, ne3], where the elements of a row (dimension 0) are
+// neighbours in memory. "Repeated" means that a source is used several times along a dimension in which the size of the
+// result is a multiple of its own.
 //
-// Unless a function says otherwise: pointers must be valid, the context keeps what is returned, and a shape or type that
-// an operation does not take ends the process through ggml_abort(), after the callback of ggml_set_abort_callback().
+// Unless a comment says otherwise, pointers must be valid, and the context owns what a function returns. Functions with
+// the suffix _inplace store the result in the memory of their first source. A shape or type that an operation does not
+// accept ends the process with ggml_abort().
 
 #pragma once
 
-// The function comes from a shared library.
+// Linkage of the functions: static, or in a shared library.
 #if !defined(GGML_SHARED)
 #    define GGML_API extern
 #elif !defined(_WIN32) || defined(__MINGW32__)
@@ -34,7 +36,7 @@
 #    define GGML_API __declspec(dllimport) extern
 #endif
 
-// GGML_DEPRECATED(declaration, "what to use instead"), and the attribute alone, to stand before a declaration.
+// GGML_DEPRECATED(declaration, "use ... instead"), and the attribute alone, for use before a declaration.
 #if defined(__GNUC__)
 #    define GGML_DEPRECATED_NOTE(hint) __attribute__((deprecated(hint)))
 #    define GGML_DEPRECATED(func, hint) func __attribute__((deprecated(hint)))
@@ -46,7 +48,7 @@
 #    define GGML_DEPRECATED(func, hint) func
 #endif
 
-// The function takes a format as printf does: number of the format's parameter, number of the first value.
+// Before a function like printf: the numbers of the format parameter and of the first value.
 #if defined(__MINGW32__) && defined(__GNUC__) && !defined(__clang__)
 #    define GGML_ATTRIBUTE_FORMAT(...) __attribute__((format(gnu_printf, __VA_ARGS__)))
 #elif defined(__GNUC__)
@@ -64,13 +66,13 @@
 // Limits and constants
 //
 
-/// "ggml" as a little-endian number: the magic of the files from before GGUF.
+/// "ggml" as a little-endian number: the magic of files from before GGUF.
 #define GGML_FILE_MAGIC 0x67676d6c
 
 @ GGML_FILE_VERSION GGML_QNT_VERSION GGML_QNT_VERSION_FACTOR
 @ GGML_MAX_DIMS GGML_MAX_PARAMS GGML_MAX_SRC GGML_MAX_N_THREADS GGML_MAX_OP_PARAMS
 
-/// Bytes of a tensor's name, its end mark included. The library is built with this number.
+/// Size of a tensor's name in bytes, including the terminating zero byte. The library must be built with the same size.
 #if !defined(GGML_MAX_NAME)
 #    define GGML_MAX_NAME 64
 #elif GGML_MAX_NAME != 64
@@ -79,7 +81,7 @@
 
 @ GGML_DEFAULT_N_THREADS GGML_DEFAULT_GRAPH_SIZE
 
-/// Alignment in bytes of everything that lives in a context.
+/// Alignment in bytes of the objects in a context.
 #if UINTPTR_MAX == 0xFFFFFFFF
 #    define GGML_MEM_ALIGN 4
 #else
@@ -94,7 +96,7 @@
 // Macros
 //
 
-// Quiets warnings about unused names.
+// Silences warnings about unused names.
 #define GGML_UNUSED(x) (void) (x)
 #if defined(__CUDACC__)
 template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_impl(T &&...) noexcept {}
@@ -106,7 +108,7 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 // x rounded up to a multiple of n, a power of two.
 #define GGML_PAD(x, n) (((x) + (n) - 1) & ~((n) - 1))
 
-// Control never comes here.
+// Marks code that is never reached.
 #if !defined(NDEBUG)
 #    define GGML_UNREACHABLE() GGML_ABORT("unreachable statement reached")
 #elif defined(__GNUC__)
@@ -126,7 +128,7 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 #    define GGML_NORETURN _Noreturn
 #endif
 
-// Ends the process with a formatted message; GGML_ASSERT does when the condition is false.
+// Ends the process with a formatted message. GGML_ASSERT does so if the condition is false.
 #define GGML_ABORT(...) ggml_abort(__FILE__, __LINE__, __VA_ARGS__)
 #define GGML_ASSERT(x)                                \
     do {                                              \
@@ -135,8 +137,8 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
         }                                             \
     } while (0)
 
-// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares ne0 ... ne3 as the elements of t->ne (0 when t is NULL); the numbered
-// ones declare the first one, two or three.
+// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares the variables ne0 ... ne3 with the elements of t->ne (0 if t is NULL).
+// The macros with a number declare only the first one, two or three.
 #define GGML_TENSOR_LOCAL_(type, name, index, pointer, array)               \
     const type name##index = (pointer) ? (pointer)->array[index] : 0;       \
     GGML_UNUSED(name##index);
@@ -151,8 +153,8 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
     GGML_TENSOR_LOCALS_3(type, prefix, pointer, array)   \
     GGML_TENSOR_LOCAL_(type, prefix, 3, pointer, array)
 
-// The shapes and strides of dst and of src0, src1, src2 as an operation wants them: ne0 and nb0 ... of dst, ne00 and
-// nb00 ... of src0, ne10 ... of src1, ne20 ... of src2.
+// Declare the shapes and strides of dst, src0, src1 and src2, for the code of an operation: ne0, nb0 ... of dst; ne00,
+// nb00 ... of src0; ne10, nb10 ... of src1; ne20, nb20 ... of src2.
 #define GGML_TENSOR_SHAPE_(number, tensor)            \
     GGML_TENSOR_LOCALS(int64_t, ne##number, tensor, ne) \
     GGML_TENSOR_LOCALS(size_t, nb##number, tensor, nb)
@@ -168,15 +170,15 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
 @{
 
 //
-// Failure
+// Abort callback
 //
 
 @ ggml_abort_callback_t
 
 @ ggml_set_abort_callback
 
-/// Ends the process with a message formatted as by printf. The abort callback hears of it first; without one the message
-/// and a backtrace go to standard error.
+/// Ends the process with a message, formatted as by printf. Calls the abort callback first; without one, prints the
+/// message and a backtrace to standard error.
 GGML_NORETURN GGML_ATTRIBUTE_FORMAT(3, 4)
 GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...);
 
@@ -187,16 +189,16 @@ GGML_API void ggml_abort(const char *file, int line, const char *fmt, ...);
 @ enum ggml_status ggml_status_to_string
 
 //
-// Half-precision numbers: IEEE 754 binary16
+// Half precision: IEEE 754 binary16
 //
 
 @ ggml_fp16_t ggml_fp16_to_fp32 ggml_fp32_to_fp16 ggml_fp16_to_fp32_row ggml_fp32_to_fp16_row
 
 //
-// Brain floats, FP8
+// bfloat16 and FP8
 //
 
-/// The bits of a brain float: the upper half of a single-precision number.
+/// bfloat16: the upper half of a single-precision number.
 typedef struct {
     /// Sign, 8 exponent bits, 7 fraction bits.
     uint16_t bits;
@@ -204,9 +206,9 @@ typedef struct {
 
 @ ggml_fp32_to_bf16 ggml_bf16_to_fp32 ggml_bf16_to_fp32_row ggml_fp32_to_bf16_row_ref ggml_fp32_to_bf16_row
 
-/// The bits of a float in the format E4M3 of OCP FP8.
+/// 8-bit float, E4M3 of OCP FP8.
 typedef struct {
-    /// Sign, 4 exponent bits (bias 7), 3 fraction bits; all exponent and fraction bits set: NaN.
+    /// Sign, 4 exponent bits (bias 7), 3 fraction bits. NaN if all exponent and fraction bits are set.
     uint8_t bits;
 } ggml_fp8_e4m3_t;
 
@@ -222,7 +224,7 @@ struct ggml_backend_buffer;
 @ enum ggml_ftype enum ggml_op enum ggml_unary_op enum ggml_glu_op enum ggml_object_type enum ggml_log_level
 @ enum ggml_tensor_flag enum ggml_tri_type struct ggml_init_params struct ggml_tensor
 
-/// Bytes of a tensor's description.
+/// Size of a tensor in bytes, without its data.
 static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);
 
 @ ggml_abort_callback
@@ -272,7 +274,7 @@ static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);
 
 @ ggml_unravel_index ggml_get_unary_op ggml_get_glu_op ggml_get_data ggml_get_data_f32 ggml_get_name ggml_set_name
 
-/// Names a tensor by text formatted as by printf, cut to what fits, and returns the tensor.
+/// Sets the name of a tensor, formatted as by printf and cut to `GGML_MAX_NAME` - 1 bytes. Returns the tensor.
 GGML_ATTRIBUTE_FORMAT(2, 3)
 GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const char *fmt, ...);
 
@@ -397,7 +399,7 @@ GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const 
 
 @ ggml_win_part ggml_win_unpart
 
-// Unary operations by number
+// Unary operations by their number
 
 @ ggml_unary ggml_unary_inplace
 
@@ -448,7 +450,7 @@ GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const 
 @ ggml_graph_overhead_custom ggml_graph_get_tensor ggml_graph_get_grad ggml_graph_get_grad_acc
 
 //
-// Printing graphs
+// Printing and dumping graphs
 //
 
 @ ggml_graph_print ggml_graph_dump_dot
@@ -471,7 +473,7 @@ GGML_API struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const 
 
 // Number formats
 
-// What the pointer shows is reached through no other pointer.
+// restrict, also in C++.
 #if !defined(__cplusplus) && !defined(_MSC_VER)
 #    define GGML_RESTRICT restrict
 #elif defined(__GNUC__) || defined(_MSC_VER)

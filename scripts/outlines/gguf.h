@@ -1,12 +1,20 @@
 // gguf.h: the GGUF file format: key-value pairs and tensors.
 //
-// A file holds, all little-endian: the magic "GGUF", a version (32 bits), the number of tensors and of pairs (64 bits
-// each); then each pair: key, type of the value (32 bits), value; then each tensor: name, number of dimensions (32 bits),
-// elements along each (64 bits), number format (32 bits), offset of its data (64 bits); then, aligned, the data. Texts
-// are a length (64 bits) and bytes. The pair "general.alignment" changes the alignment from GGUF_DEFAULT_ALIGNMENT.
+// A file contains, in little-endian byte order:
 //
-// Everything a file says is checked before it is used. A key or tensor is meant by its index, 0 up to the number of
-// keys or tensors. Reading a value as another type than its own ends the process.
+// - the magic "GGUF", the version (32 bits), the number of tensors and the number of pairs (64 bits each);
+// - for each pair: the key, the type of the value (32 bits) and the value;
+// - for each tensor: the name, the number of dimensions (32 bits), the number of elements in each (64 bits), the type
+//   (32 bits), and the offset of its data (64 bits);
+// - the data of the tensors, aligned.
+//
+// A string is its length in bytes (64 bits), then the bytes. The alignment is GGUF_DEFAULT_ALIGNMENT, unless the pair
+// "general.alignment" sets another.
+//
+// Everything in a file is checked before it is used. Functions identify a key or a tensor by its index, from 0 up. A
+// function logs an error and returns 0, false, NULL, GGUF_TYPE_COUNT or GGML_TYPE_COUNT if there is no such index, or if
+// the value has another type than the function reads. Functions that set or add something end the process if an argument
+// is invalid.
 
 #pragma once
 
@@ -15,12 +23,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/// First four bytes of a file.
+/// The first four bytes of a file.
 #define GGUF_MAGIC "GGUF"
 
 @ GGUF_VERSION
 
-/// Key of the pair that sets the alignment of tensor data in bytes.
+/// Key of the alignment of tensor data in bytes.
 #define GGUF_KEY_GENERAL_ALIGNMENT "general.alignment"
 
 @ GGUF_DEFAULT_ALIGNMENT
@@ -30,19 +38,19 @@
 @ enum gguf_type struct gguf_context struct gguf_init_params gguf_reader_callback_t
 
 //
-// Making and reading
+// Reading
 //
 
 @ gguf_init_empty gguf_init_from_file_ptr gguf_init_from_file gguf_init_from_buffer gguf_init_from_callback gguf_free
 
 //
-// File
+// Properties of the file
 //
 
 @ gguf_type_name gguf_get_version gguf_get_alignment gguf_get_data_offset
 
 //
-// Pairs
+// Key-value pairs
 //
 
 @ gguf_get_n_kv gguf_find_key gguf_get_key gguf_get_kv_type gguf_get_arr_type
@@ -61,7 +69,7 @@
 @ gguf_get_tensor_type gguf_get_tensor_size
 
 //
-// Changing pairs
+// Changing key-value pairs
 //
 
 @ gguf_remove_key gguf_set_val_u8 gguf_set_val_i8 gguf_set_val_u16 gguf_set_val_i16 gguf_set_val_u32 gguf_set_val_i32
