@@ -10,7 +10,7 @@ use crate::vulkan::stream::VkStream;
 use crate::{log_error, vulkan};
 use std::ffi::{c_char, c_int};
 
-/// Device `index`; a number that is none is told.
+/// Device `index`. Logs an error if there is none.
 fn found(function: &str, index: usize) -> Option<DeviceRef> {
     let device = device::device(index);
     if device.is_none() {

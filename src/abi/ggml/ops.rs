@@ -1,4 +1,4 @@
-//! Operations and what they can be told; kinds of objects, tensors, messages and threads.
+//! Operations and their options; kinds of objects, tensors, messages and threads.
 
 use libggml_macros::Numbered;
 

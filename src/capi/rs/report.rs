@@ -80,8 +80,8 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
 ) -> usize {
     // SAFETY: a valid scheduler whose graph lives, by the contract.
     let all = unsafe { need_sched(sched) }.fallbacks();
-    let wanted = if list.is_null() { 0 } else { max.min(all.len()) };
-    for (i, f) in all.iter().take(wanted).enumerate() {
+    let room = if list.is_null() { 0 } else { max.min(all.len()) };
+    for (i, f) in all.iter().take(room).enumerate() {
         let mut out = ggml_rs_fallback { node: f.node.as_ptr(), cause: f.cause, reason: [0; 256] };
         let end = (0..out.reason.len()).rev().find(|&i| f.reason.is_char_boundary(i)).unwrap_or(0);
         for (to, &from) in out.reason.iter_mut().zip(&f.reason.as_bytes()[..end]) {
