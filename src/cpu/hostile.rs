@@ -32,7 +32,7 @@ fn custom_op(node: TensorRef) -> bool {
     host.iter().any(|&op| node.op_raw() == op as i32)
 }
 
-/// Memory between two stretches that fault when they are touched.
+/// Memory between two guard pages, which fault on access.
 pub struct Zone {
     start: *mut u8,
     len: usize,
