@@ -1420,12 +1420,6 @@ GGML_API
 bool ggml_threadpool_params_match(const struct ggml_threadpool_params *p0,
                                   const struct ggml_threadpool_params *p1);
 
-/// A copy of `a`, densely laid out.
-GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// As `ggml_dup`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
-
 /// x * x of each element of `a`.
 GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
 
@@ -1626,42 +1620,11 @@ GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_ten
 /// As `ggml_fill`, overwriting `a`: the result is a view of it.
 GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 
-/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
-/// type and shape of `a`.
-GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+/// A copy of `a`, densely laid out.
+GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_add`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
-/// fill it.
-GGML_API
-struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
-                                  struct ggml_tensor *a,
-                                  struct ggml_tensor *b,
-                                  enum ggml_type type);
-
-/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t]; an id of -1 adds nothing.
-GGML_API
-struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                struct ggml_tensor *ids);
-
-/// `a` plus the one element of `b`. `a` may have gaps only between rows.
-GGML_API
-GGML_DEPRECATED_NOTE("use ggml_add instead")
-struct ggml_tensor *ggml_add1(struct ggml_context *ctx,
-                              struct ggml_tensor *a,
-                              struct ggml_tensor *b);
-
-/// As `ggml_add1`, overwriting `a`: the result is a view of it.
-GGML_API
-GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
-struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx,
-                                      struct ggml_tensor *a,
-                                      struct ggml_tensor *b);
+/// As `ggml_dup`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
 /// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
@@ -1683,24 +1646,6 @@ struct ggml_tensor *ggml_acc_inplace(struct ggml_context *ctx,
                                      size_t nb2,
                                      size_t nb3,
                                      size_t offset);
-
-/// `a` - `b`, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_sub`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_mul`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
-GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// As `ggml_div`, overwriting `a`: the result is a view of it.
-GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
 /// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
@@ -1753,8 +1698,114 @@ struct ggml_tensor *ggml_set_2d_inplace(struct ggml_context *ctx,
                                         size_t nb1,
                                         size_t offset);
 
-/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
-GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+GGML_API
+struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   int64_t ne0,
+                                   int64_t ne1,
+                                   int64_t ne2,
+                                   int64_t ne3);
+
+/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+GGML_API
+struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                int dim);
+
+/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// A copy of `a` as type `ty`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
+
+/// A copy of `a`, densely laid out.
+GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
+
+/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+GGML_API
+struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2);
+
+/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+GGML_API
+struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
+                                 struct ggml_tensor *a,
+                                 int64_t ne0,
+                                 int64_t ne1,
+                                 int64_t ne2,
+                                 int64_t ne3);
+
+/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
+/// type and shape of `a`.
+GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_add`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
+/// fill it.
+GGML_API
+struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx,
+                                  struct ggml_tensor *a,
+                                  struct ggml_tensor *b,
+                                  enum ggml_type type);
+
+/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
+/// is I32 [m, t]; an id of -1 adds nothing.
+GGML_API
+struct ggml_tensor *ggml_add_id(struct ggml_context *ctx,
+                                struct ggml_tensor *a,
+                                struct ggml_tensor *b,
+                                struct ggml_tensor *ids);
+
+/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add instead")
+struct ggml_tensor *ggml_add1(struct ggml_context *ctx,
+                              struct ggml_tensor *a,
+                              struct ggml_tensor *b);
+
+/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+GGML_API
+GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
+struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx,
+                                      struct ggml_tensor *a,
+                                      struct ggml_tensor *b);
+
+/// `a` - `b`, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
+GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
+/// As `ggml_div`, overwriting `a`: the result is a view of it.
+GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
 /// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
@@ -1862,6 +1913,9 @@ GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_ten
 /// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
 GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
 
+/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+
 /// Indices that sort each row of `a`, as I32 of the same shape.
 GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
 
@@ -1870,38 +1924,6 @@ GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct
 
 /// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
 GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
-
-/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
-GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// A copy of `a` as type `ty`, densely laid out.
-GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
-
-/// A copy of `a`, densely laid out.
-GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
-GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
-GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
-GGML_API
-struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2);
-
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
-GGML_API
-struct ggml_tensor *ggml_cont_4d(struct ggml_context *ctx,
-                                 struct ggml_tensor *a,
-                                 int64_t ne0,
-                                 int64_t ne1,
-                                 int64_t ne2,
-                                 int64_t ne3);
 
 /// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
@@ -1979,28 +2001,6 @@ struct ggml_tensor *ggml_permute(struct ggml_context *ctx,
 
 /// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
 GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
-
-/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
-GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
-GGML_API
-struct ggml_tensor *ggml_repeat_4d(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   int64_t ne0,
-                                   int64_t ne1,
-                                   int64_t ne2,
-                                   int64_t ne3);
-
-/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
-GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
-GGML_API
-struct ggml_tensor *ggml_concat(struct ggml_context *ctx,
-                                struct ggml_tensor *a,
-                                struct ggml_tensor *b,
-                                int dim);
 
 /// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
 GGML_API
@@ -2099,6 +2099,16 @@ GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ct
 
 /// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
 GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+GGML_API
+struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
+                                   struct ggml_tensor *a,
+                                   struct ggml_tensor *b,
+                                   bool left,
+                                   bool lower,
+                                   bool uni);
 
 /// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
 GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step);
@@ -2249,16 +2259,6 @@ struct ggml_tensor *ggml_mul_mat_id(struct ggml_context *ctx,
 
 /// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
 GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-
-/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
-/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
-GGML_API
-struct ggml_tensor *ggml_solve_tri(struct ggml_context *ctx,
-                                   struct ggml_tensor *a,
-                                   struct ggml_tensor *b,
-                                   bool left,
-                                   bool lower,
-                                   bool uni);
 
 /// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
 /// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies

@@ -3,6 +3,7 @@
 //! constructors per op family).
 
 pub mod context;
+pub mod family;
 pub mod handle;
 pub mod names;
 pub mod ops;
