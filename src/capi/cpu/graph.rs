@@ -5,6 +5,7 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, graph as need_graph};
+use crate::cpu::check::CheckedGraph;
 use crate::cpu::exec::{self, Abort, Settings};
 use crate::cpu::plan::Plan;
 use crate::cpu::procs;
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
     };
-    let status = match exec::compute(&nodes, &settings) {
+    let status = match CheckedGraph::new(&nodes).and_then(|graph| exec::compute(&graph, &settings)) {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
         Err(e) => {
             if !matches!(e, Error::Aborted) {
