@@ -131,7 +131,7 @@ pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
         if to.view_src().is_none() {
             tensor_io::copy(*from, *to)?;
         } else if view::init(*to) != ggml_status::GGML_STATUS_SUCCESS {
-            return Err(Error::Backend(format!("{} refused the view '{}'", buffer.name(), to.name())));
+            return Err(Error::Backend(format!("{} cannot hold the view '{}'", buffer.name(), to.name())));
         }
     }
     let to = build::new(&mut copier.allocated, graph.size().max(graph.n_nodes()), false)?;

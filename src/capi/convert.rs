@@ -165,7 +165,7 @@ pub fn dtype(v: raw::ggml_type) -> ggml_type {
 pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
     match value {
         Some(v) => v,
-        None => broken(&format!("{name}: {number} names nothing")),
+        None => broken(&format!("{name}: there is no value {number}")),
     }
 }
 

@@ -24,9 +24,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
     let p = host::aligned_malloc(size);
     if size == 0 {
-        log_warn!("ggml_aligned_malloc: 0 bytes asked for");
+        log_warn!("ggml_aligned_malloc: the size is 0");
     } else if p.is_null() {
-        log_error!("ggml_aligned_malloc: no memory for {size} bytes");
+        log_error!("ggml_aligned_malloc: cannot allocate {size} bytes");
     }
     p
 }

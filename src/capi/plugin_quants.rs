@@ -28,7 +28,7 @@ fn reader(ty: ggml_type) -> ToFloat {
     match quant::traits(ty).to_float {
         Some(read) => read,
         None if ty == GGML_TYPE_Q8_K => block::decode_row::<BlockQ8K>,
-        None => ggml_abort!("no row is read as {ty:?}"),
+        None => ggml_abort!("rows of type {ty:?} cannot be converted"),
     }
 }
 

@@ -229,8 +229,7 @@ impl Context {
     /// As [`Self::layout`], with every step checked.
     #[cold]
     fn large_layout(dtype: ggml_type, ne: [i64; GGML_MAX_DIMS]) -> Result<Layout> {
-        let too_large =
-            || invalid!("a tensor of {ne:?} elements is larger than memory can be, or has a negative dimension");
+        let too_large = || invalid!("a tensor of {ne:?} elements is too large, or has a negative dimension");
         if ne.iter().any(|&n| n < 0) {
             return Err(too_large());
         }
@@ -250,8 +249,9 @@ impl Context {
 
     fn push_tensor(&mut self, dtype: ggml_type, layout: &Layout, data: Option<*mut u8>) -> Result<TensorRef> {
         let inline_bytes = if data.is_none() && !self.no_alloc { layout.bytes } else { 0 };
-        let size =
-            TENSOR_SIZE.checked_add(inline_bytes).ok_or_else(|| invalid!("a tensor larger than memory can be"))?;
+        let size = TENSOR_SIZE
+            .checked_add(inline_bytes)
+            .ok_or_else(|| invalid!("a tensor that is larger than the address space"))?;
         let content = self.new_object(ggml_object_type::GGML_OBJECT_TYPE_TENSOR, size)?;
         let p = content.cast::<ggml_tensor>().as_ptr();
         // SAFETY: the object has room for a tensor, aligned to 16; all-zero bytes are a valid `ggml_tensor`.

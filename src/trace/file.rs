@@ -142,7 +142,7 @@ impl Sink {
             Ok(()) => self.tail += n,
             Err(e) => {
                 self.failed = true;
-                crate::log_warn!("the trace ends here: {e}");
+                crate::log_warn!("tracing stopped: {e}");
             }
         }
         self.pending.clear();

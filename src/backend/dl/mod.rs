@@ -209,7 +209,7 @@ fn default_paths() -> Vec<PathBuf> {
     paths.push(exe.unwrap_or_else(|| PathBuf::from(".")));
     match std::env::current_dir() {
         Ok(p) => paths.push(p),
-        Err(e) => log_debug!("load_all: the current folder cannot be named: {e}"),
+        Err(e) => log_debug!("load_all: cannot get the current folder: {e}"),
     }
     paths
 }

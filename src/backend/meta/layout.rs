@@ -41,7 +41,7 @@ impl Layout {
     /// The layout of `tensor`, divided along `dim` as `split` says.
     pub fn new(tensor: TensorRef, split: &Split, dim: usize) -> Result<Self> {
         if !tensor.is_contiguous() {
-            return Err(invalid!("'{}' is divided over several devices and not contiguous", tensor.name()));
+            return Err(invalid!("'{}' is split over several devices and is not contiguous", tensor.name()));
         }
         let (ne, nb) = (tensor.ne(), tensor.nb());
         let block = if dim == 0 { tensor.dtype().blck_size() } else { 1 };

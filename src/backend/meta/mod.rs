@@ -75,7 +75,9 @@ pub unsafe fn device(
     data: *mut c_void,
 ) -> Result<DeviceRef> {
     static KNOWN: Mutex<Vec<DeviceRef>> = Mutex::new(Vec::new());
-    let Some(function) = function else { return Err(invalid!("a meta device needs a function that spreads tensors")) };
+    let Some(function) = function else {
+        return Err(invalid!("a meta device needs a function that distributes tensors"));
+    };
     if devices.is_empty() || devices.len() > GGML_BACKEND_META_MAX_DEVICES {
         return Err(invalid!(
             "a meta device joins 1 to {GGML_BACKEND_META_MAX_DEVICES} devices, not {}",

@@ -82,7 +82,7 @@ fn buffer_out(buft: BufferTypeRef, size: usize, buffer: Option<BufferBox>) -> gg
     match buffer {
         Some(b) => b.into_raw(),
         None => {
-            log_error!("no buffer of {size} bytes of type {}", buft.name());
+            log_error!("cannot allocate a buffer of {size} bytes of type {}", buft.name());
             std::ptr::null_mut()
         }
     }

@@ -59,7 +59,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
     // SAFETY: an open stream, by the contract.
     let mut stream = unsafe { CStream::new(file) };
     let Some((at, rest)) = stream.position_and_rest() else {
-        log_error!("gguf_init_from_file_ptr: the stream cannot be sought");
+        log_error!("gguf_init_from_file_ptr: the stream is not seekable");
         return std::ptr::null_mut();
     };
     // SAFETY: `params` by the contract.
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     params: gguf_init_params,
 ) -> *mut gguf_context {
     if data.is_null() || size == 0 {
-        log_error!("gguf_init_from_buffer: there are no bytes to read");
+        log_error!("gguf_init_from_buffer: the buffer is NULL or empty");
         return std::ptr::null_mut();
     }
     // SAFETY: `data` points to `size` readable bytes, by the contract.
