@@ -138,7 +138,7 @@ impl BufferRef {
         }
     }
 
-    /// What the buffer is for, as it stands in memory.
+    /// What the buffer is for, as it is in memory.
     #[inline]
     pub fn usage_raw(self) -> c_int {
         object_field!(self.usage)
@@ -173,7 +173,7 @@ impl BufferRef {
         self.buft().alloc_size(tensor)
     }
 
-    /// Whether the data lies in host memory in the usual layout.
+    /// Whether the data is in host memory in the usual layout.
     pub fn is_host(self) -> bool {
         self.buft().is_host()
     }

@@ -178,7 +178,7 @@ impl BackendRef {
         self.device().supports_buft(buft)
     }
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     #[inline]
     pub fn offload_op(self, op: TensorRef) -> bool {
         self.device().offload_op(op)

@@ -106,7 +106,7 @@ impl Buffer for FakeBuffer {
         self.0.as_ptr()
     }
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        // SAFETY: ranges are checked, and the tensor lies in this block.
+        // SAFETY: ranges are checked, and the tensor is in this block.
         unsafe { tensor.data().add(offset).write_bytes(value, size) }
     }
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {

@@ -1,7 +1,7 @@
 //! What the small libraries beside libggml-base use, and what the scripts that build and install them read.
 //!
 //! The original comes in several files: libggml, libggml-cpu and others beside libggml-base. Hosts name any of them, so each must
-//! be there and define what the original's file of that name defines. Here all code lies in libggml-base; in the other files a
+//! be there and define what the original's file of that name defines. Here all code is in libggml-base; in the other files a
 //! function is a jump through a table below (`scripts/forward.sh` writes them from this list). So a process has one copy of
 //! everything, whichever files it loads, and however.
 //!

@@ -154,7 +154,7 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
 }
 
 /// What a loader of modules compares variants by: this library picks its kernels at run time, so it can run on every
-/// processor, and stands above the fixed variants.
+/// processor, and is above the fixed variants.
 ///
 /// cbindgen:ignore
 #[guarded]

@@ -196,7 +196,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Where the data of a tensor that is added at the end would lie.
+    /// Where the data of a tensor that is added at the end would be.
     pub fn end_offset(&self) -> Result<u64> {
         match self.tensors.last() {
             Some(last) => self.offset_behind(last),

@@ -78,7 +78,7 @@ impl Source for Callback {
         while n < out.len() {
             let chunk = (out.len() - n).min(self.max_chunk);
             let Some(at) = offset.checked_add(n as u64) else { break };
-            // SAFETY: by the promise of `new`; `chunk` bytes of `out` lie behind `n`.
+            // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
             let got = unsafe { (self.function)(self.userdata, out[n..].as_mut_ptr().cast(), at, chunk) };
             // A host that says it read more than it was asked for is not believed.
             n += got.min(chunk);

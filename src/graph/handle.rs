@@ -226,7 +226,7 @@ impl Modulus {
     }
 }
 
-/// A set of tensors as it lies in a graph: linear probing from `(address >> 4) % size`.
+/// A set of tensors as it is in a graph: linear probing from `(address >> 4) % size`.
 #[derive(Clone, Copy)]
 pub struct HashSetRef(ggml_hash_set);
 

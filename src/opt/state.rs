@@ -110,7 +110,7 @@ pub struct StepNumbers {
 impl StepNumbers {
     /// A tensor as long as the step of this optimizer wants it.
     pub fn new(optimizer: ggml_opt_optimizer_type) -> Result<Self> {
-        // SAFETY: the tensor lies beside its context; a run holds both for as long as the graph that has it in it.
+        // SAFETY: the tensor is beside its context; a run holds both for as long as the graph that has it in it.
         let mut ctx = unsafe { context_for(1) }?;
         let (n, name) = match optimizer {
             GGML_OPT_OPTIMIZER_TYPE_ADAMW => (7, b"adamw_params".as_slice()),

@@ -13,7 +13,7 @@ pub const MODULE_EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
 /// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of
 /// what it depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must
-/// not get the one of this library, which stands before it in the host's list of libraries.
+/// not get the one of this library, which is before it in the host's list of libraries.
 ///
 /// # Safety
 /// The library's initialisers, and later its finalisers, may run.

@@ -138,7 +138,7 @@ impl Buffer for VkBuffer {
         // From device to device through the host, without a copy more where one of them can be reached directly.
         let n = src.nbytes();
         if let Some(target) = self.gpu.direct(&self.memory) {
-            // SAFETY: `dst` lies in this buffer (the contract), and nobody uses it meanwhile.
+            // SAFETY: `dst` is in this buffer (the contract), and nobody uses it meanwhile.
             let target = unsafe {
                 let start = target.as_ptr().add(usize::try_from(to).unwrap_or(0));
                 std::slice::from_raw_parts_mut(start, n)

@@ -1,4 +1,4 @@
-//! Each chain is found; it is not when somebody else needs what lies between, or where memory overlaps (V1).
+//! Each chain is found; it is not when somebody else needs what is between, or where memory overlaps (V1).
 
 use super::fusion::{self, Chain};
 use super::lab::{Lab, floats};

@@ -61,7 +61,7 @@ impl Gpu {
         write(&self.pinned).retain(|p| !Arc::ptr_eq(&p.memory, memory));
     }
 
-    /// The pinned memory that `len` bytes from `ptr` on lie in, and their offset.
+    /// The pinned memory that `len` bytes from `ptr` on are in, and their offset.
     pub(super) fn pinned(&self, ptr: NonNull<u8>, len: usize) -> Option<(Arc<Memory>, u64)> {
         let all = read(&self.pinned);
         let at = ptr.as_ptr() as usize;

@@ -149,7 +149,7 @@ impl View {
         self.dtype as u32
     }
 
-    /// Whether elements lie one behind the other.
+    /// Whether elements are one after the other.
     pub fn is_dense(&self) -> bool {
         let mut next = u64::from(self.ne[0] / self.dtype.blck_size() as u32);
         let first = self.nb[0] == 1 || self.ne[0] <= 1;
@@ -161,7 +161,7 @@ impl View {
             })
     }
 
-    /// The same elements as few long rows, where they lie one behind the other: element-wise work needs no more.
+    /// The same elements as few long rows, where they are one after the other: element-wise work needs no more.
     pub fn flat(self) -> Self {
         let n = self.n();
         let mut cols = n;
@@ -259,7 +259,7 @@ impl<'a> Plan<'a> {
         (self.scratch)(bytes)
     }
 
-    /// The same for several things at once, one behind the other: what an op asks for a second time may lie over the first. Sizes are
+    /// The same for several things at once, one after the other: what an op asks for a second time may be over the first. Sizes are
     /// multiples of what the things are aligned to; nothing is asked for when all are zero.
     pub fn scratch_parts<const N: usize>(&mut self, sizes: [u64; N]) -> Result<[Range; N]> {
         let total = sizes.iter().sum();

@@ -1,5 +1,5 @@
 //! Where the device's time goes: timestamps after every step, for the trace and for a table of times per op
-//! (`GGML_VK_PERF_LOGGER`). While it is on, a barrier stands after every step, so that each has its own time.
+//! (`GGML_VK_PERF_LOGGER`). While it is on, a barrier follows every step, so that each has its own time.
 
 use super::core::Core;
 use super::env;

@@ -46,7 +46,7 @@ pub trait Buffer: Send + Sync + 'static {
     fn set_2d(&self, _tensor: TensorRef, _data: &[u8], _pieces: Pieces) {}
 
     /// Copies a tensor into pieces of host memory; `data` reaches from the first piece to the end of the last, and what
-    /// lies between the pieces is not to be touched.
+    /// is between the pieces must not be changed.
     fn get_2d(&self, _tensor: TensorRef, _data: &mut [u8], _pieces: Pieces) {}
 
     /// Copies `src`, wherever it lies, to `dst` in this buffer; `false` when it cannot.

@@ -44,7 +44,7 @@ pub trait BufferType: Send + Sync + 'static {
         tensor.nbytes()
     }
 
-    /// Whether data lies in host memory in the usual layout.
+    /// Whether data is in host memory in the usual layout.
     fn is_host(&self) -> bool {
         false
     }

@@ -73,7 +73,7 @@ pub trait Device: Send + Sync + 'static {
     /// Whether the device can compute with tensors in buffers of a type.
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool;
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     fn offload_op(&self, _op: TensorRef) -> bool {
         false
     }

@@ -61,7 +61,7 @@ pub trait Stream: Send + Sync + 'static {
     /// Queues a copy of pieces of host memory into a tensor; `data` reaches from the first piece to the end of the last.
     fn set_2d_async(&self, _tensor: TensorRef, _data: HostSource, _pieces: Pieces) {}
 
-    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What lies between the pieces is not to be
+    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What is between the pieces is not to be
     /// touched.
     fn get_2d_async(&self, _tensor: TensorRef, _data: HostTarget, _pieces: Pieces) {}
 

@@ -21,7 +21,7 @@ use std::path::Path;
 pub(super) enum Verdict {
     /// It was built for this version.
     Fits,
-    /// It is one of the small files that stand beside this library, and has nothing but jumps into it.
+    /// It is one of the small files that are beside this library, and has nothing but jumps into it.
     Part(Part),
     /// It was built for another one, for this reason.
     Other(String),

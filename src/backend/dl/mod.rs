@@ -135,7 +135,7 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
     reg
 }
 
-/// Loads the backend at `path` and registers it; `None`, with a log line unless `silent`, when that fails. A backend
+/// Loads the backend at `path` and registers it; `None`, with a line in the log unless `silent`, when that fails. A backend
 /// that is registered already is returned as it is.
 ///
 /// # Safety

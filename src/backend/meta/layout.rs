@@ -1,4 +1,4 @@
-//! Which bytes of a divided tensor lie where: between the tensor as the host sees it and the slices of the devices.
+//! Which bytes of a divided tensor are where: between the tensor as the host sees it and the slices of the devices.
 
 #![forbid(unsafe_code)]
 
@@ -100,7 +100,7 @@ impl Layout {
         list
     }
 
-    /// Bytes `from..to`, which lie in period `p`; the host's data begins at byte `origin` of the tensor.
+    /// Bytes `from..to`, which are in period `p`; the host's data begins at byte `origin` of the tensor.
     fn part(&self, p: usize, from: usize, to: usize, origin: usize, list: &mut Vec<Transfer>) {
         let start = p * self.period;
         for r in &self.runs {

@@ -149,7 +149,7 @@ pub fn meta_buffer(buffer: &BufferRef) -> Option<&MetaBuffer> {
     buffer_author::<MetaBuffer>(buffer)
 }
 
-/// Whether a tensor lies in a meta buffer.
+/// Whether a tensor is in a meta buffer.
 pub fn is_sliced(t: TensorRef) -> bool {
     t.buffer().is_some_and(|b| meta_buffer(&b).is_some())
 }
@@ -298,7 +298,7 @@ fn place(t: TensorRef, slice: TensorRef, device: usize, slices: &Slices, meta: &
     }
 }
 
-/// Where a view begins in its base's slice. What lies below one step along the divided dimension keeps its offset, whole
+/// Where a view begins in its base's slice. What is below one step along the divided dimension keeps its offset, whole
 /// steps shrink with the slice.
 fn view_offset(t: TensorRef, slices: &Slices, device: usize) -> Result<usize> {
     let offset = t.view_offs();

@@ -77,7 +77,7 @@ needed! {
     need_event, asked_event: ggml_backend_event_t => EventRef, "event";
 }
 
-/// A new buffer for C, or NULL with a log line that says what was asked for.
+/// A new buffer for C, or NULL with a line in the log that says what was asked for.
 fn buffer_out(buft: BufferTypeRef, size: usize, buffer: Option<BufferBox>) -> ggml_backend_buffer_t {
     match buffer {
         Some(b) => b.into_raw(),

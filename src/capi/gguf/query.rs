@@ -10,7 +10,7 @@ use crate::log_error;
 use crate::sys::cstr;
 use std::ffi::{c_char, c_void};
 
-/// The key at `key_id`; a number that names none is said in the log.
+/// The key at `key_id`; a number that names none is logged.
 ///
 /// # Safety
 /// As for [`file`].
@@ -24,7 +24,7 @@ unsafe fn kv<'a>(ctx: *const gguf_context, key_id: i64) -> Option<&'a Kv> {
     found
 }
 
-/// The tensor at `tensor_id`; a number that names none is said in the log.
+/// The tensor at `tensor_id`; a number that names none is logged.
 ///
 /// # Safety
 /// As for [`file`].
@@ -38,7 +38,7 @@ unsafe fn info<'a>(ctx: *const gguf_context, tensor_id: i64) -> Option<&'a Tenso
     found
 }
 
-/// The bytes of one number of type `t`; another type is said in the log.
+/// The bytes of one number of type `t`; another type is logged.
 fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
     let kv = kv?;
     match &kv.value {
