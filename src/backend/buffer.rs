@@ -107,7 +107,7 @@ impl BufferRef {
         }
     }
 
-    /// Whether the buffer wants to hear of each tensor that is bound to it.
+    /// Whether the buffer has an `init_tensor` function for each tensor that is bound to it.
     #[inline]
     pub fn has_init_tensor(self) -> bool {
         slot!(self.init_tensor).is_some()

@@ -13,7 +13,7 @@ use std::ffi::c_char;
 use std::panic::Location;
 use std::path::Path;
 
-/// Ends the process for a NULL argument, or hands out what is there.
+/// Returns the object, or ends the process for a NULL argument.
 #[inline]
 #[track_caller]
 fn required<T>(value: Option<T>, name: &str) -> T {

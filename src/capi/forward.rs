@@ -6,7 +6,7 @@
 //! everything, whichever files it loads, and however.
 //!
 //! The number in a table's name is a digest of the list: small files of another build do not find their table, and the dynamic
-//! linker says so at once, before anything jumps to the wrong place.
+//! linker reports it at once, before anything jumps to the wrong place.
 #![allow(non_upper_case_globals)]
 
 use super::backend::registry::*;

@@ -11,7 +11,7 @@ use crate::sys::sync::{lock, read, write};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-/// An opened device. Buffers and streams hold it; it goes with the last of them.
+/// An open device. Buffers and streams keep it alive; the last of them frees it.
 pub struct Gpu {
     /// The logical device.
     pub core: Arc<Core>,

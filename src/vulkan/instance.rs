@@ -50,7 +50,7 @@ static ABORT_ON_MESSAGE: AtomicBool = AtomicBool::new(false);
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Says why there are no devices: to everybody who asked for some, else only to those who read every line.
+/// Logs why there are no devices: as information if devices were requested, otherwise at debug level.
 fn explain(reason: std::fmt::Arguments<'_>) {
     match env::asks_for_devices() {
         true => log_info!("ggml_vulkan: {reason}: no devices"),

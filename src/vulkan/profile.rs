@@ -12,7 +12,7 @@ use ash::vk;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Whether `GGML_VK_PERF_LOGGER` asks for the table.
+/// Whether `GGML_VK_PERF_LOGGER` enables the table.
 pub fn table_wanted() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| env::set("GGML_VK_PERF_LOGGER"))
@@ -25,7 +25,7 @@ pub struct Label {
     title: String,
     /// Name of the last node.
     node: String,
-    /// Floating-point operations; 0 where nobody counts them.
+    /// Floating-point operations; 0 if they are not counted.
     flops: u64,
     /// Bytes read and written.
     bytes: u64,

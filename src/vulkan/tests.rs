@@ -276,7 +276,7 @@ fn backends_made_and_freed_leave_nothing() {
     assert!(grown < 64 << 20, "{grown} bytes more");
 }
 
-// Row V15: what is too large is refused, and everything else goes on.
+// Row V15: too large a request is refused, and everything works afterwards.
 #[test]
 fn too_much_memory_is_an_error() {
     both(|device| {

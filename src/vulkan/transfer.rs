@@ -1,7 +1,7 @@
 //! Copies between host and device that belong to no stream: done when the function returns.
 //!
-//! Memory that the host reaches is written and read directly: whoever calls has waited for the streams that use it, by the
-//! interface's rules. Other memory goes through staging memory in pieces, so that host and device copy at the same time.
+//! Memory that the host can access is written and read directly: the caller has waited for the streams that use it, as the
+//! interface requires. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
 use super::command::{Place, Recorder};
 use super::gpu::Gpu;

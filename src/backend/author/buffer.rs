@@ -67,7 +67,7 @@ pub fn new_buffer<B: Buffer>(buft: BufferTypeRef, size: usize, buffer: B) -> Buf
     unsafe { BufferBox::create(buft, iface::<B>(), Context::boxed(buffer), size) }
 }
 
-/// The author's value behind a buffer of his own, or `None` for another's.
+/// The implementor of a buffer made here, or `None` for any other.
 pub fn buffer_author<B: Buffer>(buffer: &BufferRef) -> Option<&B> {
     let buffer = *buffer;
     if !std::ptr::fn_addr_eq(slot!(buffer.clear)?, clear::<B> as unsafe extern "C" fn(_, _)) {

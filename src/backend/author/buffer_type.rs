@@ -73,7 +73,7 @@ pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T
     }
 }
 
-/// The author's value behind a buffer type of his own, or `None` for another's.
+/// The implementor of a buffer type made here, or `None` for any other.
 pub fn buffer_type_author<T: BufferType>(buft: BufferTypeRef) -> Option<&'static T> {
     if !std::ptr::fn_addr_eq(slot!(buft.alloc_buffer)?, alloc::<T> as unsafe extern "C" fn(_, _) -> _) {
         return None;

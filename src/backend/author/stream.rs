@@ -113,7 +113,7 @@ pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox 
     }
 }
 
-/// The author's value behind a stream of his own, or `None` for another's.
+/// The implementor of a stream made here, or `None` for any other.
 pub fn stream_author<S: Stream>(backend: &BackendRef) -> Option<&S> {
     let backend = *backend;
     if !std::ptr::fn_addr_eq(slot!(backend.free)?, free::<S> as unsafe extern "C" fn(_)) {
@@ -174,7 +174,7 @@ unsafe fn graph(p: *const ggml_cgraph) -> GraphRef {
     }
 }
 
-/// Runs a computation; its error is logged, unless the host asked for it.
+/// Runs a computation, and logs its error unless the host stopped it.
 fn status(what: &str, f: impl FnOnce() -> Result<()>) -> raw::ggml_status {
     guard(what, ggml_status::GGML_STATUS_FAILED, || match f() {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,

@@ -240,7 +240,7 @@ fn find(data: &[u8], text: &[u8]) -> bool {
     memchr::memmem::find(data, text).is_some()
 }
 
-/// Looks at a file. Only the parts that are asked for are read: modules may be large.
+/// Examines a file. Reads only the parts it needs: modules may be large.
 ///
 /// # Errors
 /// The file cannot be read, or is no library; the text says which.

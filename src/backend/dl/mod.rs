@@ -192,7 +192,7 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
         return None;
     }
     let name = reg.name();
-    // A library that is this one under another name brings nothing new: the list knows its registry.
+    // This library under another name brings nothing new: its registration is in the list.
     if registry::register_module(reg, module) {
         log_info!("load_backend: loaded {name} backend from {shown}");
     } else {

@@ -12,7 +12,7 @@ use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-/// Address that a meta buffer says it begins at. No memory is there: only distances from it mean something.
+/// The base address that a meta buffer reports. There is no memory at it; only offsets from it are meaningful.
 pub const BASE: usize = 1 << 60;
 
 /// The buffer type of a meta device.
@@ -123,7 +123,7 @@ impl MetaBufferType {
         let (alignment, mut at) = (self.alignment(), BASE);
         let mut made = Vec::with_capacity(tensors.len());
         for &t in tensors {
-            // Addresses of their own, for whoever compares addresses; nothing is there.
+            // Distinct addresses, for code that compares addresses. There is no memory at them.
             t.set_data(std::ptr::without_provenance_mut(at));
             at += t.nbytes().max(1).next_multiple_of(alignment);
             made.push(Arc::new(prepare(t, &meta)?));

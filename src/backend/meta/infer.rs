@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use std::sync::Arc;
 
-/// The spreads of a node's sources by place; `None` where there is none.
+/// How the sources of a node are split, by index; `None` where there is no source.
 pub type Sources = [Option<Arc<Split>>; GGML_MAX_SRC];
 
 /// What a rule says of the result.
@@ -85,7 +85,7 @@ impl Case<'_> {
         }
     }
 
-    /// All sources are spread alike, and so is the result.
+    /// All sources are split in the same way, and so is the result.
     fn alike(&self) -> Result<Spread> {
         let mut first = None;
         for (i, s) in self.sources.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Case<'_> {
         Ok(first.map_or(Spread::Mirrored, |(i, _)| Spread::As(i)))
     }
 
-    /// As `alike`, and nothing is divided.
+    /// As `alike`, and nothing is split.
     fn undivided(&self) -> Result<Spread> {
         let spread = self.alike()?;
         match spread {

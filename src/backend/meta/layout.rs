@@ -1,4 +1,4 @@
-//! Which bytes of a divided tensor are where: between the tensor as the host sees it and the slices of the devices.
+//! Maps the bytes of a split tensor between the tensor as the host sees it and the slices of the devices.
 
 #![forbid(unsafe_code)]
 
@@ -122,7 +122,7 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::tensor::Context;
 
-    /// Every byte of a tensor goes to the place that a walk over the segments gives it, whatever range is asked for.
+    /// Every byte of a tensor goes to the place that a walk over the segments gives it, for every range.
     #[test]
     fn ranges_reach_every_byte_once() {
         let mut ctx = Context::with_size(1 << 14, true).unwrap();

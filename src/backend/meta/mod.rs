@@ -113,7 +113,7 @@ impl MetaDevice {
         &self.devices
     }
 
-    /// How the host wants a tensor with data spread.
+    /// How the host splits a tensor with data.
     fn split_of(&self, t: TensorRef) -> Result<Split> {
         // SAFETY: the promise of `device`; the tensor is valid.
         let state = unsafe { (self.spread.function)(t.as_ptr(), self.spread.data) };

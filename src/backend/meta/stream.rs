@@ -335,7 +335,7 @@ struct Comm {
     free: CommFree,
     add_up: CommAddUp,
 }
-// SAFETY: called under the stream's lock; the interface asks for no particular thread.
+// SAFETY: called under the stream's lock; the interface requires no particular thread.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}

@@ -77,7 +77,7 @@ needed! {
     need_event, asked_event: ggml_backend_event_t => EventRef, "event";
 }
 
-/// A new buffer for C, or NULL with a line in the log that says what was asked for.
+/// A new buffer for C. On failure, logs an error with the size and returns NULL.
 fn buffer_out(buft: BufferTypeRef, size: usize, buffer: Option<BufferBox>) -> ggml_backend_buffer_t {
     match buffer {
         Some(b) => b.into_raw(),

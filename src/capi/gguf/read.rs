@@ -14,7 +14,7 @@ use crate::sys::file::{self, CStream};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
-/// Parses the file and, if asked for, makes the context with its tensors. `*params.ctx` is written on success only, and
+/// Parses the file and, if `params.ctx` is set, creates the context with its tensors. Writes `*params.ctx` on success only, and
 /// set to NULL when the description was right but the tensors could not be made.
 ///
 /// # Safety
