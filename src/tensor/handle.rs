@@ -361,7 +361,7 @@ impl TensorRef {
     /// The name's bytes without the end mark.
     pub fn name_bytes(self) -> Vec<u8> {
         let name: [c_char; GGML_MAX_NAME] = field!(self.name);
-        name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect()
+        name.iter().take_while(|&&c| c != 0).map(|&c| c.to_ne_bytes()[0]).collect()
     }
 
     /// The name, for people: bytes that are no UTF-8 are replaced.
