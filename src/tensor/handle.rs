@@ -271,7 +271,7 @@ impl TensorRef {
         }
     }
 
-    /// Begins to load the tensors that are behind this one. The weights of a layer are one after the other, mostly in the order
+    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in the order
     /// in which they are read, and have been out of the cache for long.
     #[inline]
     pub fn prefetch_next(self) {
@@ -444,7 +444,7 @@ impl TensorRef {
         self.set_name_field(&name);
     }
 
-    /// Sets the name to a prefix of 5 bytes and a number. The bytes behind the end mark are not written.
+    /// Sets the name to a prefix of 5 bytes and a number. The bytes after the end mark are not written.
     #[inline]
     pub(crate) fn set_numbered_name(self, prefix: &[u8; 5], number: usize) {
         const DIGITS: usize = 10;
