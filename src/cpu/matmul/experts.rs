@@ -10,7 +10,7 @@ use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::{Kernels, kernels, reference};
 use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
-use crate::{ggml_assert, invalid};
+use crate::{ggml_assert, invalid, mutant};
 
 /// The node's tensors and how it is computed. There are two plans, because a matrix with few columns goes another way than one with many.
 struct Node {
@@ -74,7 +74,8 @@ impl Node {
         let entries = starts.saturating_add(line_up(4 * (self.buckets() + 2)));
         let picked = entries.saturating_add(line_up(size_of::<Entry>() * self.columns()));
         let own = picked.saturating_add(line_up(4 * self.columns()));
-        let end = own.saturating_add(self.dots.threads * self.dots.own_bytes.max(self.tiles.own_bytes));
+        let threads = if mutant::on("C9") { 0 } else { self.dots.threads };
+        let end = own.saturating_add(threads * self.dots.own_bytes.max(self.tiles.own_bytes));
         Layout { tile_rows, starts, entries, picked, own, end }
     }
 
@@ -89,6 +90,7 @@ impl Node {
         // SAFETY: slot and token are below the counts of `ids`, which was checked to be inside its memory.
         match unsafe { at.cast::<i32>().read_unaligned() } {
             -1 => Ok(self.matrices()),
+            id if mutant::on("G30 experts") => Ok(id as usize),
             id => usize::try_from(id).ok().filter(|i| *i < self.matrices()).ok_or(id),
         }
     }

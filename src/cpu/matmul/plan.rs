@@ -8,6 +8,7 @@ use crate::cpu::simd::{
 };
 use crate::cpu::worker::{Scratch, Worker};
 use crate::ggml_assert;
+use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
@@ -279,7 +280,9 @@ pub struct Cut {
 impl Cut {
     /// Number of pieces.
     pub fn chunks(&self) -> usize {
-        self.rows.div_ceil(self.row_step) * self.columns.div_ceil(self.col_step.max(1))
+        let whole = (self.rows / self.row_step).max(1);
+        let pieces = if mutant::on("C4") { whole } else { self.rows.div_ceil(self.row_step) };
+        pieces * self.columns.div_ceil(self.col_step.max(1))
     }
 
     /// Rows of a piece. Pieces next to each other share their columns.
