@@ -46,6 +46,7 @@ ROWS = [
     ("G27", "a tensor without elements has some after it was written and read", [READER + "tensors_without_elements_stay_so_when_they_are_written"]),
     ("G28", "a view, or strides, behind the memory of the tensor (L#26912)", ["cpu::tests::what_does_not_fit_is_an_error", BAD + "damaged_nodes"]),
     ("G29", "shapes of sources are asserted in debug builds only", ["cpu::tests::what_does_not_fit_is_an_error"]),
+    ("G29 again", "a graph that was checked once is not checked after it was changed", ["cpu::check::graph::tests::every_change_is_seen"]),
     ("G30", "indices that come out of data are not checked (L#25765)", ["cpu::tests::rows_by_index_and_indices_out_of_range"]),
     ("G30 experts", "nor are numbers of experts", ["cpu::matmul::tests::an_index_out_of_range_is_an_error"]),
     ("G31", "strides in parameters become sizes without a check (L#25764)", ["cpu::regressions::parameters_that_lead_outside_are_an_error"]),

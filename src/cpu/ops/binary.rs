@@ -142,22 +142,23 @@ pub fn check_add_id(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where `set` and `acc` put source 1 in the node: shape, strides and offset in bytes.
-fn window(node: TensorRef, b: &Layout) -> ([usize; 4], [usize; 4], usize) {
+/// Where `set` and `acc` put source 1 in the node: its layout there, and the offset in bytes.
+fn window(node: TensorRef, b: &Layout) -> (Layout, usize) {
     let region = Region::of_node(node);
-    (b.ne, [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]], region.offset)
+    let nb = [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]];
+    (Layout { ne: b.ne, nb, dtype: node.dtype() }, region.offset)
 }
 
 fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
     let (a, b) = (node.source(0), node.source(1));
     if node.op_param_i32(4) == 0 && !a.is_at(&d) {
         for row in rows(w, &d) {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0]);
+            d.copy_row(row, &a, row);
         }
     }
     w.wait();
-    let (ne, nb, offset) = window(*node, &b);
-    let Some(mut at) = d.window(ne, nb, offset) else {
+    let (part, offset) = window(*node, &b);
+    let Some(mut at) = d.window(part, offset) else {
         unreachable!("the check lets no part outside the node through");
     };
     for row in rows(w, &b) {
@@ -189,9 +190,9 @@ pub fn check_set(node: TensorRef) -> Result<()> {
     check_type(a, node.dtype())?;
     check_type(b, node.dtype())?;
     ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "not dense, or shapes differ");
-    let (ne, nb, offset) = window(node, &Layout::of(b));
+    let (part, offset) = window(node, &Layout::of(b));
     ensure!(
-        mutant::on("G31") || Layout::of(node).holds(&Layout { ne, nb, dtype: node.dtype() }, offset),
+        mutant::on("G31") || Layout::of(node).holds(&part, offset),
         "the part to write does not lie inside the tensor, or its elements lie on each other"
     );
     Ok(())

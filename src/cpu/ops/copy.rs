@@ -38,13 +38,13 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     let block = s.block();
     if s.is_dense() && d.is_dense() {
         // Bytes, whatever they mean.
-        let total = s.len() / block * s.dtype.type_size();
+        let total = s.packed_bytes();
         let part = w.share(total.div_ceil(4096));
         return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
     }
     if s.ne == d.ne && (s.has_dense_rows() || block > 1) && d.has_dense_rows() {
         for row in rows(w, d) {
-            d.copy_blocks(row, 0, s, row, 0, s.ne[0] / block);
+            d.copy_row(row, s, row);
         }
         return;
     }
@@ -114,14 +114,14 @@ pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let block = if mutant::on("C8") { 1 } else { d.block() };
     for row in rows(w, &d) {
         if dim == 0 {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
             d.copy_blocks(row, a.ne[0] / block, &b, row, 0, b.ne[0] / block);
         } else if row[dim - 1] < a.ne[dim] {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
         } else {
             let mut from = row;
             from[dim - 1] -= a.ne[dim];
-            d.copy_blocks(row, 0, &b, from, 0, b.ne[0] / block);
+            d.copy_row(row, &b, from);
         }
     }
 }

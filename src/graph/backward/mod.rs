@@ -1,6 +1,6 @@
 //! The backward pass: extends a graph by the gradients of its losses with respect to its parameters.
 //!
-//! Who lives here: this file decides which nodes need a gradient and walks them from the losses back; `sink` collects the
+//! Files: this file decides which nodes need a gradient and walks them from the losses back; `sink` collects the
 //! gradients that arrive at one tensor; `rules` says, for each operation, what arrives at its sources.
 #![forbid(unsafe_code)]
 
