@@ -210,6 +210,7 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::backend::host::buffer_from_ptr;
     use crate::cpu::tests::{ctx, floats, nodes_of};
+    use crate::sys::memory::AlignedBlock;
     use crate::tensor::ops::{arith, arrange, view};
 
     impl Memory {
@@ -256,9 +257,9 @@ mod tests {
     /// What is wrong with a graph after it has been checked is found, whatever it is.
     #[test]
     fn every_change_is_seen() {
-        let mut data = vec![0f32; 256];
+        let data = AlignedBlock::zeroed(1024, 64, "a buffer").unwrap();
         // SAFETY: `data` outlives the buffer and the graph.
-        let buffer = unsafe { buffer_from_ptr(data.as_mut_ptr().cast(), 1024) };
+        let buffer = unsafe { buffer_from_ptr(data.as_ptr().cast(), 1024) };
         let raw = buffer.as_ptr();
         // SAFETY: the buffer lives, and nobody else uses it.
         let resize = |n| unsafe { (&raw mut (*raw).size).write(n) };
@@ -266,7 +267,7 @@ mod tests {
         let whole = floats(&mut c, &[8, 4], 1);
         let part = view::view(&mut c, whole, &[8, 2], &[32], 32).unwrap();
         let placed = floats(&mut c, &[8, 2], 2);
-        placed.set_data(data.as_mut_ptr().cast());
+        placed.set_data(data.as_ptr());
         placed.set_buffer_raw(raw);
         let joined = arrange::concat(&mut c, part, placed, 1).unwrap();
         let result = arith::add(&mut c, joined, joined).unwrap();
