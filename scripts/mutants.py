@@ -85,6 +85,8 @@ class Build:
         """Whether a test passes with the bug of a row ("": without any) -> that, and the seconds it took."""
         env = dict(os.environ, GGML_RS_MUTANT=row, LD_LIBRARY_PATH=self.lib, GGML_NO_BACKTRACE="1", GGML_DISABLE_VULKAN="1", GGML_SCHED_SANITIZE="0")
         c = test.startswith("c:")
+        if c:
+            env["TESTS_ONLY"] = f"make_good {test.split(':')[2]}"  # make_good: the file that test_bad.c damages
         command = [self.programs[test.split(":")[1]]] if c else [self.unit, "--exact", test]
         start = time.monotonic()
         try:
