@@ -22,8 +22,9 @@ fn shaders() -> std::io::Result<()> {
         let pack = std::fs::read(&path).unwrap_or_default();
         if !pack.starts_with(head.as_bytes()) {
             return Err(std::io::Error::other(format!(
-                "the shaders in {} are not those of vulkan_shaders/{name}.comp: run make shaders",
-                path.display()
+                "the shaders in {} are not those of vulkan_shaders/{}: run make shaders",
+                path.display(),
+                section.file()
             )));
         }
         // No path of this machine in this text: what the compiler writes depends on its length.

@@ -8,6 +8,7 @@
 use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
 use ggml::cpu::table::TABLE;
+use ggml::tensor::family::Family;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -65,15 +66,18 @@ fn mark(there: bool) -> &'static str {
 }
 
 fn operations() -> (String, String, String) {
-    let mut text = String::from("| operation | CPU | Vulkan |\n|---|---|---|\n");
+    let mut text = String::from(
+        "By families, which the source files are named after.\n\n| family | operation | CPU | Vulkan |\n|---|---|---|---|\n",
+    );
     let (mut there, mut on_vulkan) = (0, 0);
-    for row in &TABLE {
+    for (family, op) in Family::ALL.iter().flat_map(|f| f.ops().iter().map(|&op| (f.name(), op))) {
+        let row = &TABLE[op as usize];
         let vulkan = ggml::vulkan::ops::find(row.op).is_some();
         there += usize::from(row.kernel.is_some());
         on_vulkan += usize::from(vulkan);
         let name = format!("{:?}", row.op);
         let name = name.trim_start_matches("GGML_OP_");
-        let _ = writeln!(text, "| {name} | {} | {} |", mark(row.kernel.is_some()), mark(vulkan));
+        let _ = writeln!(text, "| {family} | {name} | {} | {} |", mark(row.kernel.is_some()), mark(vulkan));
     }
     assert_eq!(TABLE.len(), ggml_op::ALL.len());
     let of = |n: usize| format!("{n} of {}", TABLE.len());

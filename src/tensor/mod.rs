@@ -3,6 +3,7 @@
 //! operations a node needs), `ops` (constructors, one file per family).
 
 pub mod context;
+pub mod family;
 pub mod handle;
 pub mod names;
 pub mod ops;

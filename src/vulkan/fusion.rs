@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::ops::{elementwise, norm, rope};
+use super::ops::{glu, norm, rope};
 use super::plan::Plan;
 use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
@@ -56,7 +56,7 @@ impl Chain {
     pub fn plan(&self, plan: &mut Plan<'_>) -> Result<()> {
         match *self {
             Chain::Norm { add, norm, mul, weight } => norm::fused(norm, add, Some(weight), mul, plan),
-            Chain::Gated { op, gate, up, mul } => elementwise::fused_gate(op, gate, up, mul, plan),
+            Chain::Gated { op, gate, up, mul } => glu::fused_gate(op, gate, up, mul, plan),
             Chain::RopeRows { rope, set } => rope::into_rows(rope, set, plan),
         }
     }

@@ -211,7 +211,7 @@ mod tests {
     use crate::backend::host::buffer_from_ptr;
     use crate::cpu::tests::{ctx, floats, nodes_of};
     use crate::sys::memory::AlignedBlock;
-    use crate::tensor::ops::{arith, arrange, view};
+    use crate::tensor::ops::{binary, copy, view};
 
     impl Memory {
         fn remembers(&self, nodes: &[TensorRef]) -> bool {
@@ -223,7 +223,7 @@ mod tests {
     fn a_graph_that_comes_again_is_remembered() {
         let mut c = ctx();
         let (a, b) = (floats(&mut c, &[8, 3], 1), floats(&mut c, &[8, 3], 2));
-        let sum = arith::add(&mut c, a, b).unwrap();
+        let sum = binary::add(&mut c, a, b).unwrap();
         let nodes = nodes_of(sum);
         let mut memory = Memory::default();
         for again in 0..4 {
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1);
         }
         // Another graph that begins at the same tensor and is as long.
-        let product = arith::mul(&mut c, a, b).unwrap();
+        let product = binary::mul(&mut c, a, b).unwrap();
         let other = nodes_of(product);
         assert_eq!(memory.check(&other).unwrap().nodes().map(|n| *n).collect::<Vec<_>>(), [product]);
     }
@@ -243,7 +243,7 @@ mod tests {
         let graphs: Vec<_> = (0..GRAPHS as i64 + 1)
             .map(|i| {
                 let a = floats(&mut c, &[i + 1], 1);
-                nodes_of(arith::add(&mut c, a, a).unwrap())
+                nodes_of(binary::add(&mut c, a, a).unwrap())
             })
             .collect();
         for _ in 0..2 {
@@ -257,7 +257,7 @@ mod tests {
     /// What is wrong with a graph after it has been checked is found, whatever it is.
     #[test]
     fn every_change_is_seen() {
-        let data = AlignedBlock::zeroed(1024, 64, "a buffer").unwrap();
+        let data = AlignedBlock::new(1024, 64, "a test's buffer").unwrap();
         // SAFETY: `data` outlives the buffer and the graph.
         let buffer = unsafe { buffer_from_ptr(data.as_ptr().cast(), 1024) };
         let raw = buffer.as_ptr();
@@ -269,8 +269,8 @@ mod tests {
         let placed = floats(&mut c, &[8, 2], 2);
         placed.set_data(data.as_ptr());
         placed.set_buffer_raw(raw);
-        let joined = arrange::concat(&mut c, part, placed, 1).unwrap();
-        let result = arith::add(&mut c, joined, joined).unwrap();
+        let joined = copy::concat(&mut c, part, placed, 1).unwrap();
+        let result = binary::add(&mut c, joined, joined).unwrap();
         let nodes = nodes_of(result);
 
         let spoil: [(&str, &dyn Fn()); 11] = [

@@ -1,0 +1,171 @@
+//! Two sources, element by element.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::Place;
+use crate::tensor::ops::binary::{self, Binary};
+
+/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
+/// type and shape of `a`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Add, a, b, Place::New))
+}
+
+/// As `ggml_add`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Add, a, b, Place::Inplace))
+}
+
+/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
+/// fill it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add_cast(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    ty: raw::ggml_type,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::add_cast(ctx, a, b, dtype(ty)))
+}
+
+/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
+/// is I32 [m, t]; an id of -1 adds nothing.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add_id(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    ids: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b, ids) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(ids, "ids")) };
+    out(binary::add_id(ctx, a, b, ids))
+}
+
+/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+#[deprecated(note = "use ggml_add instead")]
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add1(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::add1(ctx, a, b, Place::New))
+}
+
+/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+#[deprecated(note = "use ggml_add_inplace instead")]
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add1_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::add1(ctx, a, b, Place::Inplace))
+}
+
+/// `a` - `b`, with `b` repeated to fill the shape of `a`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_sub(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Sub, a, b, Place::New))
+}
+
+/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_sub_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Sub, a, b, Place::Inplace))
+}
+
+/// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Mul, a, b, Place::New))
+}
+
+/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mul_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Mul, a, b, Place::Inplace))
+}
+
+/// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_div(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Div, a, b, Place::New))
+}
+
+/// As `ggml_div`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_div_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(binary::binary(ctx, Binary::Div, a, b, Place::Inplace))
+}

@@ -1,0 +1,31 @@
+//! Tensors made of parameters.
+
+use crate::abi::ggml::*;
+use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::generate;
+use std::ffi::c_int;
+
+/// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f32, step: f32) -> *mut ggml_tensor {
+    // SAFETY: a valid context, by the contract.
+    let ctx = unsafe { need_ctx(ctx) };
+    out(generate::arange(ctx, start, stop, step))
+}
+
+/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
+/// up to `max_period`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_timestep_embedding(
+    ctx: *mut ggml_context,
+    timesteps: *mut ggml_tensor,
+    dim: c_int,
+    max_period: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, timesteps) = unsafe { (need_ctx(ctx), need(timesteps, "timesteps")) };
+    out(generate::timestep_embedding(ctx, timesteps, dim, max_period))
+}

@@ -1,0 +1,163 @@
+//! Images: padding, rolling, resizing.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::image;
+use std::ffi::c_int;
+
+/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_upscale(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    scale_factor: c_int,
+    mode: raw::ggml_scale_mode,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
+    out(image::upscale(ctx, a, scale_factor, mode as u32))
+}
+
+/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+#[deprecated(note = "use ggml_interpolate instead")]
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_upscale_ext(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    ne0: c_int,
+    ne1: c_int,
+    ne2: c_int,
+    ne3: c_int,
+    mode: raw::ggml_scale_mode,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
+    out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3].map(i64::from), mode as u32))
+}
+
+/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
+/// ggml_scale_flag`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_interpolate(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    ne0: i64,
+    ne1: i64,
+    ne2: i64,
+    ne3: i64,
+    mode: u32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3], mode))
+}
+
+/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_pad(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    p0: c_int,
+    p1: c_int,
+    p2: c_int,
+    p3: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], false))
+}
+
+/// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_pad_circular(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    p0: c_int,
+    p1: c_int,
+    p2: c_int,
+    p3: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], true))
+}
+
+/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_pad_ext(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    lp0: c_int,
+    rp0: c_int,
+    lp1: c_int,
+    rp1: c_int,
+    lp2: c_int,
+    rp2: c_int,
+    lp3: c_int,
+    rp3: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], false))
+}
+
+/// As `ggml_pad_ext`, with elements from the other end of each dimension instead of zeros.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_pad_ext_circular(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    lp0: c_int,
+    rp0: c_int,
+    lp1: c_int,
+    rp1: c_int,
+    lp2: c_int,
+    rp2: c_int,
+    lp3: c_int,
+    rp3: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], true))
+}
+
+/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
+/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_pad_reflect_1d(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    p0: c_int,
+    p1: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::pad_reflect_1d(ctx, a, p0, p1))
+}
+
+/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_roll(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    shift0: c_int,
+    shift1: c_int,
+    shift2: c_int,
+    shift3: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(image::roll(ctx, a, [shift0, shift1, shift2, shift3]))
+}

@@ -1,0 +1,101 @@
+//! Square matrices: diagonals, triangles, systems of equations.
+
+use crate::abi::ggml::*;
+use crate::abi::raw;
+use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::Place;
+use crate::tensor::ops::matrix::{self, Mask};
+use std::ffi::c_int;
+
+/// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(matrix::diag(ctx, a))
+}
+
+/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_diag_mask_inf(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    n_past: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::New))
+}
+
+/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    n_past: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::Inplace))
+}
+
+/// `a` with zero where the column is greater than the row plus `n_past`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_diag_mask_zero(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    n_past: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::New))
+}
+
+/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    n_past: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::Inplace))
+}
+
+/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_tri(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    ty: raw::ggml_tri_type,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    let ty = known(ggml_tri_type::from_raw(ty), "ty", ty);
+    out(matrix::tri(ctx, a, ty))
+}
+
+/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
+/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_solve_tri(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    left: bool,
+    lower: bool,
+    uni: bool,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(matrix::solve_tri(ctx, a, b, left, lower, uni))
+}

@@ -1,0 +1,64 @@
+//! Sums, means, greatest elements, counts.
+
+use crate::abi::ggml::*;
+use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::reduce;
+
+/// Sum of all elements of `a`, as one element of the same type.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(reduce::sum(ctx, a))
+}
+
+/// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(reduce::sum_rows(ctx, a))
+}
+
+/// Sum of each row of F32 `a` up to each element, that element included.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(reduce::cumsum(ctx, a))
+}
+
+/// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(reduce::mean(ctx, a))
+}
+
+/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(reduce::argmax(ctx, a))
+}
+
+/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_count_equal(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(reduce::count_equal(ctx, a, b))
+}

@@ -1,0 +1,317 @@
+//! Rotary position embedding.
+
+use crate::abi::ggml::*;
+use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::Place;
+use crate::tensor::ops::rope::{self, Rope};
+use std::ffi::c_int;
+
+/// The parameters of an embedding with one position for each token; the floats are in their order in `Rope`.
+fn angles(n_dims: c_int, mode: c_int, n_ctx_orig: c_int, floats: [f32; 6]) -> Rope {
+    let [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow] = floats;
+    Rope {
+        n_ctx_orig,
+        freq_base,
+        freq_scale,
+        ext_factor,
+        attn_factor,
+        beta_fast,
+        beta_slow,
+        ..Rope::plain(n_dims, mode)
+    }
+}
+
+/// `rope` with the sections at `p`, if any.
+///
+/// # Safety
+/// `p` is NULL or points to four numbers.
+unsafe fn multi(rope: Rope, p: *const c_int) -> Rope {
+    if p.is_null() {
+        return rope;
+    }
+    // SAFETY: not NULL, so four numbers, by the caller's promise.
+    Rope { sections: unsafe { p.cast::<[c_int; 4]>().read_unaligned() }, ..rope }
+}
+
+/// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
+/// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
+/// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::New))
+}
+
+/// As `ggml_rope`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::Inplace))
+}
+
+/// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
+/// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
+/// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_ext(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    let params =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    out(rope::rope(ctx, a, b, c, &params, Place::New))
+}
+
+/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_ext_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    let params =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
+}
+
+/// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
+/// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_multi(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    sections: *mut c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    // SAFETY: NULL or four numbers, by the contract.
+    let params = unsafe {
+        multi(
+            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
+            sections,
+        )
+    };
+    out(rope::rope(ctx, a, b, c, &params, Place::New))
+}
+
+/// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_multi_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    sections: *mut c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    // SAFETY: NULL or four numbers, by the contract.
+    let params = unsafe {
+        multi(
+            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
+            sections,
+        )
+    };
+    out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
+}
+
+/// As `ggml_rope_ext`, without frequency factors.
+#[deprecated(note = "use ggml_rope_ext instead")]
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_custom(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    let params =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    out(rope::rope(ctx, a, b, None, &params, Place::New))
+}
+
+/// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
+#[deprecated(note = "use ggml_rope_ext_inplace instead")]
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_custom_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    let params =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    out(rope::rope(ctx, a, b, None, &params, Place::Inplace))
+}
+
+/// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
+/// `dims[1]`. NULL `dims` is ignored.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
+    n_dims: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+    dims: *mut f32,
+) {
+    if !dims.is_null() {
+        let range = rope::yarn_corr_dims(n_dims, n_ctx_orig, freq_base, beta_fast, beta_slow);
+        // SAFETY: not NULL, so room for two numbers, by the contract.
+        unsafe { dims.cast::<[f32; 2]>().write_unaligned(range) };
+    }
+}
+
+/// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_ext_back(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    let params =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    out(rope::rope_back(ctx, a, b, c, &params))
+}
+
+/// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_multi_back(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    b: *mut ggml_tensor,
+    c: *mut ggml_tensor,
+    n_dims: c_int,
+    sections: *mut c_int,
+    mode: c_int,
+    n_ctx_orig: c_int,
+    freq_base: f32,
+    freq_scale: f32,
+    ext_factor: f32,
+    attn_factor: f32,
+    beta_fast: f32,
+    beta_slow: f32,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
+    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    // SAFETY: NULL or four numbers, by the contract.
+    let params = unsafe {
+        multi(
+            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
+            sections,
+        )
+    };
+    out(rope::rope_back(ctx, a, b, c, &params))
+}
+
+/// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
+/// Returns `a`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_rope_set_offset(a: *mut ggml_tensor, n_offs: c_int) -> *mut ggml_tensor {
+    // SAFETY: a valid tensor, by the contract.
+    let a = unsafe { need(a, "a") };
+    rope::set_offset(a, n_offs).as_ptr()
+}

@@ -1,0 +1,75 @@
+//! Windows of planes and relative positions, as the segment-anything encoder uses them.
+
+use crate::abi::ggml::*;
+use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::guard::guarded;
+use crate::tensor::ops::{Place, window};
+use std::ffi::c_int;
+
+/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
+/// row by row.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tensor, w: c_int) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(window::win_part(ctx, a, w))
+}
+
+/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_win_unpart(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    w0: c_int,
+    h0: c_int,
+    w: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(window::win_unpart(ctx, a, w0, h0, w))
+}
+
+/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_get_rel_pos(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    qh: c_int,
+    kh: c_int,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and a valid tensor, by the contract.
+    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    out(window::get_rel_pos(ctx, a, qh, kh))
+}
+
+/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
+/// for the two axes of the keys.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add_rel_pos(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    pw: *mut ggml_tensor,
+    ph: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    out(window::add_rel_pos(ctx, a, pw, ph, Place::New))
+}
+
+/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
+    ctx: *mut ggml_context,
+    a: *mut ggml_tensor,
+    pw: *mut ggml_tensor,
+    ph: *mut ggml_tensor,
+) -> *mut ggml_tensor {
+    // SAFETY: a valid context and valid tensors, by the contract.
+    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    out(window::add_rel_pos(ctx, a, pw, ph, Place::Inplace))
+}
