@@ -7,7 +7,7 @@ use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::alloc::{GraphAllocator, inplace, linear};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
-use crate::capi::convert::{ctx as need_ctx, graph as need_graph, logged, tensor as need_tensor};
+use crate::capi::convert::{graph as need_graph, logged, need, tensor as need_tensor};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::{ggml_abort, ggml_assert, log_error};
@@ -202,8 +202,7 @@ pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, bu
 /// # Safety
 /// `ctx` is a valid context and `buft` a valid buffer type.
 unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
-    // SAFETY: forwarded to the caller.
-    let ctx = unsafe { need_ctx(ctx) };
+    need!(ctx);
     ggml_assert!(ctx.no_alloc(), "tensors of the context have memory in the context");
     ctx.tensors().map(|t| t.as_ptr()).collect()
 }

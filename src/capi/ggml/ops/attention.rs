@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, known, need, opt_tensor, out, tensor as need};
 use crate::ggml_abort;
 use crate::guard::guarded;
 use crate::tensor::ops::attention::{self, Picks};
@@ -23,8 +23,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext(
     max_bias: f32,
     logit_softcap: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, q, k, v, mask) = unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(v, "v"), opt_tensor(mask)) };
+    need!(ctx, q, k, v; mask);
     out(attention::flash_attn(ctx, [q, k, v], mask, scale, max_bias, logit_softcap))
 }
 
@@ -33,8 +32,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let prec = known(ggml_prec::from_raw(prec), "prec", prec);
     attention::set_prec(a, prec);
 }
@@ -52,8 +50,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n_kv_max: i32) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     attention::set_n_kv_max(a, n_kv_max);
 }
 
@@ -62,8 +59,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
-    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
-    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    need!(a; sinks);
     attention::add_sinks(a, sinks);
 }
 
@@ -94,9 +90,7 @@ pub unsafe extern "C" fn ggml_lightning_indexer(
     weights: *mut ggml_tensor,
     mask: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, q, k, weights, mask) =
-        unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(weights, "weights"), need(mask, "mask")) };
+    need!(ctx, q, k, weights, mask);
     out(attention::lightning_indexer(ctx, q, k, weights, mask))
 }
 

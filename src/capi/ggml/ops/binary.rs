@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::binary::{self, Binary};
@@ -16,8 +16,7 @@ pub unsafe extern "C" fn ggml_add(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Add, a, b, Place::New))
 }
 
@@ -29,8 +28,7 @@ pub unsafe extern "C" fn ggml_add_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Add, a, b, Place::Inplace))
 }
 
@@ -44,8 +42,7 @@ pub unsafe extern "C" fn ggml_add_cast(
     b: *mut ggml_tensor,
     ty: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add_cast(ctx, a, b, dtype(ty)))
 }
 
@@ -59,8 +56,7 @@ pub unsafe extern "C" fn ggml_add_id(
     b: *mut ggml_tensor,
     ids: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, ids) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(ids, "ids")) };
+    need!(ctx, a, b, ids);
     out(binary::add_id(ctx, a, b, ids))
 }
 
@@ -73,8 +69,7 @@ pub unsafe extern "C" fn ggml_add1(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add1(ctx, a, b, Place::New))
 }
 
@@ -87,8 +82,7 @@ pub unsafe extern "C" fn ggml_add1_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add1(ctx, a, b, Place::Inplace))
 }
 
@@ -100,8 +94,7 @@ pub unsafe extern "C" fn ggml_sub(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Sub, a, b, Place::New))
 }
 
@@ -113,8 +106,7 @@ pub unsafe extern "C" fn ggml_sub_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Sub, a, b, Place::Inplace))
 }
 
@@ -126,8 +118,7 @@ pub unsafe extern "C" fn ggml_mul(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Mul, a, b, Place::New))
 }
 
@@ -139,8 +130,7 @@ pub unsafe extern "C" fn ggml_mul_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Mul, a, b, Place::Inplace))
 }
 
@@ -152,8 +142,7 @@ pub unsafe extern "C" fn ggml_div(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Div, a, b, Place::New))
 }
 
@@ -165,7 +154,6 @@ pub unsafe extern "C" fn ggml_div_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Div, a, b, Place::Inplace))
 }

@@ -4,7 +4,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -45,8 +45,7 @@ pub unsafe extern "C" fn ggml_im2col(
     is_2D: bool,
     dst_type: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::im2col(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1]), is_2D, dtype(dst_type)))
 }
 
@@ -67,8 +66,7 @@ pub unsafe extern "C" fn ggml_im2col_back(
     d1: c_int,
     is_2D: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     ggml_assert!(!ne.is_null());
     // SAFETY: not NULL, so four numbers, by the contract.
     let dims = unsafe { ne.cast::<[i64; 4]>().read_unaligned() };
@@ -86,8 +84,7 @@ pub unsafe extern "C" fn ggml_col2im_1d(
     oc: c_int,
     p0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(conv::col2im_1d(ctx, a, s0, oc, p0))
 }
 
@@ -103,8 +100,7 @@ pub unsafe extern "C" fn ggml_conv_1d(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d(ctx, a, b, &Window::line(s0, p0, d0)))
 }
 
@@ -118,8 +114,7 @@ pub unsafe extern "C" fn ggml_conv_1d_ph(
     s: c_int,
     d: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d(ctx, a, b, &Window::line(s, half(a, 0), d)))
 }
 
@@ -134,8 +129,7 @@ pub unsafe extern "C" fn ggml_conv_1d_dw(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d_dw(ctx, a, b, &Window::line(s0, p0, d0)))
 }
 
@@ -149,8 +143,7 @@ pub unsafe extern "C" fn ggml_conv_1d_dw_ph(
     s0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d_dw(ctx, a, b, &Window::line(s0, half(a, 0), d0)))
 }
 
@@ -166,8 +159,7 @@ pub unsafe extern "C" fn ggml_conv_transpose_1d(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_transpose_1d(ctx, a, b, s0, p0, d0))
 }
 
@@ -186,8 +178,7 @@ pub unsafe extern "C" fn ggml_conv_2d(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
@@ -211,8 +202,7 @@ pub unsafe extern "C" fn ggml_im2col_3d(
     d2: c_int,
     dst_type: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::im2col_3d(
         ctx,
         a,
@@ -242,8 +232,7 @@ pub unsafe extern "C" fn ggml_conv_3d(
     d1: c_int,
     d2: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_3d(ctx, a, b, IC, &Window { stride: [s0, s1, s2], pad: [p0, p1, p2], dilation: [d0, d1, d2] }))
 }
 
@@ -255,8 +244,7 @@ pub unsafe extern "C" fn ggml_conv_2d_sk_p0(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let stride = [0, 1].map(|i| size(a, i));
     out(conv::conv_2d(ctx, a, b, &window2(stride, [0; 2], [1; 2])))
 }
@@ -269,8 +257,7 @@ pub unsafe extern "C" fn ggml_conv_2d_s1_ph(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let pad = [0, 1].map(|i| half(a, i));
     out(conv::conv_2d(ctx, a, b, &window2([1; 2], pad, [1; 2])))
 }
@@ -290,8 +277,7 @@ pub unsafe extern "C" fn ggml_conv_2d_dw(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_dw(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
@@ -310,8 +296,7 @@ pub unsafe extern "C" fn ggml_conv_2d_dw_direct(
     dilation0: c_int,
     dilation1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_dw_direct(ctx, a, b, &window2([stride0, stride1], [pad0, pad1], [dilation0, dilation1])))
 }
 
@@ -325,8 +310,7 @@ pub unsafe extern "C" fn ggml_conv_transpose_2d_p0(
     b: *mut ggml_tensor,
     stride: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_transpose_2d_p0(ctx, a, b, stride))
 }
 
@@ -344,8 +328,7 @@ pub unsafe extern "C" fn ggml_conv_2d_direct(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_direct(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
@@ -370,8 +353,7 @@ pub unsafe extern "C" fn ggml_conv_3d_direct(
     n_batch: c_int,
     n_channels_out: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_3d_direct(
         ctx,
         a,

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::copy::{self, Region};
@@ -12,8 +12,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::dup(ctx, a, Place::New))
 }
 
@@ -21,8 +20,7 @@ pub unsafe extern "C" fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::dup(ctx, a, Place::Inplace))
 }
 
@@ -39,8 +37,7 @@ pub unsafe extern "C" fn ggml_acc(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::acc(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::New))
 }
 
@@ -56,8 +53,7 @@ pub unsafe extern "C" fn ggml_acc_inplace(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::acc(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::Inplace))
 }
 
@@ -74,8 +70,7 @@ pub unsafe extern "C" fn ggml_set(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::New))
 }
 
@@ -91,8 +86,7 @@ pub unsafe extern "C" fn ggml_set_inplace(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::Inplace))
 }
 
@@ -105,8 +99,7 @@ pub unsafe extern "C" fn ggml_set_1d(
     b: *mut ggml_tensor,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::like(a, offset), Place::New))
 }
 
@@ -119,8 +112,7 @@ pub unsafe extern "C" fn ggml_set_1d_inplace(
     b: *mut ggml_tensor,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::like(a, offset), Place::Inplace))
 }
 
@@ -134,8 +126,7 @@ pub unsafe extern "C" fn ggml_set_2d(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::with_row_stride(a, nb1, offset), Place::New))
 }
 
@@ -149,8 +140,7 @@ pub unsafe extern "C" fn ggml_set_2d_inplace(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::with_row_stride(a, nb1, offset), Place::Inplace))
 }
 
@@ -162,8 +152,7 @@ pub unsafe extern "C" fn ggml_repeat(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::repeat_like(ctx, a, b))
 }
 
@@ -178,8 +167,7 @@ pub unsafe extern "C" fn ggml_repeat_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::repeat(ctx, a, [ne0, ne1, ne2, ne3]))
 }
 
@@ -191,8 +179,7 @@ pub unsafe extern "C" fn ggml_repeat_back(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::repeat_back(ctx, a, b))
 }
 
@@ -205,8 +192,7 @@ pub unsafe extern "C" fn ggml_concat(
     b: *mut ggml_tensor,
     dim: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::concat(ctx, a, b, dim))
 }
 
@@ -218,8 +204,7 @@ pub unsafe extern "C" fn ggml_cpy(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::cpy(ctx, a, b))
 }
 
@@ -231,8 +216,7 @@ pub unsafe extern "C" fn ggml_cast(
     a: *mut ggml_tensor,
     ty: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cast(ctx, a, dtype(ty)))
 }
 
@@ -240,8 +224,7 @@ pub unsafe extern "C" fn ggml_cast(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont(ctx, a))
 }
 
@@ -249,8 +232,7 @@ pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, 1, 1, 1]))
 }
 
@@ -263,8 +245,7 @@ pub unsafe extern "C" fn ggml_cont_2d(
     ne0: i64,
     ne1: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, 1, 1]))
 }
 
@@ -278,8 +259,7 @@ pub unsafe extern "C" fn ggml_cont_3d(
     ne1: i64,
     ne2: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, ne2, 1]))
 }
 
@@ -294,7 +274,6 @@ pub unsafe extern "C" fn ggml_cont_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, ne2, ne3]))
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, opt_tensor, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, dtype, need, opt_tensor, out, tensor as need};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -31,8 +31,7 @@ pub unsafe extern "C" fn ggml_map_custom1(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::New))
 }
 
@@ -46,8 +45,7 @@ pub unsafe extern "C" fn ggml_map_custom1_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
@@ -62,8 +60,7 @@ pub unsafe extern "C" fn ggml_map_custom2(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
@@ -78,8 +75,7 @@ pub unsafe extern "C" fn ggml_map_custom2_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
@@ -95,8 +91,7 @@ pub unsafe extern "C" fn ggml_map_custom3(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
@@ -112,8 +107,7 @@ pub unsafe extern "C" fn ggml_map_custom3_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 

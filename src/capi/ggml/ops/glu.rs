@@ -3,7 +3,7 @@
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::glu;
 
@@ -18,8 +18,7 @@ pub unsafe extern "C" fn ggml_glu(
     op: raw::ggml_glu_op,
     swapped: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_glu_op::from_raw(op), "op", op);
     out(glu::glu(ctx, op, a, None, swapped))
 }
@@ -34,8 +33,7 @@ pub unsafe extern "C" fn ggml_glu_split(
     b: *mut ggml_tensor,
     op: raw::ggml_glu_op,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     let op = known(ggml_glu_op::from_raw(op), "op", op);
     out(glu::glu(ctx, op, a, b, false))
 }
@@ -44,8 +42,7 @@ pub unsafe extern "C" fn ggml_glu_split(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, None, false))
 }
 
@@ -53,8 +50,7 @@ pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, None, true))
 }
 
@@ -67,8 +63,7 @@ pub unsafe extern "C" fn ggml_reglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, b, false))
 }
 
@@ -77,8 +72,7 @@ pub unsafe extern "C" fn ggml_reglu_split(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, None, false))
 }
 
@@ -86,8 +80,7 @@ pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, None, true))
 }
 
@@ -100,8 +93,7 @@ pub unsafe extern "C" fn ggml_geglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, b, false))
 }
 
@@ -109,8 +101,7 @@ pub unsafe extern "C" fn ggml_geglu_split(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, None, false))
 }
 
@@ -118,8 +109,7 @@ pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, None, true))
 }
 
@@ -132,8 +122,7 @@ pub unsafe extern "C" fn ggml_swiglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, b, false))
 }
 
@@ -141,8 +130,7 @@ pub unsafe extern "C" fn ggml_swiglu_split(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, None, false))
 }
 
@@ -150,8 +138,7 @@ pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_ten
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, None, true))
 }
 
@@ -164,8 +151,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, b, false))
 }
 
@@ -173,8 +159,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_split(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, None, false))
 }
 
@@ -182,8 +167,7 @@ pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, None, true))
 }
 
@@ -196,8 +180,7 @@ pub unsafe extern "C" fn ggml_geglu_quick_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, b, false))
 }
 
@@ -212,8 +195,7 @@ pub unsafe extern "C" fn ggml_swiglu_oai(
     alpha: f32,
     limit: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::swiglu_oai(ctx, a, b, alpha, limit))
 }
 
@@ -227,7 +209,6 @@ pub unsafe extern "C" fn ggml_swiglu_clamp(
     b: *mut ggml_tensor,
     limit: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::swiglu_clamp(ctx, a, b, limit))
 }

@@ -1,7 +1,7 @@
 //! Hyper-connections (DeepSeek V4, arXiv 2512.24880): a residual connection of several streams.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::hyper::{self, Weights};
 
@@ -19,9 +19,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_comb(
     eps: f32,
     n_iter: i32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, mixes, scale, base) =
-        unsafe { (need_ctx(ctx), need(mixes, "mixes"), need(scale, "scale"), need(base, "base")) };
+    need!(ctx, mixes, scale, base);
     out(hyper::comb(ctx, mixes, scale, base, eps, n_iter))
 }
 
@@ -33,8 +31,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre(
     x: *mut ggml_tensor,
     weights: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, x, weights) = unsafe { (need_ctx(ctx), need(x, "x"), need(weights, "weights")) };
+    need!(ctx, x, weights);
     out(hyper::pre(ctx, x, weights, Weights::Stream))
 }
 
@@ -48,8 +45,7 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
     gate: *mut ggml_tensor,
     scale: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, x, gate) = unsafe { (need_ctx(ctx), need(x, "x"), need(gate, "gate")) };
+    need!(ctx, x, gate);
     out(hyper::pre(ctx, x, gate, Weights::Gated(scale)))
 }
 
@@ -65,8 +61,6 @@ pub unsafe extern "C" fn ggml_dsv4_hc_post(
     post: *mut ggml_tensor,
     comb: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, x, residual, post, comb) =
-        unsafe { (need_ctx(ctx), need(x, "x"), need(residual, "residual"), need(post, "post"), opt_tensor(comb)) };
+    need!(ctx, x, residual, post; comb);
     out(hyper::post(ctx, x, residual, post, comb))
 }

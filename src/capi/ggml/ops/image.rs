@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::image;
 use std::ffi::c_int;
@@ -16,8 +16,7 @@ pub unsafe extern "C" fn ggml_upscale(
     scale_factor: c_int,
     mode: raw::ggml_scale_mode,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(image::upscale(ctx, a, scale_factor, mode as u32))
 }
@@ -35,8 +34,7 @@ pub unsafe extern "C" fn ggml_upscale_ext(
     ne3: c_int,
     mode: raw::ggml_scale_mode,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3].map(i64::from), mode as u32))
 }
@@ -54,8 +52,7 @@ pub unsafe extern "C" fn ggml_interpolate(
     ne3: i64,
     mode: u32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3], mode))
 }
 
@@ -70,8 +67,7 @@ pub unsafe extern "C" fn ggml_pad(
     p2: c_int,
     p3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], false))
 }
 
@@ -86,8 +82,7 @@ pub unsafe extern "C" fn ggml_pad_circular(
     p2: c_int,
     p3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], true))
 }
 
@@ -106,8 +101,7 @@ pub unsafe extern "C" fn ggml_pad_ext(
     lp3: c_int,
     rp3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], false))
 }
 
@@ -126,8 +120,7 @@ pub unsafe extern "C" fn ggml_pad_ext_circular(
     lp3: c_int,
     rp3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], true))
 }
 
@@ -141,8 +134,7 @@ pub unsafe extern "C" fn ggml_pad_reflect_1d(
     p0: c_int,
     p1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad_reflect_1d(ctx, a, p0, p1))
 }
 
@@ -157,7 +149,6 @@ pub unsafe extern "C" fn ggml_roll(
     shift2: c_int,
     shift3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::roll(ctx, a, [shift0, shift1, shift2, shift3]))
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, known, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::matmul;
 use std::ffi::c_int;
@@ -12,8 +12,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: raw::ggml_prec) -> bool {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let prec = known(ggml_prec::from_raw(prec), "prec", prec);
     matmul::set_acc_precision(a, prec)
 }
@@ -23,8 +22,7 @@ pub unsafe extern "C" fn ggml_prec_set_acc(a: *mut ggml_tensor, prec: raw::ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_prec, idx: c_int) -> bool {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let prec = known(ggml_prec::from_raw(prec), "prec", prec);
     matmul::set_src_precision(a, prec, idx)
 }
@@ -54,8 +52,7 @@ pub unsafe extern "C" fn ggml_mul_mat(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(matmul::mul_mat(ctx, a, b))
 }
 
@@ -64,8 +61,7 @@ pub unsafe extern "C" fn ggml_mul_mat(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let prec = known(ggml_prec::from_raw(prec), "prec", prec);
     matmul::mul_mat_set_prec(a, prec);
 }
@@ -74,8 +70,7 @@ pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::g
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_set_hint(a: *mut ggml_tensor, hint: raw::ggml_op_hint) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let hint = known(ggml_op_hint::from_raw(hint), "hint", hint);
     matmul::mul_mat_set_hint(a, hint);
 }
@@ -105,7 +100,6 @@ pub unsafe extern "C" fn ggml_out_prod(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(matmul::out_prod(ctx, a, b))
 }

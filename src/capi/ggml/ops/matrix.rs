@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::matrix::{self, Mask};
@@ -12,8 +12,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag(ctx, a))
 }
 
@@ -25,8 +24,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::New))
 }
 
@@ -38,8 +36,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::Inplace))
 }
 
@@ -51,8 +48,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::New))
 }
 
@@ -64,8 +60,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::Inplace))
 }
 
@@ -77,8 +72,7 @@ pub unsafe extern "C" fn ggml_tri(
     a: *mut ggml_tensor,
     ty: raw::ggml_tri_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let ty = known(ggml_tri_type::from_raw(ty), "ty", ty);
     out(matrix::tri(ctx, a, ty))
 }
@@ -95,7 +89,6 @@ pub unsafe extern "C" fn ggml_solve_tri(
     lower: bool,
     uni: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(matrix::solve_tri(ctx, a, b, left, lower, uni))
 }

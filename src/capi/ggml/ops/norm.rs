@@ -1,7 +1,7 @@
 //! Normalisation of rows or of groups of channels.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::norm::{self, Norm};
@@ -11,8 +11,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::Layer, a, eps, Place::New))
 }
 
@@ -20,8 +19,7 @@ pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::Layer, a, eps, Place::Inplace))
 }
 
@@ -29,8 +27,7 @@ pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::Rms, a, eps, Place::New))
 }
 
@@ -42,8 +39,7 @@ pub unsafe extern "C" fn ggml_rms_norm_inplace(
     a: *mut ggml_tensor,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::Rms, a, eps, Place::Inplace))
 }
 
@@ -57,8 +53,7 @@ pub unsafe extern "C" fn ggml_group_norm(
     n_groups: c_int,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::group_norm(ctx, a, n_groups, eps, Place::New))
 }
 
@@ -71,8 +66,7 @@ pub unsafe extern "C" fn ggml_group_norm_inplace(
     n_groups: c_int,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::group_norm(ctx, a, n_groups, eps, Place::Inplace))
 }
 
@@ -80,8 +74,7 @@ pub unsafe extern "C" fn ggml_group_norm_inplace(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::L2, a, eps, Place::New))
 }
 
@@ -93,8 +86,7 @@ pub unsafe extern "C" fn ggml_l2_norm_inplace(
     a: *mut ggml_tensor,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(norm::norm(ctx, Norm::L2, a, eps, Place::Inplace))
 }
 
@@ -107,7 +99,6 @@ pub unsafe extern "C" fn ggml_rms_norm_back(
     b: *mut ggml_tensor,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(norm::rms_norm_back(ctx, a, b, eps))
 }

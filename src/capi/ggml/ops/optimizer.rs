@@ -1,7 +1,7 @@
 //! Steps of optimizers.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::optimizer;
 
@@ -42,8 +42,6 @@ pub unsafe extern "C" fn ggml_opt_step_sgd(
     grad: *mut ggml_tensor,
     sgd_params: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, grad, sgd_params) =
-        unsafe { (need_ctx(ctx), need(a, "a"), need(grad, "grad"), need(sgd_params, "sgd_params")) };
+    need!(ctx, a, grad, sgd_params);
     out(optimizer::opt_step_sgd(ctx, a, grad, sgd_params))
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::pool::{self, Planes};
 use std::ffi::c_int;
@@ -19,8 +19,7 @@ pub unsafe extern "C" fn ggml_pool_1d(
     s0: c_int,
     p0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_1d(ctx, a, op, k0, s0, p0))
 }
@@ -40,8 +39,7 @@ pub unsafe extern "C" fn ggml_pool_2d(
     p0: f32,
     p1: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_2d(ctx, a, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }
@@ -61,8 +59,7 @@ pub unsafe extern "C" fn ggml_pool_2d_back(
     p0: f32,
     p1: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, af) = unsafe { (need_ctx(ctx), need(a, "a"), need(af, "af")) };
+    need!(ctx, a, af);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_2d_back(ctx, a, af, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }

@@ -2,7 +2,7 @@
 #![allow(non_snake_case)] // The parameters are named as in C.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
 
@@ -15,8 +15,7 @@ pub unsafe extern "C" fn ggml_ssm_conv(
     sx: *mut ggml_tensor,
     c: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, sx, c) = unsafe { (need_ctx(ctx), need(sx, "sx"), need(c, "c")) };
+    need!(ctx, sx, c);
     out(recurrent::ssm_conv(ctx, sx, c))
 }
 
@@ -88,9 +87,7 @@ pub unsafe extern "C" fn ggml_gated_linear_attn(
     state: *mut ggml_tensor,
     scale: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, k, v, q, g, state) =
-        unsafe { (need_ctx(ctx), need(k, "k"), need(v, "v"), need(q, "q"), need(g, "g"), need(state, "state")) };
+    need!(ctx, k, v, q, g, state);
     out(recurrent::gated_linear_attn(ctx, [k, v, q], g, state, scale))
 }
 

@@ -1,7 +1,7 @@
 //! Sums, means, greatest elements, counts.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::reduce;
 
@@ -9,8 +9,7 @@ use crate::tensor::ops::reduce;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::sum(ctx, a))
 }
 
@@ -18,8 +17,7 @@ pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::sum_rows(ctx, a))
 }
 
@@ -27,8 +25,7 @@ pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tens
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::cumsum(ctx, a))
 }
 
@@ -36,8 +33,7 @@ pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::mean(ctx, a))
 }
 
@@ -45,8 +41,7 @@ pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::argmax(ctx, a))
 }
 
@@ -58,7 +53,6 @@ pub unsafe extern "C" fn ggml_count_equal(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(reduce::count_equal(ctx, a, b))
 }

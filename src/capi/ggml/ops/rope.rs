@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::rope::{self, Rope};
@@ -46,8 +46,7 @@ pub unsafe extern "C" fn ggml_rope(
     n_dims: c_int,
     mode: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::New))
 }
 
@@ -61,8 +60,7 @@ pub unsafe extern "C" fn ggml_rope_inplace(
     n_dims: c_int,
     mode: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::Inplace))
 }
 
@@ -86,8 +84,7 @@ pub unsafe extern "C" fn ggml_rope_ext(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, c, &params, Place::New))
@@ -111,8 +108,7 @@ pub unsafe extern "C" fn ggml_rope_ext_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
@@ -138,8 +134,7 @@ pub unsafe extern "C" fn ggml_rope_multi(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -169,8 +164,7 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -199,8 +193,7 @@ pub unsafe extern "C" fn ggml_rope_custom(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, None, &params, Place::New))
@@ -224,8 +217,7 @@ pub unsafe extern "C" fn ggml_rope_custom_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, None, &params, Place::Inplace))
@@ -268,8 +260,7 @@ pub unsafe extern "C" fn ggml_rope_ext_back(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope_back(ctx, a, b, c, &params))
@@ -294,8 +285,7 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -311,7 +301,6 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_set_offset(a: *mut ggml_tensor, n_offs: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     rope::set_offset(a, n_offs).as_ptr()
 }

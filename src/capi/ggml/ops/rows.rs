@@ -1,7 +1,7 @@
 //! Rows chosen by index.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::rows;
 
@@ -13,8 +13,7 @@ pub unsafe extern "C" fn ggml_get_rows(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(rows::get_rows(ctx, a, b))
 }
 
@@ -28,8 +27,7 @@ pub unsafe extern "C" fn ggml_get_rows_back(
     b: *mut ggml_tensor,
     c: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(rows::get_rows_back(ctx, a, b, c))
 }
 
@@ -43,7 +41,6 @@ pub unsafe extern "C" fn ggml_set_rows(
     b: *mut ggml_tensor,
     c: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(rows::set_rows(ctx, a, b, c))
 }

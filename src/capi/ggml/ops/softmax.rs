@@ -1,7 +1,7 @@
 //! Softmax of rows.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::{Place, softmax};
 
@@ -9,8 +9,7 @@ use crate::tensor::ops::{Place, softmax};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::New))
 }
 
@@ -18,8 +17,7 @@ pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tens
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::Inplace))
 }
 
@@ -35,8 +33,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    need!(ctx, a; mask);
     out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::New))
 }
 
@@ -50,8 +47,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    need!(ctx, a; mask);
     out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::Inplace))
 }
 
@@ -60,8 +56,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
-    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
-    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    need!(a; sinks);
     softmax::add_sinks(a, sinks);
 }
 
@@ -75,8 +70,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_back(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::New))
 }
 
@@ -90,7 +84,6 @@ pub unsafe extern "C" fn ggml_soft_max_ext_back_inplace(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::Inplace))
 }

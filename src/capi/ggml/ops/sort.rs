@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::sort;
 use std::ffi::c_int;
@@ -15,8 +15,7 @@ pub unsafe extern "C" fn ggml_argsort(
     a: *mut ggml_tensor,
     order: raw::ggml_sort_order,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let order = known(ggml_sort_order::from_raw(order), "order", order);
     out(sort::argsort(ctx, a, order))
 }
@@ -25,8 +24,7 @@ pub unsafe extern "C" fn ggml_argsort(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(sort::argsort_top_k(ctx, a, k))
 }
 
@@ -34,7 +32,6 @@ pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(sort::top_k(ctx, a, k))
 }

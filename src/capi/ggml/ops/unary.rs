@@ -3,7 +3,7 @@
 use crate::abi::ggml::ggml_unary_op::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::unary::{self, Plain};
@@ -12,8 +12,7 @@ use crate::tensor::ops::unary::{self, Plain};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqr(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sqr, a, Place::New))
 }
 
@@ -21,8 +20,7 @@ pub unsafe extern "C" fn ggml_sqr(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqr_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sqr, a, Place::Inplace))
 }
 
@@ -30,8 +28,7 @@ pub unsafe extern "C" fn ggml_sqr_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqrt(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sqrt, a, Place::New))
 }
 
@@ -39,8 +36,7 @@ pub unsafe extern "C" fn ggml_sqrt(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sqrt_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sqrt, a, Place::Inplace))
 }
 
@@ -48,8 +44,7 @@ pub unsafe extern "C" fn ggml_sqrt_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Log, a, Place::New))
 }
 
@@ -57,8 +52,7 @@ pub unsafe extern "C" fn ggml_log(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Log, a, Place::Inplace))
 }
 
@@ -66,8 +60,7 @@ pub unsafe extern "C" fn ggml_log_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sin(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sin, a, Place::New))
 }
 
@@ -75,8 +68,7 @@ pub unsafe extern "C" fn ggml_sin(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sin_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Sin, a, Place::Inplace))
 }
 
@@ -84,8 +76,7 @@ pub unsafe extern "C" fn ggml_sin_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cos(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Cos, a, Place::New))
 }
 
@@ -93,8 +84,7 @@ pub unsafe extern "C" fn ggml_cos(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cos_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::plain(ctx, Plain::Cos, a, Place::Inplace))
 }
 
@@ -106,8 +96,7 @@ pub unsafe extern "C" fn ggml_unary(
     a: *mut ggml_tensor,
     op: raw::ggml_unary_op,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_unary_op::from_raw(op), "op", op);
     out(unary::unary(ctx, op, a, Place::New))
 }
@@ -120,8 +109,7 @@ pub unsafe extern "C" fn ggml_unary_inplace(
     a: *mut ggml_tensor,
     op: raw::ggml_unary_op,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_unary_op::from_raw(op), "op", op);
     out(unary::unary(ctx, op, a, Place::Inplace))
 }
@@ -130,8 +118,7 @@ pub unsafe extern "C" fn ggml_unary_inplace(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_abs(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ABS, a, Place::New))
 }
 
@@ -139,8 +126,7 @@ pub unsafe extern "C" fn ggml_abs(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_abs_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ABS, a, Place::Inplace))
 }
 
@@ -148,8 +134,7 @@ pub unsafe extern "C" fn ggml_abs_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sgn(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SGN, a, Place::New))
 }
 
@@ -157,8 +142,7 @@ pub unsafe extern "C" fn ggml_sgn(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sgn_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SGN, a, Place::Inplace))
 }
 
@@ -166,8 +150,7 @@ pub unsafe extern "C" fn ggml_sgn_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_neg(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_NEG, a, Place::New))
 }
 
@@ -175,8 +158,7 @@ pub unsafe extern "C" fn ggml_neg(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_neg_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_NEG, a, Place::Inplace))
 }
 
@@ -184,8 +166,7 @@ pub unsafe extern "C" fn ggml_neg_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_step(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_STEP, a, Place::New))
 }
 
@@ -193,8 +174,7 @@ pub unsafe extern "C" fn ggml_step(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_step_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_STEP, a, Place::Inplace))
 }
 
@@ -202,8 +182,7 @@ pub unsafe extern "C" fn ggml_step_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tanh(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_TANH, a, Place::New))
 }
 
@@ -211,8 +190,7 @@ pub unsafe extern "C" fn ggml_tanh(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tanh_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_TANH, a, Place::Inplace))
 }
 
@@ -220,8 +198,7 @@ pub unsafe extern "C" fn ggml_tanh_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_elu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ELU, a, Place::New))
 }
 
@@ -229,8 +206,7 @@ pub unsafe extern "C" fn ggml_elu(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_elu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ELU, a, Place::Inplace))
 }
 
@@ -238,8 +214,7 @@ pub unsafe extern "C" fn ggml_elu_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_relu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_RELU, a, Place::New))
 }
 
@@ -247,8 +222,7 @@ pub unsafe extern "C" fn ggml_relu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_relu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_RELU, a, Place::Inplace))
 }
 
@@ -261,8 +235,7 @@ pub unsafe extern "C" fn ggml_leaky_relu(
     negative_slope: f32,
     inplace: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::leaky_relu(ctx, a, negative_slope, Place::from_flag(inplace)))
 }
 
@@ -270,8 +243,7 @@ pub unsafe extern "C" fn ggml_leaky_relu(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sigmoid(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SIGMOID, a, Place::New))
 }
 
@@ -279,8 +251,7 @@ pub unsafe extern "C" fn ggml_sigmoid(ctx: *mut ggml_context, a: *mut ggml_tenso
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sigmoid_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SIGMOID, a, Place::Inplace))
 }
 
@@ -288,8 +259,7 @@ pub unsafe extern "C" fn ggml_sigmoid_inplace(ctx: *mut ggml_context, a: *mut gg
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU, a, Place::New))
 }
 
@@ -297,8 +267,7 @@ pub unsafe extern "C" fn ggml_gelu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU, a, Place::Inplace))
 }
 
@@ -306,8 +275,7 @@ pub unsafe extern "C" fn ggml_gelu_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU_ERF, a, Place::New))
 }
 
@@ -315,8 +283,7 @@ pub unsafe extern "C" fn ggml_gelu_erf(ctx: *mut ggml_context, a: *mut ggml_tens
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_erf_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU_ERF, a, Place::Inplace))
 }
 
@@ -324,8 +291,7 @@ pub unsafe extern "C" fn ggml_gelu_erf_inplace(ctx: *mut ggml_context, a: *mut g
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU_QUICK, a, Place::New))
 }
 
@@ -333,8 +299,7 @@ pub unsafe extern "C" fn ggml_gelu_quick(ctx: *mut ggml_context, a: *mut ggml_te
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_GELU_QUICK, a, Place::Inplace))
 }
 
@@ -342,8 +307,7 @@ pub unsafe extern "C" fn ggml_gelu_quick_inplace(ctx: *mut ggml_context, a: *mut
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_silu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SILU, a, Place::New))
 }
 
@@ -351,8 +315,7 @@ pub unsafe extern "C" fn ggml_silu(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_silu_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SILU, a, Place::Inplace))
 }
 
@@ -364,8 +327,7 @@ pub unsafe extern "C" fn ggml_silu_back(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(unary::silu_back(ctx, a, b))
 }
 
@@ -373,8 +335,7 @@ pub unsafe extern "C" fn ggml_silu_back(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_hardswish(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_HARDSWISH, a, Place::New))
 }
 
@@ -382,8 +343,7 @@ pub unsafe extern "C" fn ggml_hardswish(ctx: *mut ggml_context, a: *mut ggml_ten
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_hardsigmoid(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_HARDSIGMOID, a, Place::New))
 }
 
@@ -391,8 +351,7 @@ pub unsafe extern "C" fn ggml_hardsigmoid(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_exp(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_EXP, a, Place::New))
 }
 
@@ -400,8 +359,7 @@ pub unsafe extern "C" fn ggml_exp(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_exp_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_EXP, a, Place::Inplace))
 }
 
@@ -409,8 +367,7 @@ pub unsafe extern "C" fn ggml_exp_inplace(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_expm1(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_EXPM1, a, Place::New))
 }
 
@@ -418,8 +375,7 @@ pub unsafe extern "C" fn ggml_expm1(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_expm1_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_EXPM1, a, Place::Inplace))
 }
 
@@ -427,8 +383,7 @@ pub unsafe extern "C" fn ggml_expm1_inplace(ctx: *mut ggml_context, a: *mut ggml
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_softplus(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SOFTPLUS, a, Place::New))
 }
 
@@ -436,8 +391,7 @@ pub unsafe extern "C" fn ggml_softplus(ctx: *mut ggml_context, a: *mut ggml_tens
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_softplus_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_SOFTPLUS, a, Place::Inplace))
 }
 
@@ -445,8 +399,7 @@ pub unsafe extern "C" fn ggml_softplus_inplace(ctx: *mut ggml_context, a: *mut g
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_floor(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_FLOOR, a, Place::New))
 }
 
@@ -454,8 +407,7 @@ pub unsafe extern "C" fn ggml_floor(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_floor_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_FLOOR, a, Place::Inplace))
 }
 
@@ -463,8 +415,7 @@ pub unsafe extern "C" fn ggml_floor_inplace(ctx: *mut ggml_context, a: *mut ggml
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ceil(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_CEIL, a, Place::New))
 }
 
@@ -472,8 +423,7 @@ pub unsafe extern "C" fn ggml_ceil(ctx: *mut ggml_context, a: *mut ggml_tensor) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ceil_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_CEIL, a, Place::Inplace))
 }
 
@@ -481,8 +431,7 @@ pub unsafe extern "C" fn ggml_ceil_inplace(ctx: *mut ggml_context, a: *mut ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_round(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ROUND, a, Place::New))
 }
 
@@ -490,8 +439,7 @@ pub unsafe extern "C" fn ggml_round(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_round_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_ROUND, a, Place::Inplace))
 }
 
@@ -499,8 +447,7 @@ pub unsafe extern "C" fn ggml_round_inplace(ctx: *mut ggml_context, a: *mut ggml
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_trunc(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_TRUNC, a, Place::New))
 }
 
@@ -508,8 +455,7 @@ pub unsafe extern "C" fn ggml_trunc(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_trunc_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::unary(ctx, GGML_UNARY_OP_TRUNC, a, Place::Inplace))
 }
 
@@ -525,8 +471,7 @@ pub unsafe extern "C" fn ggml_xielu(
     beta: f32,
     eps: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::xielu(ctx, a, alpha_n, alpha_p, beta, eps))
 }
 
@@ -534,8 +479,7 @@ pub unsafe extern "C" fn ggml_xielu(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::scale_bias(ctx, a, s, 0.0, Place::New))
 }
 
@@ -543,8 +487,7 @@ pub unsafe extern "C" fn ggml_scale(ctx: *mut ggml_context, a: *mut ggml_tensor,
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_scale_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, s: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::scale_bias(ctx, a, s, 0.0, Place::Inplace))
 }
 
@@ -557,8 +500,7 @@ pub unsafe extern "C" fn ggml_scale_bias(
     s: f32,
     b: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::scale_bias(ctx, a, s, b, Place::New))
 }
 
@@ -571,8 +513,7 @@ pub unsafe extern "C" fn ggml_scale_bias_inplace(
     s: f32,
     b: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::scale_bias(ctx, a, s, b, Place::Inplace))
 }
 
@@ -585,8 +526,7 @@ pub unsafe extern "C" fn ggml_clamp(
     min: f32,
     max: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::clamp(ctx, a, min, max, Place::New))
 }
 
@@ -599,8 +539,7 @@ pub unsafe extern "C" fn ggml_clamp_inplace(
     min: f32,
     max: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::clamp(ctx, a, min, max, Place::Inplace))
 }
 
@@ -608,8 +547,7 @@ pub unsafe extern "C" fn ggml_clamp_inplace(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fill(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::fill(ctx, a, c, Place::New))
 }
 
@@ -617,7 +555,6 @@ pub unsafe extern "C" fn ggml_fill(ctx: *mut ggml_context, a: *mut ggml_tensor, 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fill_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, c: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(unary::fill(ctx, a, c, Place::Inplace))
 }

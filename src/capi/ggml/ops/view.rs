@@ -1,7 +1,7 @@
 //! The same memory with another shape or order: reshapes, views, permutations.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::view;
 use std::ffi::c_int;
@@ -14,8 +14,7 @@ pub unsafe extern "C" fn ggml_reshape(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(view::reshape(ctx, a, &b.ne()))
 }
 
@@ -23,8 +22,7 @@ pub unsafe extern "C" fn ggml_reshape(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0]))
 }
 
@@ -37,8 +35,7 @@ pub unsafe extern "C" fn ggml_reshape_2d(
     ne0: i64,
     ne1: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1]))
 }
 
@@ -52,8 +49,7 @@ pub unsafe extern "C" fn ggml_reshape_3d(
     ne1: i64,
     ne2: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1, ne2]))
 }
 
@@ -68,8 +64,7 @@ pub unsafe extern "C" fn ggml_reshape_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1, ne2, ne3]))
 }
 
@@ -82,8 +77,7 @@ pub unsafe extern "C" fn ggml_view_1d(
     ne0: i64,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0], &[], offset))
 }
 
@@ -99,8 +93,7 @@ pub unsafe extern "C" fn ggml_view_2d(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1], &[nb1], offset))
 }
 
@@ -118,8 +111,7 @@ pub unsafe extern "C" fn ggml_view_3d(
     nb2: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1, ne2], &[nb1, nb2], offset))
 }
 
@@ -139,8 +131,7 @@ pub unsafe extern "C" fn ggml_view_4d(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1, ne2, ne3], &[nb1, nb2, nb3], offset))
 }
 
@@ -155,8 +146,7 @@ pub unsafe extern "C" fn ggml_permute(
     axis2: c_int,
     axis3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::permute(ctx, a, [axis0, axis1, axis2, axis3]))
 }
 
@@ -164,7 +154,6 @@ pub unsafe extern "C" fn ggml_permute(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_transpose(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::transpose(ctx, a))
 }

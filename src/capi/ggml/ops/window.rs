@@ -1,7 +1,7 @@
 //! Windows of planes and relative positions, as the segment-anything encoder uses them.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::{Place, window};
 use std::ffi::c_int;
@@ -11,8 +11,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tensor, w: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::win_part(ctx, a, w))
 }
 
@@ -26,8 +25,7 @@ pub unsafe extern "C" fn ggml_win_unpart(
     h0: c_int,
     w: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::win_unpart(ctx, a, w0, h0, w))
 }
 
@@ -40,8 +38,7 @@ pub unsafe extern "C" fn ggml_get_rel_pos(
     qh: c_int,
     kh: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::get_rel_pos(ctx, a, qh, kh))
 }
 
@@ -55,8 +52,7 @@ pub unsafe extern "C" fn ggml_add_rel_pos(
     pw: *mut ggml_tensor,
     ph: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    need!(ctx, a, pw, ph);
     out(window::add_rel_pos(ctx, a, pw, ph, Place::New))
 }
 
@@ -69,7 +65,6 @@ pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
     pw: *mut ggml_tensor,
     ph: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    need!(ctx, a, pw, ph);
     out(window::add_rel_pos(ctx, a, pw, ph, Place::Inplace))
 }
