@@ -1,5 +1,5 @@
-//! What happens when a caller breaks the contract: the process ends, as in the original, or, when the host asked for that,
-//! the call fails. And what happens when the library itself is wrong: a panic makes the call fail, whatever the host asked for.
+//! What happens when a caller breaks a contract: the process ends, as in the original, or, under the error policy of the host,
+//! the call fails. A panic, a bug in the library itself, makes the call fail under either policy.
 //!
 //! Where a broken contract makes the call fail, `log::abort` unwinds to the `extern "C"` function that C code called. Each of these, and each function
 //! of our own vtables, stands under `#[guarded]`, so that unwinding never meets a frame of C. On a thread that is in no such

@@ -258,7 +258,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
     unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) }
 }
 
-/// Whether the result of `op` may lie over one of its sources. Backends that compute such an operation must not assume
+/// Whether the result of `op` may be over one of its sources. Backends that compute such an operation must not assume
 /// that source and result are apart.
 ///
 /// cbindgen:ignore

@@ -13,7 +13,7 @@ use std::ffi::c_char;
 use std::panic::Location;
 use std::path::Path;
 
-/// Ends the process for a NULL argument, or hands out what is there.
+/// Returns the object, or ends the process for a NULL argument.
 #[inline]
 #[track_caller]
 fn required<T>(value: Option<T>, name: &str) -> T {
@@ -227,7 +227,7 @@ pub fn dtype(v: raw::ggml_type) -> ggml_type {
 pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
     match value {
         Some(v) => v,
-        None => broken(&format!("{name}: {number} names nothing")),
+        None => broken(&format!("{name}: there is no value {number}")),
     }
 }
 

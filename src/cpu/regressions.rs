@@ -233,7 +233,7 @@ fn data_at_odd_addresses_is_an_error() {
             refused(t, "misaligned");
         }
     }
-    // Strides count too; blocks may lie anywhere.
+    // Strides count too; blocks may be anywhere.
     let mut c = ctx();
     let wide = floats(&mut c, &[40, 5], 1);
     let odd = view::view(&mut c, wide, &[33, 4], &[134], 0).unwrap();

@@ -171,7 +171,7 @@ impl Gguf {
                 Some(next) => offsets.push(next),
                 None => {
                     self.alignment = old;
-                    return Err(invalid!("the data section is larger than memory can be"));
+                    return Err(invalid!("the data section is too large"));
                 }
             }
         }
@@ -206,7 +206,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Where the data of a tensor that is added at the end would lie.
+    /// Where the data of a tensor that is added at the end would be.
     pub fn end_offset(&self) -> Result<u64> {
         match self.tensors.last() {
             Some(last) => self.offset_behind(last),
@@ -216,9 +216,7 @@ impl Gguf {
 
     fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
         let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
-        padded
-            .and_then(|n| info.offset.checked_add(n as u64))
-            .ok_or_else(|| invalid!("the data section is larger than memory can be"))
+        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section is too large"))
     }
 
     /// Sets the number format of a tensor and moves the data behind it.

@@ -33,7 +33,9 @@ pub fn with_steps(
         let step = match state.moments.get(i).copied().flatten() {
             Some(pair) if is_adamw => optimizer::opt_step_adamw(ctx, node, grad, pair.m, pair.v, tensor)?,
             None if !is_adamw => optimizer::opt_step_sgd(ctx, node, grad, tensor)?,
-            _ => ggml_abort!("'{}' was no parameter when the run began: the forward graph has changed", node.name()),
+            _ => {
+                ggml_abort!("'{}' was not a parameter when the run started: the forward graph has changed", node.name())
+            }
         };
         let optimizer: &[u8] = if is_adamw { b"adamw" } else { b"sgd" };
         step.set_name(&[optimizer, b" step for ", &node.name_bytes()[..]].concat());

@@ -1,4 +1,4 @@
-//! Each chain is found; it is not when somebody else needs what lies between, or where memory overlaps (V1).
+//! Each chain is found, unless another node needs an intermediate result, or memory overlaps (V1).
 
 use super::fusion::{self, Chain};
 use super::lab::{Lab, floats};
@@ -160,7 +160,7 @@ fn what_somebody_else_reads_is_not_left_out() {
     }
 }
 
-// Row V1: an allocator that knows nothing of fusion may put the result over what is read first.
+// Row V1: an allocator that does not know about fusion may put the result over what is read first.
 #[test]
 fn memory_that_overlaps_is_not_fused_over() {
     let Some([device, _]) = devices() else { return };

@@ -46,7 +46,7 @@ pub trait Buffer: Send + Sync + 'static {
     fn set_2d(&self, _tensor: TensorRef, _data: &[u8], _pieces: Pieces) {}
 
     /// Copies a tensor into pieces of host memory; `data` reaches from the first piece to the end of the last, and what
-    /// lies between the pieces is not to be touched.
+    /// is between the pieces must not be changed.
     fn get_2d(&self, _tensor: TensorRef, _data: &mut [u8], _pieces: Pieces) {}
 
     /// Copies `src`, wherever it lies, to `dst` in this buffer; `false` when it cannot.
@@ -67,7 +67,7 @@ pub fn new_buffer<B: Buffer>(buft: BufferTypeRef, size: usize, buffer: B) -> Buf
     unsafe { BufferBox::create(buft, iface::<B>(), Context::boxed(buffer), size) }
 }
 
-/// The author's value behind a buffer of his own, or `None` for another's.
+/// The implementor of a buffer made here, or `None` for any other.
 pub fn buffer_author<B: Buffer>(buffer: &BufferRef) -> Option<&B> {
     let buffer = *buffer;
     if !std::ptr::fn_addr_eq(slot!(buffer.clear)?, clear::<B> as unsafe extern "C" fn(_, _)) {

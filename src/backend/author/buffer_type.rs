@@ -44,7 +44,7 @@ pub trait BufferType: Send + Sync + 'static {
         tensor.nbytes()
     }
 
-    /// Whether data lies in host memory in the usual layout.
+    /// Whether data is in host memory in the usual layout.
     fn is_host(&self) -> bool {
         false
     }
@@ -73,7 +73,7 @@ pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T
     }
 }
 
-/// The author's value behind a buffer type of his own, or `None` for another's.
+/// The implementor of a buffer type made here, or `None` for any other.
 pub fn buffer_type_author<T: BufferType>(buft: BufferTypeRef) -> Option<&'static T> {
     if !std::ptr::fn_addr_eq(slot!(buft.alloc_buffer)?, alloc_buffer::<T> as unsafe extern "C" fn(_, _) -> _) {
         return None;

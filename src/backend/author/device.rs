@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_void};
 
-/// A device. `this` is the object that the outside knows it by.
+/// A device. `this` is the C object that represents it.
 pub trait Device: Send + Sync + 'static {
     /// Its streams.
     type Stream: Stream<Event = Self::Event>;
@@ -73,7 +73,7 @@ pub trait Device: Send + Sync + 'static {
     /// Whether the device can compute with tensors in buffers of a type.
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool;
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     fn offload_op(&self, _op: TensorRef) -> bool {
         false
     }
@@ -84,7 +84,7 @@ pub trait Device: Send + Sync + 'static {
     }
 }
 
-/// The author's value behind a device of his own, or `None` for another's.
+/// The implementor of a device made here, or `None` for any other.
 pub fn device_author<D: Device>(device: DeviceRef) -> Option<&'static D> {
     if !std::ptr::fn_addr_eq(slot!(device.init_backend)?, init_backend::<D> as unsafe extern "C" fn(_, _) -> _) {
         return None;

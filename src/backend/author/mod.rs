@@ -75,7 +75,7 @@ fn guard<T>(what: &str, fallback: T, f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The value, or `None` with a log line.
+/// The value, or `None` with a line in the log.
 fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
     result.map_err(|e| log_error!("{what}: {e}")).ok()
 }

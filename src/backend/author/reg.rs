@@ -10,7 +10,7 @@ use crate::ggml_abort;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
 
-/// A family of devices: a backend as the registry knows it.
+/// A registration: a backend with its devices.
 pub trait Reg: Send + Sync + 'static {
     /// Its devices.
     type Device: Device;
@@ -21,7 +21,7 @@ pub trait Reg: Send + Sync + 'static {
     /// All devices; asked once.
     fn devices(&self) -> Vec<Self::Device>;
 
-    /// Address of a function beyond the interface (`function as *const c_void`), NULL when there is none of this name.
+    /// Address of a function beyond the interface (`function as *const c_void`), or NULL if there is none with this name.
     fn proc_address(&self, _name: &CStr) -> *const c_void {
         std::ptr::null()
     }

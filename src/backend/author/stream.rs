@@ -62,7 +62,7 @@ pub trait Stream: Send + Sync + 'static {
     /// Queues a copy of pieces of host memory into a tensor; `data` reaches from the first piece to the end of the last.
     fn set_2d_async(&self, _tensor: TensorRef, _data: HostSource, _pieces: Pieces) {}
 
-    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What lies between the pieces is not to be
+    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What is between the pieces is not to be
     /// touched.
     fn get_2d_async(&self, _tensor: TensorRef, _data: HostTarget, _pieces: Pieces) {}
 
@@ -114,7 +114,7 @@ pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox 
     }
 }
 
-/// The author's value behind a stream of his own, or `None` for another's.
+/// The implementor of a stream made here, or `None` for any other.
 pub fn stream_author<S: Stream>(backend: &BackendRef) -> Option<&S> {
     let backend = *backend;
     if !std::ptr::fn_addr_eq(slot!(backend.free)?, free::<S> as unsafe extern "C" fn(_)) {
@@ -148,7 +148,7 @@ const fn iface<S: Stream>() -> ggml_backend_i {
 /// The stream that a function belongs to.
 type This<'c, S> = shim::This<'c, S, BackendRef>;
 
-/// The status of a computation; its error is logged, unless the host asked for it.
+/// The status of a computation. Logs its error, unless the host stopped it.
 fn status(what: &str, result: Result<()>) -> raw::ggml_status {
     let status = match result {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,

@@ -1,4 +1,4 @@
-//! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must lie inside it.
+//! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must be inside it.
 
 use super::need_backend;
 use crate::abi::alloc::*;

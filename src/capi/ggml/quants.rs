@@ -274,7 +274,7 @@ pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const c_void, nbytes: usize) -> bool {
     let (Some(ty), Ok(n)) = (ggml_type::from_raw(ty), i64::try_from(nbytes)) else {
-        log_error!("ggml_validate_row_data: no type {ty}, or too large a row");
+        log_error!("ggml_validate_row_data: there is no type {ty}, or the data is not whole blocks");
         return false;
     };
     if data.is_null() && n > 0 {

@@ -14,7 +14,7 @@ use crate::{log_error, mutant};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
-/// Parses the file and, if asked for, makes the context with its tensors. `*params.ctx` is written on success only, and
+/// Parses the file and, if `params.ctx` is set, creates the context with its tensors. Writes `*params.ctx` on success only, and
 /// set to NULL when the description was right but the tensors could not be made.
 ///
 /// # Safety
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
     // SAFETY: an open stream, by the contract.
     let mut stream = unsafe { CStream::new(file) };
     let Some((at, rest)) = stream.position_and_rest() else {
-        log_error!("gguf_init_from_file_ptr: the stream cannot be sought");
+        log_error!("gguf_init_from_file_ptr: the stream is not seekable");
         return std::ptr::null_mut();
     };
     // SAFETY: `params` by the contract.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     params: gguf_init_params,
 ) -> *mut gguf_context {
     if data.is_null() || size == 0 {
-        log_error!("gguf_init_from_buffer: there are no bytes to read");
+        log_error!("gguf_init_from_buffer: the buffer is NULL or empty");
         return std::ptr::null_mut();
     }
     // SAFETY: `data` points to `size` readable bytes, by the contract.

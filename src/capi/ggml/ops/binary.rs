@@ -7,8 +7,8 @@ use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::binary::{self, Binary};
 
-/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
-/// type and shape of `a`.
+/// `a` + `b`, in the type and shape of `a`. `b` is repeated to fill the shape of `a`: each dimension of `a` must be a
+/// multiple of that of `b`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add(
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ggml_add(
     out(binary::binary(ctx, Binary::Add, a, b, Place::New))
 }
 
-/// As `ggml_add`, overwriting `a`: the result is a view of it.
+/// As `ggml_add`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_inplace(
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn ggml_add_inplace(
     out(binary::binary(ctx, Binary::Add, a, b, Place::Inplace))
 }
 
-/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
-/// fill it.
+/// `a` + `b` as `type`. `a` is quantized, F16 or BF16. The rows of `b` are as long as those of `a`, and are repeated
+/// to fill its shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_cast(
@@ -46,8 +46,8 @@ pub unsafe extern "C" fn ggml_add_cast(
     out(binary::add_cast(ctx, a, b, dtype(ty)))
 }
 
-/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t]; an id of -1 adds nothing.
+/// Adds rows of `b` [n, k] to `a` [n, m, t]: row (i, j) of the result is row (i, j) of `a` plus row `ids`(i, j) of
+/// `b`. `ids` is I32 [m, t]; an id of -1 adds nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_id(
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ggml_add_id(
     out(binary::add_id(ctx, a, b, ids))
 }
 
-/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+/// `a` plus the single element of `b`. `a` may have gaps only between rows.
 #[deprecated(note = "use ggml_add instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ggml_add1(
     out(binary::add1(ctx, a, b, Place::New))
 }
 
-/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+/// As `ggml_add1`, in place: the result is a view of `a`.
 #[deprecated(note = "use ggml_add_inplace instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ggml_sub(
     out(binary::binary(ctx, Binary::Sub, a, b, Place::New))
 }
 
-/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+/// As `ggml_sub`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sub_inplace(
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ggml_mul(
     out(binary::binary(ctx, Binary::Mul, a, b, Place::New))
 }
 
-/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+/// As `ggml_mul`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_inplace(
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn ggml_div(
     out(binary::binary(ctx, Binary::Div, a, b, Place::New))
 }
 
-/// As `ggml_div`, overwriting `a`: the result is a view of it.
+/// As `ggml_div`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_div_inplace(

@@ -21,7 +21,7 @@ unsafe fn list(args: *mut *mut ggml_tensor, n: c_int) -> Vec<Option<TensorRef>> 
     (0..n).map(|i| unsafe { opt_tensor(args.add(i).read_unaligned()) }).collect()
 }
 
-/// The host's function of `a`; the result has its type and shape.
+/// Custom operation on `a`. The result has its type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1(
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_map_custom1(
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom1`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1_inplace(
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn ggml_map_custom1_inplace(
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of `a` and `b`; the result has the type and shape of `a`.
+/// Custom operation on `a` and `b`. The result has the type and shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2(
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_map_custom2(
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom2`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2_inplace(
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ggml_map_custom2_inplace(
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
+/// Custom operation on `a`, `b` and `c`. The result has the type and shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3(
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn ggml_map_custom3(
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom3`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3_inplace(
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn ggml_map_custom3_inplace(
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
+/// Custom operation on the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
 /// shape.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn ggml_custom_4d(
     out(custom::custom(ctx, dtype(ty), [ne0, ne1, ne2, ne3], &args, Job::new(fun, n_tasks, userdata)))
 }
 
-/// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
-/// is source 0.
+/// Custom operation that overwrites `a`, which is source 0, and reads the `n_args` tensors at `args`, at most
+/// `GGML_MAX_SRC` - 2.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_custom_inplace(

@@ -14,8 +14,8 @@ pub unsafe extern "C" fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f
     out(generate::arange(ctx, start, stop, step))
 }
 
-/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
-/// up to `max_period`.
+/// Sinusoidal embedding of n timesteps: F32 [dim, n], with cosines in the first half and sines in the second, and
+/// periods up to `max_period`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_timestep_embedding(

@@ -7,8 +7,8 @@ use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::glu;
 
-/// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
-/// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
+/// Gated linear unit. Splits each row of `a` [2 n, ...] into two halves, applies the function `op` to the first half
+/// (the second half with `swapped`) and multiplies it by the other. The result is [n, ...]. `a` may have gaps only
 /// between rows.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -23,8 +23,7 @@ pub unsafe extern "C" fn ggml_glu(
     out(glu::glu(ctx, op, a, None, swapped))
 }
 
-/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_glu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu_split(
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn ggml_glu_split(
     out(glu::glu(ctx, op, a, b, false))
 }
 
-/// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with max(x, 0). The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -54,8 +53,7 @@ pub unsafe extern "C" fn ggml_reglu_swapped(ctx: *mut ggml_context, a: *mut ggml
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, None, true))
 }
 
-/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_reglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_split(
@@ -67,8 +65,7 @@ pub unsafe extern "C" fn ggml_reglu_split(
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
-/// row.
+/// `ggml_glu` with GELU, tanh approximation. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -84,8 +81,7 @@ pub unsafe extern "C" fn ggml_geglu_swapped(ctx: *mut ggml_context, a: *mut ggml
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, None, true))
 }
 
-/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_split(
@@ -97,7 +93,7 @@ pub unsafe extern "C" fn ggml_geglu_split(
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with x * sigmoid(x). The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -113,8 +109,7 @@ pub unsafe extern "C" fn ggml_swiglu_swapped(ctx: *mut ggml_context, a: *mut ggm
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, None, true))
 }
 
-/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_swiglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_split(
@@ -126,7 +121,7 @@ pub unsafe extern "C" fn ggml_swiglu_split(
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, by the error function. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -142,8 +137,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut 
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, None, true))
 }
 
-/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_erf`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_split(
@@ -155,7 +149,7 @@ pub unsafe extern "C" fn ggml_geglu_erf_split(
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, sigmoid approximation. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -171,8 +165,8 @@ pub unsafe extern "C" fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mu
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, None, true))
 }
 
-/// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_quick`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the
+/// result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_split(
@@ -184,8 +178,8 @@ pub unsafe extern "C" fn ggml_geglu_quick_split(
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, b, false))
 }
 
-/// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
-/// `limit`. `a` and `b` have the same type and shape.
+/// x * sigmoid(`alpha` * x) * (1 + g), where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a`
+/// and `b` have the same type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_oai(
@@ -199,8 +193,8 @@ pub unsafe extern "C" fn ggml_swiglu_oai(
     out(glu::swiglu_oai(ctx, a, b, alpha, limit))
 }
 
-/// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
-/// have the same type and shape.
+/// x * sigmoid(x) * g, where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a` and `b` have the
+/// same type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_clamp(

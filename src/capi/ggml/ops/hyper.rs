@@ -5,10 +5,10 @@ use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::hyper::{self, Weights};
 
-/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
-/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
-/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
-/// [4, 4, tokens].
+/// Hyper-connections: the mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` with 3
+/// and `base` with 24 elements. The logit of matrix element (dst, src) is element 8 + dst + 4 * src of a column of
+/// `mixes` * `scale`(2) + `base`. Computes a softmax over dst, adds `eps`, normalises over src, and then `n_iter` - 1
+/// times over dst and src. The result is F32 [4, 4, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_comb(
@@ -23,7 +23,8 @@ pub unsafe extern "C" fn ggml_dsv4_hc_comb(
     out(hyper::comb(ctx, mixes, scale, base, eps, n_iter))
 }
 
-/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+/// Hyper-connections: weighted sum of the streams. F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give
+/// [n, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre(
@@ -35,8 +36,8 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre(
     out(hyper::pre(ctx, x, weights, Weights::Stream))
 }
 
-/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
-/// tokens], is [n, tokens].
+/// Hyper-connections: gated sum of the streams, `scale` times the sum over streams of `x` * sigmoid(`gate`). Both are
+/// F32 [n, streams, tokens]; the result is [n, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
@@ -49,9 +50,9 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
     out(hyper::pre(ctx, x, gate, Weights::Gated(scale)))
 }
 
-/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
-/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
-/// shaped like `residual`.
+/// Hyper-connections: the streams after a layer. `x` [n, tokens] times `post` [streams, tokens], plus `residual` [n,
+/// streams, tokens] mixed by `comb` [dst streams, src streams, tokens], or unchanged if `comb` is NULL. All are F32;
+/// the result has the shape of `residual`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_post(

@@ -7,7 +7,7 @@ use crate::guard::guarded;
 use crate::tensor::ops::image;
 use std::ffi::c_int;
 
-/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+/// Resizes F32 `a` by `scale_factor`, 2 or more, in the first two dimensions.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_upscale(
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ggml_upscale(
     out(image::upscale(ctx, a, scale_factor, mode as u32))
 }
 
-/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3].
 #[deprecated(note = "use ggml_interpolate instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn ggml_upscale_ext(
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3].map(i64::from), mode as u32))
 }
 
-/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
-/// ggml_scale_flag`.
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3], up or down. `mode` is an `enum ggml_scale_mode` combined with bits of
+/// `enum ggml_scale_flag`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_interpolate(
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ggml_interpolate(
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3], mode))
 }
 
-/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+/// `a` with zeros after its elements: `p0` of them in dimension 0, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad(
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ggml_pad_circular(
     out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], true))
 }
 
-/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+/// `a` with zeros around its elements: `lp0` before and `rp0` after them in dimension 0, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_ext(
@@ -124,8 +124,8 @@ pub unsafe extern "C" fn ggml_pad_ext_circular(
     out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], true))
 }
 
-/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
-/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+/// Rows of F32 `a`, which must be contiguous, with `p0` reflected elements before and `p1` after them, fewer than a
+/// row has. The outermost elements are not repeated: with `p0` = `p1` = 2, a b c d becomes c b a b c d c b.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_reflect_1d(
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ggml_pad_reflect_1d(
     out(image::pad_reflect_1d(ctx, a, p0, p1))
 }
 
-/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+/// `a` shifted along each dimension, by less than its size, with wrap-around.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_roll(

@@ -5,8 +5,8 @@ use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::loss;
 
-/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
-/// one element.
+/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, which have the same
+/// shape. One element.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss(
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn ggml_cross_entropy_loss(
     out(loss::cross_entropy_loss(ctx, a, b))
 }
 
-/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
+/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` are the logits, `c` the labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss_back(

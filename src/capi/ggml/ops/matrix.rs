@@ -16,7 +16,7 @@ pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) 
     out(matrix::diag(ctx, a))
 }
 
-/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+/// `a` with minus infinity where the column is greater than the row + `n_past`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf(
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf(
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::New))
 }
 
-/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_inf`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::Inplace))
 }
 
-/// `a` with zero where the column is greater than the row plus `n_past`.
+/// `a` with zero where the column is greater than the row + `n_past`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero(
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero(
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::New))
 }
 
-/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_zero`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::Inplace))
 }
 
-/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+/// A triangle of the square matrices of F32 `a`, which must be contiguous, with zeros elsewhere.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tri(
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn ggml_tri(
     out(matrix::tri(ctx, a, ty))
 }
 
-/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
-/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+/// X with A X = B, for F32 `a` [n, n, p, q] and `b` [m, n, p, q], both contiguous. Only the lower triangle of `a` is
+/// used. Supports only `left` and `lower` without `uni` (ones on the diagonal).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_solve_tri(

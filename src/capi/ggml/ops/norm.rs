@@ -7,7 +7,7 @@ use crate::tensor::ops::Place;
 use crate::tensor::ops::norm::{self, Norm};
 use std::ffi::c_int;
 
-/// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
+/// Normalises each row of `a` to mean 0 and variance 1: (x - mean) / sqrt(variance + `eps`).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn ggml_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, 
     out(norm::norm(ctx, Norm::Layer, a, eps, Place::New))
 }
 
-/// As `ggml_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_norm`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn ggml_norm_inplace(ctx: *mut ggml_context, a: *mut ggml_
     out(norm::norm(ctx, Norm::Layer, a, eps, Place::Inplace))
 }
 
-/// Rows of `a` scaled to root mean square 1: x / sqrt(mean of squares + `eps`).
+/// Normalises each row of `a` to root mean square 1: x / sqrt(mean of squares + `eps`).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn ggml_rms_norm(ctx: *mut ggml_context, a: *mut ggml_tens
     out(norm::norm(ctx, Norm::Rms, a, eps, Place::New))
 }
 
-/// As `ggml_rms_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_rms_norm`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm_inplace(
@@ -43,8 +43,8 @@ pub unsafe extern "C" fn ggml_rms_norm_inplace(
     out(norm::norm(ctx, Norm::Rms, a, eps, Place::Inplace))
 }
 
-/// Normalises as `ggml_norm` does, over groups of channels: `a` is [w, h, channels, n], split along dimension 2 into
-/// `n_groups`.
+/// As `ggml_norm`, over groups of channels: `a` is [w, h, channels, n], and its channels are split into `n_groups`
+/// groups.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_group_norm(
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ggml_group_norm(
     out(norm::group_norm(ctx, a, n_groups, eps, Place::New))
 }
 
-/// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_group_norm`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_group_norm_inplace(
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn ggml_group_norm_inplace(
     out(norm::group_norm(ctx, a, n_groups, eps, Place::Inplace))
 }
 
-/// Rows of `a` scaled to length 1: x / max(length, `eps`).
+/// Normalises each row of `a` to Euclidean length 1: x / max(length, `eps`).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tensor, eps: f32) -> *mut ggml_tensor {
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ggml_l2_norm(ctx: *mut ggml_context, a: *mut ggml_tenso
     out(norm::norm(ctx, Norm::L2, a, eps, Place::New))
 }
 
-/// As `ggml_l2_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_l2_norm`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_l2_norm_inplace(
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ggml_l2_norm_inplace(
     out(norm::norm(ctx, Norm::L2, a, eps, Place::Inplace))
 }
 
-/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
+/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` its source.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rms_norm_back(

@@ -6,8 +6,8 @@ use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
 
-/// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
-/// `c` [width, channels] gives F32 [channels, tokens, sequences].
+/// Causal convolution of a state-space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its
+/// row of `c` [width, channels] gives F32 [channels, tokens, sequences].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_conv(
@@ -19,10 +19,10 @@ pub unsafe extern "C" fn ggml_ssm_conv(
     out(recurrent::ssm_conv(ctx, sx, c))
 }
 
-/// Selective scan of Mamba: states `s` [state, width, heads, any], of which sequence i starts from `ids`(i) (I32),
-/// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
-/// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
-/// [state, width, heads, sequences], `K` times.
+/// Selective scan of Mamba: states `s` [state, width, heads, any], where sequence i starts from state `ids`(i) (I32),
+/// inputs `x` [width, heads, tokens, sequences], time steps `dt` [heads, tokens, sequences], decay `A` [1 or state,
+/// heads], `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs in the shape of `x`,
+/// then the states [state, width, heads, sequences], `K` times.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_scan(
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn ggml_ssm_scan(
 }
 
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
-/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// current token, `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv6(
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn ggml_rwkv_wkv6(
     out(recurrent::rwkv_wkv6(ctx, [k, v, r], tf, td, state))
 }
 
-/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
-/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` is [size * size *
+/// heads, sequences]. All are contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
 /// `scale`, then states.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -92,8 +92,8 @@ pub unsafe extern "C" fn ggml_gated_linear_attn(
 }
 
 /// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
-/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// heads, tokens], `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv7(
@@ -122,11 +122,11 @@ pub unsafe extern "C" fn ggml_rwkv_wkv7(
     out(recurrent::rwkv_wkv7(ctx, [r, w, k, v], a, b, state))
 }
 
-/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
-/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
-/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
-/// may leave out all but the last state.
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g`
+/// [1 or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads,
+/// sequences], all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then
+/// the states after the last `K` tokens, the latest first. States before the first token are not written. With more
+/// than `K` tokens, a backend may write only the last state.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gated_delta_net(

@@ -5,7 +5,7 @@ use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::reduce;
 
-/// Sum of all elements of `a`, as one element of the same type.
+/// Sum of all elements of `a`: one element of the same type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tens
     out(reduce::sum_rows(ctx, a))
 }
 
-/// Sum of each row of F32 `a` up to each element, that element included.
+/// Running sum of each row of F32 `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) 
     out(reduce::mean(ctx, a))
 }
 
-/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+/// Index of the largest element of each row: a matrix [n, m] gives I32 [m].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor
     out(reduce::argmax(ctx, a))
 }
 
-/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+/// Number of equal elements in `a` and `b`, which have the same shape: one I64.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_count_equal(

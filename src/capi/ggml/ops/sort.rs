@@ -7,7 +7,7 @@ use crate::guard::guarded;
 use crate::tensor::ops::sort;
 use std::ffi::c_int;
 
-/// Indices that sort each row of `a`, as I32 of the same shape.
+/// Indices that sort each row of `a`: I32, in the shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort(
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ggml_argsort(
     out(sort::argsort(ctx, a, order))
 }
 
-/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+/// Indices of the `k` largest elements of each row, largest first: a view [k, ...] of `ggml_argsort`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml
     out(sort::argsort_top_k(ctx, a, k))
 }
 
-/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+/// Indices of the `k` largest elements of each row, in no particular order: I32 [k, ...].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {

@@ -6,7 +6,8 @@ use crate::guard::guarded;
 use crate::tensor::ops::view;
 use std::ffi::c_int;
 
-/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+/// View of `a`, which must be contiguous, with the shape of `b`, which must have as many elements. The data of `b` is
+/// not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape(
@@ -18,7 +19,7 @@ pub unsafe extern "C" fn ggml_reshape(
     out(view::reshape(ctx, a, &b.ne()))
 }
 
-/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+/// View of `a`, which must be contiguous, with shape [ne0], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_te
     out(view::reshape(ctx, a, &[ne0]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_2d(
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn ggml_reshape_2d(
     out(view::reshape(ctx, a, &[ne0, ne1]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_3d(
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn ggml_reshape_3d(
     out(view::reshape(ctx, a, &[ne0, ne1, ne2]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2, ne3], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_4d(
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn ggml_reshape_4d(
     out(view::reshape(ctx, a, &[ne0, ne1, ne2, ne3]))
 }
 
-/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+/// View of `ne0` elements of `a`, starting at byte `offset`. It must lie inside `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_1d(
@@ -81,8 +82,7 @@ pub unsafe extern "C" fn ggml_view_1d(
     out(view::view(ctx, a, &[ne0], &[], offset))
 }
 
-/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
-/// dense.
+/// View [ne0, ne1] of a part of `a`, starting at byte `offset`, with contiguous rows that are `nb1` bytes apart.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_2d(
@@ -97,8 +97,7 @@ pub unsafe extern "C" fn ggml_view_2d(
     out(view::view(ctx, a, &[ne0, ne1], &[nb1], offset))
 }
 
-/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
-/// `nb2` bytes.
+/// View [ne0, ne1, ne2] of a part of `a`, starting at byte `offset`, with strides of `nb1` and `nb2` bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_3d(
@@ -115,8 +114,8 @@ pub unsafe extern "C" fn ggml_view_3d(
     out(view::view(ctx, a, &[ne0, ne1, ne2], &[nb1, nb2], offset))
 }
 
-/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
-/// in bytes.
+/// View [ne0, ne1, ne2, ne3] of a part of `a`, starting at byte `offset`, with strides of `nb1`, `nb2` and `nb3`
+/// bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_4d(
@@ -135,7 +134,7 @@ pub unsafe extern "C" fn ggml_view_4d(
     out(view::view(ctx, a, &[ne0, ne1, ne2, ne3], &[nb1, nb2, nb3], offset))
 }
 
-/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+/// View of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_permute(
@@ -150,7 +149,7 @@ pub unsafe extern "C" fn ggml_permute(
     out(view::permute(ctx, a, [axis0, axis1, axis2, axis3]))
 }
 
-/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+/// View of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_transpose(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {

@@ -6,8 +6,8 @@ use crate::guard::guarded;
 use crate::tensor::ops::{Place, window};
 use std::ffi::c_int;
 
-/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
-/// row by row.
+/// Splits F32 `a` [c, width, height] into windows of `w` x `w`, padded with zeros at the end: [c, w, w, windows], row
+/// by row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tensor, w: c_int) -> *mut ggml_tensor {
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tens
     out(window::win_part(ctx, a, w))
 }
 
-/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+/// Joins the windows of `ggml_win_part`: F32 `a` [c, w, w, windows] gives [c, w0, h0].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_unpart(
@@ -29,7 +29,8 @@ pub unsafe extern "C" fn ggml_win_unpart(
     out(window::win_unpart(ctx, a, w0, h0, w))
 }
 
-/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+/// The rows of the table `a` [c, 2 * n - 1] for each pair of n = `qh` = `kh` positions, selected by their distance:
+/// F16 [c, kh, qh].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_rel_pos(
@@ -42,8 +43,8 @@ pub unsafe extern "C" fn ggml_get_rel_pos(
     out(window::get_rel_pos(ctx, a, qh, kh))
 }
 
-/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
-/// for the two axes of the keys.
+/// Adds relative positions to attention scores: `a` [k * k, h * w, b], contiguous, plus F32 `pw` and `ph` [k, w, h,
+/// b] for the two axes of the keys.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos(
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn ggml_add_rel_pos(
     out(window::add_rel_pos(ctx, a, pw, ph, Place::New))
 }
 
-/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+/// As `ggml_add_rel_pos`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
