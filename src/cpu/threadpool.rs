@@ -8,6 +8,7 @@
 use super::barrier::processors;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
+use crate::mutant;
 use crate::sys::scheduling::Scheduling;
 use crate::sys::sync::{lock, wait};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -163,6 +164,9 @@ impl Shared {
     }
 
     fn wait_for_workers(&self) {
+        if mutant::on("C1") {
+            return;
+        }
         for _ in 0..1 << 12 {
             if self.remaining.load(Ordering::Acquire) == 0 {
                 return;
@@ -180,7 +184,9 @@ impl Shared {
         let mut last = 0;
         while let Some(ticket) = self.wait_for_ticket(last) {
             last = ticket;
-            if ith >= (ticket & ((1 << THREAD_BITS) - 1)) as usize {
+            let n = (ticket & ((1 << THREAD_BITS) - 1)) as usize;
+            let n = if mutant::on("C2") { self.remaining.load(Ordering::Relaxed) + 1 } else { n };
+            if ith >= n {
                 continue;
             }
             // SAFETY: the ticket says that we take part in this region, so its starter keeps the task alive until we have
