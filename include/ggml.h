@@ -1335,7 +1335,7 @@ GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_t
 /// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
 GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Index of the largest element of each row: a matrix [n, m] gives I32 [m].
+/// Index of the largest element of each row: a matrix [n, m] gives m I32 numbers.
 GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Number of equal elements in `a` and `b`, which have the same shape: one I64.
@@ -1745,7 +1745,7 @@ GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_ten
 /// Contiguous copy of `a`.
 GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Contiguous copy of `a` with shape [ne0], which must have as many elements as `a`.
+/// Contiguous copy of `a` with one dimension of `ne0` elements, as many as `a` has.
 GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
 /// Contiguous copy of `a` with shape [ne0, ne1], which must have as many elements as `a`.
@@ -1774,7 +1774,7 @@ GGML_API struct ggml_tensor *ggml_cont_4d(
 /// not used.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// View of `a`, which must be contiguous, with shape [ne0], which must have as many elements.
+/// View of `a`, which must be contiguous, with one dimension of `ne0` elements, as many as `a` has.
 GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
 /// View of `a`, which must be contiguous, with shape [ne0, ne1], which must have as many elements.

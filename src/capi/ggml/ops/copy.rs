@@ -230,7 +230,7 @@ pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) 
     out(copy::cont(ctx, a))
 }
 
-/// Contiguous copy of `a` with shape [ne0], which must have as many elements as `a`.
+/// Contiguous copy of `a` with one dimension of `ne0` elements, as many as `a` has.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) 
     out(reduce::mean(ctx, a))
 }
 
-/// Index of the largest element of each row: a matrix [n, m] gives I32 [m].
+/// Index of the largest element of each row: a matrix [n, m] gives m I32 numbers.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {

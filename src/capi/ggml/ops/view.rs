@@ -19,7 +19,7 @@ pub unsafe extern "C" fn ggml_reshape(
     out(view::reshape(ctx, a, &b.ne()))
 }
 
-/// View of `a`, which must be contiguous, with shape [ne0], which must have as many elements.
+/// View of `a`, which must be contiguous, with one dimension of `ne0` elements, as many as `a` has.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
