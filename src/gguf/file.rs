@@ -171,7 +171,7 @@ impl Gguf {
                 Some(next) => offsets.push(next),
                 None => {
                     self.alignment = old;
-                    return Err(invalid!("the data section is too large"));
+                    return Err(invalid!("the data section does not fit into memory"));
                 }
             }
         }
@@ -216,7 +216,7 @@ impl Gguf {
 
     fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
         let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
-        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section is too large"))
+        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section does not fit into memory"))
     }
 
     /// Sets the number format of a tensor and moves the data after it.

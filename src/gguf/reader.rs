@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
             size = padded
                 .and_then(|n| size.checked_add(n).or(mutant::on("G22").then(|| size.wrapping_add(n))))
                 .filter(|&n| isize::try_from(n).is_ok() || mutant::on("G22"))
-                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section too large"))?;
+                .ok_or_else(|| corrupt!("tensor '{shown}': the data section does not fit into memory"))?;
             if !names.insert(name.clone()) && !mutant::on("G18") {
                 return Err(corrupt!("duplicate tensor name '{shown}'"));
             }
