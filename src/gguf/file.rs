@@ -216,7 +216,9 @@ impl Gguf {
 
     fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
         let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
-        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section does not fit into memory"))
+        padded
+            .and_then(|n| info.offset.checked_add(n as u64))
+            .ok_or_else(|| invalid!("the data section does not fit into memory"))
     }
 
     /// Sets the number format of a tensor and moves the data after it.
