@@ -288,7 +288,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
     a.set_nb([0, 132, 660, 660]);
     refused(t, "lie on each other");
     a.set_nb(nb);
-    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go behind the end.
+    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go after the end.
     let t = c.new_tensor(GGML_TYPE_Q8_0, &[32]).unwrap();
     let t = {
         let from = floats(&mut c, &[32], 3);

@@ -219,7 +219,7 @@ impl Gguf {
         padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section is too large"))
     }
 
-    /// Sets the number format of a tensor and moves the data behind it.
+    /// Sets the number format of a tensor and moves the data after it.
     pub fn set_tensor_dtype(&mut self, i: usize, dtype: ggml_type) -> Result<()> {
         self.tensors[i].set_dtype(dtype)?;
         for i in i + 1..self.tensors.len() {

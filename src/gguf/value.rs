@@ -58,7 +58,7 @@ impl Text {
         Self(bytes.into())
     }
 
-    /// The bytes, without the zero behind them.
+    /// The bytes, without the zero after them.
     pub fn bytes(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
