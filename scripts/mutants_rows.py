@@ -65,7 +65,7 @@ ROWS = [
     ("C10", "threads write the same rows", ["cpu::tests::every_unary_operation_with_more_threads_than_rows"]),
 
     # What once broke in schedulers.
-    ("S1 guests", "the same, for splits that another backend computes in that memory", ["sched::tests::a_stretch_waits_for_all_guests_in_its_memory", "sched::order::tests::a_stretch_stands_behind_guests_in_its_memory"]),
+    ("S1 in place", "the same, for splits that another backend computes in that memory", ["sched::tests::a_stretch_waits_for_all_guests_in_its_memory", "sched::order::tests::a_stretch_stands_behind_guests_in_its_memory"]),
     ("S8", "a transfer without a function of its own does not wait before it writes (L#19179)", ["backend::tests::async_transfers_without_slots_wait_for_queued_work"]),
     ("S8 get", "nor before it reads", ["backend::tests::async_transfers_without_slots_wait_for_queued_work", "c:async/test_rows.c:S8_transfers_without_functions_wait_for_the_queue"]),
     ("S11", "experts are copied by the indices of another product (L#15488)", ["sched::tests::only_the_experts_in_use_are_copied"]),
