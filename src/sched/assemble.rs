@@ -1,7 +1,7 @@
 //! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them, copies at
 //! the start of the stretch that reads them, and what has to stay in memory longer than its readers.
 
-use super::scheduler::Scheduler;
+use super::engine::Engine;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::{NONE, Problem};
@@ -50,7 +50,7 @@ pub(super) fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate:
 
 /// The assembly at work.
 struct Assembler<'a> {
-    sched: &'a Scheduler,
+    sched: &'a Engine,
     problem: &'a mut Problem,
     buffers: &'a mut Vec<i32>,
     /// By number: the place in the host's order. Filled when a backend has moved a node.
@@ -183,7 +183,7 @@ impl Assembler<'_> {
     }
 }
 
-impl Scheduler {
+impl Engine {
     /// Lets backends reorder their stretches and describes the whole for the allocator: fills `problem` and `buffers`. A graph
     /// without copies, in the host's order, is described already (`is_plain`).
     pub(super) fn assemble(&mut self, graph: GraphRef) -> Result<()> {

@@ -1,10 +1,10 @@
 //! The run: stretch after stretch, copies first. The order between backends is the contract in `mod.rs`.
 
+use super::engine::Engine;
 use super::experts::{self, Routing};
 use super::flat;
 use super::order::{self, Mask};
 use super::race;
-use super::scheduler::Scheduler;
 use super::split::{self, Input, Split};
 use super::traced;
 use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
@@ -35,7 +35,7 @@ fn host_writes(t: TensorRef) -> bool {
     t.has_flag(GGML_TENSOR_FLAG_INPUT) || flat::is_view_op(t.op_raw()) && split::is_input(t)
 }
 
-impl Scheduler {
+impl Engine {
     /// The event that a backend records after its stretches, for one copy of the pipeline.
     fn event_for(&self, backend: usize, copy: usize) -> Option<EventRef> {
         self.events.get(backend * self.n_copies + copy)?.as_ref().map(|e| e.handle())
@@ -125,7 +125,7 @@ impl Scheduler {
             let begun = traced::begin();
             if let Some(graph) = &split.graph {
                 self.order.borrow_mut().given(split.backend, split.guest_of);
-                let status = match self.eval.callback {
+                let status = match self.eval.get().callback {
                     None => self.plans.compute(number, backend, handle(graph)),
                     Some(_) => self.run_observed(backend, handle(graph)),
                 };
@@ -208,9 +208,10 @@ impl Scheduler {
     ) -> Result<bool> {
         let Some(graph) = split.graph.as_ref().map(handle) else { return Ok(false) };
         let to = self.backends[split.backend];
-        if self.copies_weights.callback.is_some() {
+        let copies = self.copies_weights.get();
+        if copies.callback.is_some() {
             self.order.borrow_mut().given(split.backend, 0);
-            return Ok(self.copies_weights.copy(to, weight, copy, graph));
+            return Ok(copies.copy(to, weight, copy, graph));
         }
         let first = (graph.n_nodes() > 0).then(|| graph.node(0));
         let Some(ids) = first.filter(|_| experts::applies(first, copy)).and_then(|node| node.src(2)) else {
@@ -252,7 +253,7 @@ impl Scheduler {
             let mut end = start;
             let mut wanted = false;
             while end < n && !wanted {
-                wanted = self.eval.ask(graph.node(end), true);
+                wanted = self.eval.get().ask(graph.node(end), true);
                 end += 1;
             }
             let status = backend.graph_compute_async(handle(&graph.slice(start..end)));
@@ -260,7 +261,7 @@ impl Scheduler {
                 return status;
             }
             backend.synchronize();
-            if wanted && !self.eval.ask(graph.node(end - 1), false) {
+            if wanted && !self.eval.get().ask(graph.node(end - 1), false) {
                 break;
             }
             start = end;

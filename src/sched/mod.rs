@@ -5,7 +5,8 @@
 //! one backend and the copies they need), `arena` (the tensors of the copies), `assemble`
 //! (backends reorder their stretches; the whole as a problem for the allocator), `compute`, `order`, `experts` and `plans` (the
 //! run), `report` (debug output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a
-//! checker of the contract below), `callbacks` (what the host hears of), `scheduler` (the object that hosts hold).
+//! checker of the contract below), `callbacks` (what the host hears of), `engine` (the state, and the order of all these steps), `scheduler` (the object that hosts
+//! hold, and may call again from their callbacks).
 //!
 //! # A graph and its allocation
 //!
@@ -66,6 +67,7 @@ pub mod assign;
 pub mod callbacks;
 pub mod cause;
 pub mod compute;
+pub mod engine;
 pub mod experts;
 pub mod flat;
 pub mod order;

@@ -97,15 +97,15 @@ impl Host {
 
     /// Builds, allocates and computes; whether the graph was recognised.
     fn round(&mut self, shape: Shape, value: f32) -> bool {
-        let before = self.sched.n_repeats();
-        self.sched.reset();
+        let before = self.sched.engine().n_repeats();
+        self.sched.reset().unwrap();
         let (g, x, y) = self.build(shape);
         self.sched.alloc_graph(g).unwrap();
         set(x, value);
         assert_eq!(self.sched.compute_async(g).unwrap(), OK);
-        self.sched.synchronize();
+        self.sched.synchronize().unwrap();
         assert_eq!(get(y), Self::expected(shape, value));
-        self.sched.n_repeats() > before
+        self.sched.engine().n_repeats() > before
     }
 }
 
@@ -114,9 +114,9 @@ fn a_graph_that_comes_again_is_recognised_and_computes_the_same() {
     let mut h = Host::new(false);
     let seen: Vec<bool> = (0..6).map(|i| h.round(SHAPE, i as f32)).collect();
     assert_eq!(seen, [false, false, true, true, true, true]);
-    assert_eq!(h.sched.n_splits(), 3);
+    assert_eq!(h.sched.engine().n_splits(), 3);
     let (_, _, y) = h.build(SHAPE);
-    assert_eq!(h.sched.placement(y).backend, 0, "placements can still be asked for");
+    assert_eq!(h.sched.engine().placement(y).backend, 0, "placements can still be asked for");
 }
 
 /// A1: counts, sizes and operations agree, but another result is read late.
@@ -141,20 +141,20 @@ fn other_edges_parameters_or_sizes_are_not_recognised() {
 fn other_wishes_of_the_host_are_not_recognised() {
     let mut h = Host::new(false);
     let mut round = |wish: Option<usize>| {
-        let before = h.sched.n_repeats();
-        h.sched.reset();
+        let before = h.sched.engine().n_repeats();
+        h.sched.reset().unwrap();
         let (g, x, y) = h.build(SHAPE);
         if let Some(b) = wish {
-            h.sched.set_tensor_backend(g.node(0), b);
-            assert_eq!(h.sched.placement(g.node(0)).backend, b as i8);
+            h.sched.set_tensor_backend(g.node(0), b).unwrap();
+            assert_eq!(h.sched.engine().placement(g.node(0)).backend, b as i8);
         }
         h.sched.alloc_graph(g).unwrap();
-        assert_eq!(h.sched.placement(g.node(0)).backend, wish.unwrap_or(0) as i8);
+        assert_eq!(h.sched.engine().placement(g.node(0)).backend, wish.unwrap_or(0) as i8);
         set(x, 2.0);
         assert_eq!(h.sched.compute_async(g).unwrap(), OK);
-        h.sched.synchronize();
+        h.sched.synchronize().unwrap();
         assert_eq!(get(y), Host::expected(SHAPE, 2.0));
-        h.sched.n_repeats() > before
+        h.sched.engine().n_repeats() > before
     };
     assert_eq!([None, None, None].map(&mut round), [false, false, true]);
     assert!(!round(Some(1)));
@@ -178,7 +178,7 @@ fn buffers_that_change_and_plans_that_are_made_anew_are_noticed() {
     assert!(h.round(SHAPE, 1.0));
     // S19, A11: a reservation in between gives another plan, and the same buffers where they suffice.
     let allocs = h.gpu.state.allocs.load(SeqCst);
-    h.sched.reset();
+    h.sched.reset().unwrap();
     let (g, ..) = h.build(SHAPE);
     h.sched.reserve(g).unwrap();
     assert!(!h.round(SHAPE, 4.0));
@@ -286,7 +286,7 @@ fn computed_three_times() -> (Host, GraphRef, TensorRef) {
     for i in 0..3 {
         set(x, i as f32);
         assert_eq!(h.sched.compute_async(g).unwrap(), OK);
-        h.sched.synchronize();
+        h.sched.synchronize().unwrap();
         assert_eq!(get(y), Host::expected(SHAPE, i as f32));
     }
     (h, g, y)
@@ -294,13 +294,13 @@ fn computed_three_times() -> (Host, GraphRef, TensorRef) {
 
 #[test]
 fn the_race_checker_hears_of_plans() {
-    let (mut h, g, y) = computed_three_times();
+    let (h, g, y) = computed_three_times();
     assert!(CALLS.get()[2] > 0);
     assert_eq!(h.sched.compute_async(g).unwrap(), OK);
     EXPECTED.with_borrow_mut(|e| *e = Some(Vec::new()));
     get(y); // before the device is waited for
     let heard = EXPECTED.with_borrow_mut(Option::take).unwrap();
-    h.sched.synchronize();
+    h.sched.synchronize().unwrap();
     assert_eq!(heard.len(), 1, "{heard:?}");
 }
 

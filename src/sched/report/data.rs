@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::invalid;
 use crate::sched::cause::Placement;
+use crate::sched::engine::Engine;
 use crate::sched::flat::is_view_op;
-use crate::sched::scheduler::Scheduler;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::{op_name, type_and_shape};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) struct Step {
     pub split: usize,
 }
 
-impl Scheduler {
+impl Engine {
     /// All nodes in the order of the run.
     pub(super) fn nodes_in_order(&self) -> Vec<Node> {
         let mut nodes = Vec::new();

@@ -5,9 +5,9 @@ use crate::abi::rs::ggml_rs_fallback_cause::{self, *};
 use crate::backend::BackendRef;
 use crate::log_warn;
 use crate::sched::cause::{Cause, Placement};
+use crate::sched::engine::Engine;
 use crate::sched::flat::Flat;
 use crate::sched::rules::Rules;
-use crate::sched::scheduler::Scheduler;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::{op_name, type_and_shape};
 
@@ -50,7 +50,7 @@ fn is_wanted(cause: Cause) -> bool {
     matches!(cause, Cause::USER | Cause::BUFFER | Cause::BASE_BUFFER) || cause.weight_slot().is_some()
 }
 
-impl Scheduler {
+impl Engine {
     /// The list for the graph that is split. Empty after a reset, and without an accelerator.
     pub fn fallbacks(&self) -> Vec<Fallback> {
         let last = self.backends.len() - 1;

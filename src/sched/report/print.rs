@@ -5,7 +5,7 @@ use crate::abi::ggml::{ggml_log_level, ggml_tensor_flag};
 use crate::graph::GraphRef;
 use crate::log;
 use crate::sched::cause::Placement;
-use crate::sched::scheduler::Scheduler;
+use crate::sched::engine::Engine;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::op_name;
 use std::ffi::CString;
@@ -32,7 +32,7 @@ fn send(mut text: String) {
     }
 }
 
-impl Scheduler {
+impl Engine {
     /// Prints the placement of a graph that has just been split.
     pub(in crate::sched) fn print_assignments(&self, graph: GraphRef) {
         let mut next = self.splits.iter().enumerate().peekable();

@@ -4,7 +4,7 @@ use super::page;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;
-use crate::sched::scheduler::Scheduler;
+use crate::sched::engine::Engine;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub enum Format {
 /// Reports that the environment asked for: their files, and the work of the graph that each describes.
 static REPORTED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
-impl Scheduler {
+impl Engine {
     /// The placement report as text.
     ///
     /// # Errors
-    /// As for [`Scheduler::report`].
+    /// As for [`Engine::report`].
     pub fn report_text(&self, format: Format) -> Result<String> {
         let report = self.report()?;
         Ok(match format {
@@ -38,7 +38,7 @@ impl Scheduler {
     /// The placement report in a file, which is replaced.
     ///
     /// # Errors
-    /// As for [`Scheduler::report`], or the file cannot be written.
+    /// As for [`Engine::report`], or the file cannot be written.
     pub fn write_report(&self, format: Format, path: &Path) -> Result<()> {
         let text = self.report_text(format)?;
         std::fs::write(path, text).map_err(|source| Error::Io { what: path.display().to_string(), source })
