@@ -121,7 +121,7 @@ impl TensorIds {
 
     /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No two
     /// numbers come to one tensor: what lay in the home lies in the new one, as far from its start, and all else outside of
-    /// it, where it has been. After `false` the numbers are of no use until they are cleared.
+    /// it, where it has been. After `false` the numbers are of no use until they are [put back](Self::put_back) or cleared.
     #[inline]
     pub fn follow(&mut self, id: u32, t: TensorRef, shift: Shift) -> bool {
         let Some(key) = self.keys.get_mut(id as usize) else { return false };
@@ -131,6 +131,11 @@ impl TensorIds {
             true => is == was.wrapping_add(shift.0),
             false => is == was && (shift == Shift::NONE || !self.is_home(is.wrapping_sub(shift.0))),
         }
+    }
+
+    /// Gives the first numbers back to the tensors that had them before [`Self::follow`].
+    pub fn put_back(&mut self, tensors: &[TensorRef]) {
+        self.keys[..tensors.len()].copy_from_slice(tensors);
     }
 
     /// The home has moved: [`Self::follow`] was true for all numbers.

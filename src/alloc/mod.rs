@@ -18,7 +18,7 @@ pub mod search;
 mod tests;
 
 pub use follow::Likeness;
-pub use graph::{Binding, GraphAllocator};
+pub use graph::{Binding, GraphAllocator, Ticket};
 pub use ids::{NONE, TensorIds};
 pub use plan::Misfit;
 pub use problem::{Problem, Traits};

@@ -70,20 +70,35 @@ impl Recall {
         self.is_valid = false;
     }
 
-    /// Whether this is the graph whose images were taken, to be computed in the same way. `ids` are its numbers.
+    /// As [`Self::matches`], for a caller that knows one graph only: the images are forgotten when it is another.
     pub fn recognises(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
         if !self.is_valid {
             return false;
         }
-        let same = self.compare(graph, ids, user, cur_copy);
+        let same = self.matches(graph, ids, user, cur_copy);
         if same {
-            self.failures = 0;
+            self.succeeded()
         } else {
-            self.is_valid = false;
-            self.failures += 1;
-            self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
+            self.failed()
         }
         same
+    }
+
+    /// Whether this is the graph whose images were taken, to be computed in the same way. `ids` are its numbers.
+    pub fn matches(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
+        self.is_valid && self.compare(graph, ids, user, cur_copy)
+    }
+
+    /// The images were of use.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The images were taken in vain: the graph came again, but was another.
+    pub fn failed(&mut self) {
+        self.is_valid = false;
+        self.failures += 1;
+        self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
     }
 
     fn compare(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {

@@ -59,13 +59,13 @@ impl Scheduler {
 
     /// Sets who watches the nodes; from the next node on.
     pub fn set_eval(&self, eval: Eval) -> Result<()> {
-        self.read()?.eval.set(eval);
+        self.read()?.settings.eval.set(eval);
         Ok(())
     }
 
     /// Sets who copies weights in place of the scheduler.
     pub fn set_copy(&self, copy: CopyWeights) -> Result<()> {
-        self.read()?.copies_weights.set(copy);
+        self.read()?.settings.copies_weights.set(copy);
         Ok(())
     }
 
@@ -127,15 +127,13 @@ impl Scheduler {
     /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that of
     /// the first backend that fails.
     pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
-        let mut engine = self.write()?;
-        if !engine.is_allocated() {
-            engine.reset();
-            drop(engine);
+        // Not from a callback of the graph under way, although that only has to be read.
+        drop(self.write()?);
+        if !self.read()?.is_allocated() {
+            self.reset()?;
             self.alloc_graph(graph)?;
-        } else {
-            drop(engine);
         }
-        self.read()?.run_splits()
+        self.read()?.compute()
     }
 
     /// What a test looks into.

@@ -1,6 +1,6 @@
 //! Pass 5: stretches of nodes on one backend, and copies of what a stretch cannot read where it lies.
 
-use super::arena::Arena;
+use super::arena::{CopyPool, Rewired};
 use super::cause::Placement;
 use super::flat::Flat;
 use super::order::{self, Mask};
@@ -9,8 +9,8 @@ use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::error::{Error, Result};
+use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// A tensor that a stretch reads through a copy.
@@ -40,6 +40,17 @@ pub struct Split {
     pub guest_of: Mask,
     /// It reads inputs of the graph, which the host writes, where they lie on another backend.
     pub reads_inputs: bool,
+}
+
+impl Split {
+    /// The nodes as a graph for the backend, once the whole graph is assembled.
+    ///
+    /// # Safety
+    /// The handle is used only while the split stays in its place. (That its nodes are there is the promise of the host's graph.)
+    pub unsafe fn graph(&self) -> Option<GraphRef> {
+        // SAFETY: a slice of a valid graph, in its place by the caller's promise.
+        self.graph.as_ref().and_then(|graph| unsafe { GraphRef::from_ptr(graph) })
+    }
 }
 
 /// One copy.
@@ -117,7 +128,8 @@ impl Copies {
     /// Makes the set of a tensor on a backend. `own`: the copy that is the tensor itself.
     fn make(
         &mut self,
-        arena: &mut Arena,
+        pool: &mut CopyPool,
+        slot: usize,
         id: u32,
         t: TensorRef,
         backend: usize,
@@ -133,7 +145,7 @@ impl Copies {
                 name.extend(t.name_bytes());
                 name.extend(format!("#{c}").bytes());
                 self.next_key += 1;
-                Copy { tensor: arena.copy_of(t, &name)?, key: self.next_key - 1 }
+                Copy { tensor: pool.copy_of(slot, t, &name)?, key: self.next_key - 1 }
             };
             if self.n_copies > 1 {
                 mark(copy.tensor);
@@ -151,9 +163,6 @@ fn mark(copy: TensorRef) {
     copy.mark_output();
 }
 
-/// Sources that were replaced by copies in the host's graphs: by node and source, the copy and the original.
-pub type Replaced = HashMap<(TensorRef, u8), (TensorRef, TensorRef)>;
-
 /// The pass at work.
 pub struct Splitter<'a, 'b> {
     /// What backends can do.
@@ -164,16 +173,16 @@ pub struct Splitter<'a, 'b> {
     pub ids: &'a TensorIds,
     /// Their backends.
     pub placed: &'a [Placement],
-    /// Where copies are made.
-    pub arena: &'a mut Arena,
+    /// Where copies are made, and written down for the next split.
+    pub pool: &'a mut CopyPool,
+    /// Whose copies they are there.
+    pub slot: usize,
     /// Copies so far.
     pub copies: &'a mut Copies,
     /// Which copy the graph uses.
     pub cur_copy: usize,
-    /// What was replaced, for the next split.
-    pub replaced: &'a mut Replaced,
-    /// Sources replaced by this split: node, source and copy.
-    pub rewired: &'a mut Vec<(TensorRef, u8, TensorRef)>,
+    /// Sources replaced by this split.
+    pub rewired: &'a mut Vec<Rewired>,
 }
 
 impl Splitter<'_, '_> {
@@ -275,16 +284,16 @@ impl Splitter<'_, '_> {
             let mut set = self.copies.set(id, split.backend);
             if set == NONE {
                 let name = self.rules.backends[split.backend].name();
-                set = self.copies.make(self.arena, id, tensor, split.backend, &name, None)?;
+                set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, None)?;
                 split.inputs.push(Input { tensor, id, from, set });
             }
             let copy = self.copies.get(set, self.cur_copy);
             let reader = self.ids.tensor(self.flat.nodes()[node]);
             // Sources that are not set do not count; those before this one are as many as they were.
             let slot = reader.srcs().nth(i).map_or(0, |(slot, _)| slot);
-            reader.set_src(slot, Some(copy.tensor));
-            self.replaced.insert((reader, slot as u8), (copy.tensor, tensor));
-            self.rewired.push((reader, slot as u8, copy.tensor));
+            let rewired = Rewired { node: reader, slot: slot as u8, copy: copy.tensor, original: tensor };
+            self.pool.rewire(rewired);
+            self.rewired.push(rewired);
             self.flat.problem.set_src(node, i, copy.key);
         }
         Ok(())
@@ -304,7 +313,7 @@ impl Splitter<'_, '_> {
             let mut set = self.copies.set(id, backend);
             if set == NONE {
                 let name = self.rules.backends[backend].name();
-                set = self.copies.make(self.arena, id, leaf, backend, &name, Some(self.cur_copy))?;
+                set = self.copies.make(self.pool, self.slot, id, leaf, backend, &name, Some(self.cur_copy))?;
             }
             sets.push((set, backend));
         }

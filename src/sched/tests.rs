@@ -120,7 +120,7 @@ fn the_same_allocation_uses_the_same_copy() {
             s.alloc_graph(g).unwrap();
         }
         assert_eq!(s.engine().n_splits(), 6);
-        let copy = s.engine().cur_copy;
+        let copy = s.engine().cur_copy();
         assert_eq!(copy, usize::from(parallel));
         for i in 0..5 {
             set(x, &[i as f32; 64]);
@@ -128,7 +128,7 @@ fn the_same_allocation_uses_the_same_copy() {
             // A device input was copied: the host may write it again at once. S7: what crosses back waits for its readers.
             s.synchronize().unwrap();
             assert_eq!(get(y), [layers.expected(i as f32); 64], "run {i}");
-            assert_eq!(s.engine().cur_copy, copy);
+            assert_eq!(s.engine().cur_copy(), copy);
         }
     }
 }
@@ -150,7 +150,7 @@ fn pipelined_graphs_do_not_disturb_each_other() {
         let (g, x, y) = layers.graph(&mut c);
         s.reset().unwrap();
         s.alloc_graph(g).unwrap();
-        assert_eq!(s.engine().cur_copy, i % MAX_COPIES);
+        assert_eq!(s.engine().cur_copy(), i % MAX_COPIES);
         set(x, &[i as f32; 64]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
         // The result is fetched in the device's queue, behind the computation.
@@ -232,7 +232,7 @@ fn a_stretch_may_have_many_inputs() {
         let g = graph(&mut c, &[sum]);
         g.nodes().for_each(|t| s.set_tensor_backend(t, 0).unwrap());
         s.alloc_graph(g).unwrap();
-        assert_eq!((s.engine().n_splits(), s.engine().splits[0].inputs.len()), (1, 200));
+        assert_eq!((s.engine().n_splits(), s.engine().splits()[0].inputs.len()), (1, 200));
         xs.iter().enumerate().for_each(|(i, x)| set(*x, &[i as f32; 8]));
         assert_eq!(s.compute_async(g).unwrap(), OK);
         s.synchronize().unwrap();
@@ -416,7 +416,7 @@ fn a_stretch_without_inputs_waits_for_the_one_before() {
     s.set_tensor_backend(b.src(0).unwrap(), 1).unwrap();
     let g = graph(&mut c, &[a, b]);
     s.alloc_graph(g).unwrap();
-    assert_eq!((s.engine().n_splits(), s.engine().splits[1].inputs.len()), (2, 0));
+    assert_eq!((s.engine().n_splits(), s.engine().splits()[1].inputs.len()), (2, 0));
     set(x, &[1.0; 64]);
     set(y, &[10.0; 64]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
@@ -618,6 +618,58 @@ fn memory_that_is_being_copied_is_not_written() {
     }
 }
 
+/// Two graphs take turns, each with a plan of its own. Inputs of one lie where a device still copies results of the other from.
+#[test]
+fn another_plan_waits_for_what_is_in_flight() {
+    let gpu = Fake::lazy(Spec { host_copies: true, ..Spec::gpu() });
+    let cpu = Fake::new(Spec::cpu());
+    let s = scheduler(&[&gpu, &cpu], true);
+    let mut memory = [ctx(), ctx()];
+    // One value on the CPU, ten times that on the way to the device, twenty times that there.
+    let few = |c: &mut Context| {
+        c.reset();
+        let x = input(c, 64);
+        let e = pointwise::scale(c, x, 10.0).unwrap();
+        let y = pointwise::scale(c, e, 2.0).unwrap();
+        s.reset().unwrap();
+        s.set_tensor_backend(e, 1).unwrap();
+        s.set_tensor_backend(y, 0).unwrap();
+        let g = graph(c, &[y]);
+        s.alloc_graph(g).unwrap();
+        (g, vec![x], y)
+    };
+    let many = |c: &mut Context| {
+        c.reset();
+        let xs: Vec<_> = (0..16).map(|_| input(c, 64)).collect();
+        let y = xs[1..].iter().fold(xs[0], |sum, &x| arith::add(c, sum, x).unwrap());
+        s.reset().unwrap();
+        let g = graph(c, &[y]);
+        g.nodes().for_each(|t| s.set_tensor_backend(t, 1).unwrap());
+        s.alloc_graph(g).unwrap();
+        (g, xs, y)
+    };
+    for i in 0..40 {
+        // First with a wait for all behind each.
+        let is_late = i >= 20;
+        let (g, xs, y) = few(&mut memory[0]);
+        set(xs[0], &[i as f32; 64]);
+        assert_eq!(s.compute_async(g).unwrap(), OK);
+        let mut bytes = [0u8; 256];
+        if !is_late {
+            s.synchronize().unwrap();
+        }
+        // SAFETY: the bytes live, unread, until the device is synchronised below.
+        unsafe { gpu.handle().get_async(y, bytes.as_mut_ptr(), 0, 256) };
+        let (g, xs, y) = many(&mut memory[1]);
+        xs.iter().for_each(|&x| set(x, &[1.0; 64]));
+        assert_eq!(s.compute_async(g).unwrap(), OK);
+        s.synchronize().unwrap();
+        assert_eq!(get(y), [16.0; 64]);
+        let first = f32::from_ne_bytes(bytes[..4].try_into().unwrap());
+        assert_eq!(first, 20.0 * i as f32, "graph {i}");
+    }
+}
+
 /// The wait for the stretch before is not enough: the one before that may still read the memory.
 #[test]
 fn a_stretch_waits_for_all_guests_in_its_memory() {
@@ -636,7 +688,7 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
     }
     let g = graph(&mut c, &[a, b, e]);
     s.alloc_graph(g).unwrap();
-    assert_eq!((s.engine().n_splits(), s.engine().splits[2].inputs.len()), (3, 0));
+    assert_eq!((s.engine().n_splits(), s.engine().splits()[2].inputs.len()), (3, 0));
     for (t, v) in [(x, 1.0), (y, 10.0), (z, 100.0)] {
         set(t, &[v; 64]);
     }
@@ -669,7 +721,7 @@ fn the_report_is_of_the_graph_with_the_most_work() {
             t = pointwise::scale(&mut c, t, 2.0).unwrap();
         }
         let g = graph(&mut c, &[t]);
-        sched.write().unwrap().report_path = Some(path.clone());
+        sched.write().unwrap().settings.report_path = Some(path.clone());
         sched.reset().unwrap();
         sched.alloc_graph(g).unwrap();
     };

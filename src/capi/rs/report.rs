@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, forma
     let format = format_of(format);
     // SAFETY: a valid scheduler whose graph lives, by the contract.
     let sched = unsafe { need_sched(sched) };
-    let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| s.report_text(format)));
+    let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| Ok(s.view()?.report_text(format))));
     // JSON writes a zero byte of a name as an escape, so there is none in the text.
     text.and_then(|t| CString::new(t).ok()).map_or(std::ptr::null_mut(), CString::into_raw)
 }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
     };
     // SAFETY: a valid scheduler whose graph lives, by the contract.
     let sched = unsafe { need_sched(sched) };
-    logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.write_report(format, path))).is_some()
+    logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.view()?.write_report(format, path))).is_some()
 }
 
 /// Frees a text that a function of this header gave to the caller. Nothing for NULL.

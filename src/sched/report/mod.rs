@@ -12,4 +12,5 @@ mod print;
 mod tests;
 mod write;
 
+pub use data::View;
 pub use write::Format;
