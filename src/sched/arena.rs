@@ -134,7 +134,7 @@ impl CopyPool {
                 node.set_src(slot, Some(tensor));
                 Ok(tensor)
             }
-            _ => Err(invalid!("a source of '{}' is a copy from an earlier split: build the graph anew", node.name())),
+            _ => Err(invalid!("a source of '{}' is a copy from an earlier split: build the graph again", node.name())),
         }
     }
 }

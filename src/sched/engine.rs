@@ -257,7 +257,7 @@ impl Engine {
         (self.prev_size, self.size) = (self.size, current.size);
         assembled?;
         current.begin_plans(&self.settings);
-        // A graph that was split on top of another cannot be told from that.
+        // Split without a reset, the entry describes more than this graph.
         Ok(if was_reset { Life::Split } else { Life::Blank })
     }
 

@@ -21,7 +21,7 @@
 //! # A graph and its allocation
 //!
 //! `split` writes into the host's graph: a source that a backend cannot read is replaced by the copy that it can. The
-//! copies belong to the scheduler, which uses their memory for other graphs later. A host therefore builds its graph anew for each
+//! copies belong to the scheduler, which uses their memory for other graphs later. A host therefore builds its graph again for each
 //! allocation. Where it does not, the next split puts the original sources back first; memory that an earlier allocation
 //! bound stays bound, and must not have been freed in between.
 //!
