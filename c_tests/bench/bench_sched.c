@@ -148,7 +148,7 @@ static void measure(int n_dev, int n_layers) {
         // What takes turns is known after three turns of each; a pipeline has four copies.
         int n = 0, unknown = w == SWITCH || w == SIZES || w == PARALLEL ? 12 : 0;
         double start = now();
-        while (n < 4096 && (n < 5 || now() - start < budget)) {
+        while (n < 4096 && (unknown > 0 || n < 5 || now() - start < budget)) {
             // Never a structure that came lately; two structures, or three sizes, in turns; a graph with other sizes and at other
             // addresses each time; one that is built again with other sizes.
             bool fresh = w == SPLIT || w == FRESH;
