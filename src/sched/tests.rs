@@ -618,9 +618,9 @@ fn memory_that_is_being_copied_is_not_written() {
     }
 }
 
-/// Two graphs take turns, each with a plan of its own. Inputs of one lie where a device still copies results of the other from.
+/// Two graphs take turns, each with a plan of its own, and the second begins before the first is done.
 #[test]
-fn another_plan_waits_for_what_is_in_flight() {
+fn two_plans_take_turns_in_the_same_buffers() {
     let gpu = Fake::lazy(Spec { host_copies: true, ..Spec::gpu() });
     let cpu = Fake::new(Spec::cpu());
     let s = scheduler(&[&gpu, &cpu], true);
