@@ -4,6 +4,7 @@
 use super::cache::{GRAPHS_PER_COPY, GraphCache};
 use super::cause::{Cause, Placement};
 use super::compute::Run;
+use super::progress::{Progress, Stage};
 use super::queues::Queues;
 use super::report::View;
 use super::report::fallback::Fallback;
@@ -11,50 +12,12 @@ use super::settings::Settings;
 use super::split_graph::Life;
 use super::{race, traced};
 use crate::abi::ggml::ggml_status;
-use crate::alloc::{GraphAllocator, Likeness, Misfit, TensorIds, Ticket};
+use crate::alloc::{GraphAllocator, Likeness, Misfit, Ticket};
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, invalid};
-use std::cell::Cell;
-
-/// How far the graph at hand is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// There is none since the last reset. What there is belongs to an earlier graph, which may come again.
-    Reset,
-    /// It is split, or could not be.
-    Split,
-    /// It has its memory.
-    Allocated,
-}
-
-/// What the host places between a reset and the first split.
-#[derive(Default)]
-struct Requests {
-    list: Vec<(TensorRef, i8)>,
-    ids: TensorIds,
-}
-
-impl Requests {
-    fn set(&mut self, t: TensorRef, backend: i8) {
-        let i = self.ids.insert(t) as usize;
-        match self.list.get_mut(i) {
-            Some(known) => known.1 = backend,
-            None => self.list.push((t, backend)),
-        }
-    }
-
-    fn get(&self, t: TensorRef) -> Option<i8> {
-        self.ids.get(t).map(|i| self.list[i as usize].1)
-    }
-
-    fn clear(&mut self) {
-        self.list.clear();
-        self.ids.clear();
-    }
-}
 
 /// A graph that is split, and that no plan serves.
 pub struct Unplaced {
@@ -64,25 +27,30 @@ pub struct Unplaced {
     begun: Option<u64>,
 }
 
-/// What a scheduler consists of.
-pub struct Engine {
-    pub(super) settings: Settings,
-    queues: Queues,
-    galloc: GraphAllocator,
-    cache: GraphCache,
-    stage: Stage,
-    requests: Requests,
-    cur_copy: usize,
-    next_copy: Cell<usize>,
-    /// Tensors of the graph at hand, and of the one before.
-    size: usize,
-    prev_size: usize,
-    /// A bit for each operation of which has been said that only the CPU computes it.
-    said_fallbacks: u128,
+/// What has happened since the scheduler was made.
+#[derive(Default)]
+struct History {
+    /// A bit for each operation of which the log has said that only the CPU computes it.
+    warned_fallbacks: u128,
     /// Allocations that only put splits and addresses in place again.
     n_repeats: u64,
     /// Graphs that had the structure of an earlier one, so that nothing was placed for them.
     n_follows: u64,
+}
+
+/// What a scheduler consists of.
+pub struct Engine {
+    /// The backends, and what the host has set.
+    pub(super) settings: Settings,
+    /// What is in flight on the backends.
+    queues: Queues,
+    /// Plans and buffers.
+    allocator: GraphAllocator,
+    /// What is known of graphs. Its current entry is that of the graph at hand.
+    cache: GraphCache,
+    /// The graph at hand.
+    progress: Progress,
+    history: History,
 }
 
 impl Engine {
@@ -99,22 +67,15 @@ impl Engine {
         let settings = Settings::new(backends, bufts, parallel, op_offload);
         let mut cache = GraphCache::new(&settings);
         cache.current_mut().0.ids.reserve(graph_size.min(1 << 24));
-        let mut galloc = GraphAllocator::new(&settings.bufts);
-        galloc.keep_plans(GRAPHS_PER_COPY);
+        let mut allocator = GraphAllocator::new(&settings.bufts);
+        allocator.keep_plans(GRAPHS_PER_COPY);
         Self {
             queues: Queues::new(&settings),
-            galloc,
+            allocator,
             cache,
+            progress: Progress::new(settings.n_copies),
             settings,
-            stage: Stage::Reset,
-            requests: Requests::default(),
-            cur_copy: 0,
-            next_copy: Cell::new(0),
-            size: 0,
-            prev_size: 0,
-            said_fallbacks: 0,
-            n_repeats: 0,
-            n_follows: 0,
+            history: History::default(),
         }
     }
 
@@ -135,7 +96,7 @@ impl Engine {
 
     /// Bytes of compute buffers of a backend; 0 where one of higher priority uses the same type.
     pub fn buffer_size(&self, index: usize) -> usize {
-        self.galloc.buffer_size(index)
+        self.allocator.buffer_size(index)
     }
 
     /// Splits of the graph that was split last.
@@ -150,7 +111,7 @@ impl Engine {
 
     /// Whether a graph is split and has its memory.
     pub fn is_allocated(&self) -> bool {
-        self.stage == Stage::Allocated
+        self.progress.stage == Stage::Allocated
     }
 
     /// The graph that is split, for reports.
@@ -159,10 +120,10 @@ impl Engine {
     /// No graph is split since the last reset.
     pub fn view(&self) -> Result<View<'_>> {
         let graph = self.cache.current();
-        if self.stage == Stage::Reset || graph.splits.is_empty() || graph.ids.is_empty() {
+        if self.progress.stage == Stage::Reset || graph.splits.is_empty() || graph.ids.is_empty() {
             return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
         }
-        Ok(View { settings: &self.settings, graph, galloc: &self.galloc })
+        Ok(View { settings: &self.settings, graph, allocator: &self.allocator })
     }
 
     /// Nodes of the graph that is split that run on the CPU although there is an accelerator. None after a reset.
@@ -172,8 +133,8 @@ impl Engine {
 
     /// Places a tensor of the next graph. Holds until the next reset.
     pub fn set_tensor_backend(&mut self, t: TensorRef, index: usize) {
-        if self.stage == Stage::Reset {
-            self.requests.set(t, index as i8);
+        if self.progress.stage == Stage::Reset {
+            self.progress.requests.set(t, index as i8);
         } else {
             let (current, _) = self.cache.current_mut();
             current.life = Life::Blank;
@@ -183,16 +144,15 @@ impl Engine {
 
     /// Where a tensor is, and why.
     pub fn placement(&self, t: TensorRef) -> Placement {
-        if self.stage == Stage::Reset {
-            return self.requests.get(t).map_or(Placement::default(), |b| Placement::new(b, Cause::USER));
+        if self.progress.stage == Stage::Reset {
+            return self.progress.requests.get(t).map_or(Placement::default(), |b| Placement::new(b, Cause::USER));
         }
         self.cache.current().placement(t)
     }
 
     /// Forgets the graph and all placements, the host's too.
     pub fn reset(&mut self) {
-        self.stage = Stage::Reset;
-        self.requests.clear();
+        self.progress.reset();
     }
 
     /// Waits until all backends are done.
@@ -200,7 +160,7 @@ impl Engine {
         self.queues.drain_all();
         if !self.is_allocated() {
             // The same copy each time, so that backends that remember graphs see the same one again.
-            self.next_copy.set(0);
+            self.progress.rewind();
         }
     }
 
@@ -212,7 +172,7 @@ impl Engine {
     /// As [`Self::split_graph`]. `may_repeat`: the graph is about to be allocated, and may be the first of many.
     fn split(&mut self, graph: GraphRef, may_repeat: bool) -> Result<()> {
         let result = self.try_split(graph, may_repeat);
-        self.requests.clear();
+        self.progress.requests.clear();
         let (current, _) = self.cache.current_mut();
         match result {
             Ok(life) => current.life = life,
@@ -224,37 +184,37 @@ impl Engine {
     /// Returns what the entry is good for from now on. Until then, and after an error, it is blank.
     fn try_split(&mut self, graph: GraphRef, may_repeat: bool) -> Result<Life> {
         graph.set_uid(next_uid());
-        let was_reset = self.stage == Stage::Reset;
+        let was_reset = self.progress.stage == Stage::Reset;
         let likeness = if was_reset {
-            self.stage = Stage::Split;
-            self.cache.enter(graph, self.cur_copy, &self.settings)?
+            self.progress.stage = Stage::Split;
+            self.cache.enter(graph, self.progress.copy, &self.settings)?
         } else {
             Likeness::None
         };
         let (current, pool) = self.cache.current_mut();
         let before = std::mem::take(&mut current.life);
         current.clear_splits();
-        current.cur_copy = self.cur_copy;
+        current.cur_copy = self.progress.copy;
         match before {
             // It could have been repeated, and was another graph after all.
-            Life::Repeatable(ticket) if may_repeat && self.galloc.honours(ticket) => current.recall.failed(),
+            Life::Repeatable(ticket) if may_repeat && self.allocator.honours(ticket) => current.recall.failed(),
             _ => current.recall.forget(),
         }
         let follows = likeness != Likeness::None;
         if !follows {
             current.describe(graph, pool)?;
         }
-        let user = &self.requests.list;
+        let user = self.progress.requests.list();
         if likeness == Likeness::Sizes && may_repeat {
-            current.recall.consider(graph, &current.ids, user, self.cur_copy);
+            current.recall.consider(graph, &current.ids, user, self.progress.copy);
         }
-        let is_kept = current.split(graph, &self.settings, pool, user, follows, &mut self.said_fallbacks)?;
-        self.n_follows += u64::from(is_kept);
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, &mut self.history.warned_fallbacks)?;
+        self.history.n_follows += u64::from(is_kept);
         if self.settings.debug != 0 {
-            View { settings: &self.settings, graph: current, galloc: &self.galloc }.print_assignments(graph);
+            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
         }
         let assembled = current.assemble(graph, &self.settings);
-        (self.prev_size, self.size) = (self.size, current.size);
+        self.progress.set_size(current.size);
         assembled?;
         current.begin_plans(&self.settings);
         // Split without a reset, the entry describes more than this graph.
@@ -267,7 +227,7 @@ impl Engine {
         self.synchronize();
         self.split_graph(graph)?;
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-        self.galloc.measure(problem, buffers)
+        self.allocator.measure(problem, buffers)
     }
 
     /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
@@ -275,12 +235,12 @@ impl Engine {
     pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
         self.synchronize();
         if self.is_allocated() {
-            self.stage = Stage::Split;
+            self.progress.stage = Stage::Split;
         }
         self.split_graph(graph)?;
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-        self.galloc.reserve(problem, buffers)?;
-        self.galloc.set_node_bytes(bytes_of_nodes(graph));
+        self.allocator.reserve(problem, buffers)?;
+        self.allocator.set_node_bytes(bytes_of_nodes(graph));
         self.reset();
         Ok(())
     }
@@ -288,25 +248,24 @@ impl Engine {
     /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<Option<Unplaced>> {
         ggml_assert!(!self.is_allocated(), "a graph is allocated already: reset first");
-        self.cur_copy = self.next_copy.get();
-        self.next_copy.set((self.cur_copy + 1) % self.settings.n_copies);
+        self.progress.advance();
         let begun = traced::begin();
         if self.repeat(graph)? {
-            self.stage = Stage::Allocated;
+            self.progress.stage = Stage::Allocated;
             traced::step(begun, "recognise and bind", graph.n_nodes());
             return Ok(None);
         }
         self.split(graph, true)?;
         let current = self.cache.current();
-        if let Err(why) = self.galloc.choose(current.problem(), &current.buffers) {
-            return Ok(Some(Unplaced { why, is_resized: self.prev_size != self.size, begun }));
+        if let Err(why) = self.allocator.choose(current.problem(), &current.buffers) {
+            return Ok(Some(Unplaced { why, is_resized: self.progress.is_resized(), begun }));
         }
-        self.change_plan(self.galloc.ticket());
+        self.change_plan(self.allocator.ticket());
         let (current, _) = self.cache.current_mut();
         let mut bindings = std::mem::take(&mut current.bindings);
         let bound = match current.recall.is_valid() {
-            true => self.galloc.bind_and_note(current.problem(), &mut bindings),
-            false => self.galloc.bind(current.problem()),
+            true => self.allocator.bind_and_note(current.problem(), &mut bindings),
+            false => self.allocator.bind(current.problem()),
         };
         current.bindings = bindings;
         bound?;
@@ -316,7 +275,7 @@ impl Engine {
 
     /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same bytes.
     fn change_plan(&self, to: Ticket) {
-        if !self.galloc.is_in_use(to) {
+        if !self.allocator.is_in_use(to) {
             // Not `synchronize`, which may change the copy in use.
             self.queues.drain_all();
         }
@@ -326,9 +285,9 @@ impl Engine {
     fn has_memory(&mut self, graph: GraphRef, begun: Option<u64>) {
         let (current, _) = self.cache.current_mut();
         if current.life == Life::Split && current.recall.is_valid() {
-            current.life = Life::Repeatable(self.galloc.ticket());
+            current.life = Life::Repeatable(self.allocator.ticket());
         }
-        self.stage = Stage::Allocated;
+        self.progress.stage = Stage::Allocated;
         traced::step(begun, "split and allocate", graph.n_nodes());
         if let Ok(view) = self.view() {
             view.report_if_asked(graph);
@@ -337,37 +296,37 @@ impl Engine {
 
     /// Puts the splits and addresses of a graph in place again, when this is the same graph and its memory is still there.
     fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
-        if self.stage != Stage::Reset {
+        if self.progress.stage != Stage::Reset {
             return Ok(false);
         }
-        let honours = |ticket| self.galloc.honours(ticket);
-        let Some(ticket) = self.cache.recognise(graph, &self.requests.list, self.cur_copy, honours) else {
+        let honours = |ticket| self.allocator.honours(ticket);
+        let Some(ticket) = self.cache.recognise(graph, self.progress.requests.list(), self.progress.copy, honours) else {
             return Ok(false);
         };
         graph.set_uid(next_uid());
         let (current, pool) = self.cache.current_mut();
         current.rewire(pool);
         if self.settings.debug != 0 {
-            View { settings: &self.settings, graph: current, galloc: &self.galloc }.print_assignments(graph);
+            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
         }
         if !current.reorder_again(graph, &self.settings) {
             // A backend has changed its mind: the rest is to be worked out again, from the host's order on.
             current.life = Life::Split;
             return Ok(false);
         }
-        self.stage = Stage::Split;
-        self.requests.clear();
-        (self.prev_size, self.size) = (self.size, current.size);
+        self.progress.stage = Stage::Split;
+        self.progress.requests.clear();
+        self.progress.set_size(current.size);
         self.change_plan(ticket);
-        self.galloc.bind_again(ticket, &self.cache.current().bindings)?;
-        self.n_repeats += 1;
+        self.allocator.bind_again(ticket, &self.cache.current().bindings)?;
+        self.history.n_repeats += 1;
         Ok(true)
     }
 
     /// Whether the graph at hand has a tensor in another buffer type than the plan has at its place.
     pub fn moves(&self) -> bool {
         let current = self.cache.current();
-        self.galloc.moves(current.problem(), &current.buffers)
+        self.allocator.moves(current.problem(), &current.buffers)
     }
 
     /// Plans memory for the graph that was split last, makes larger buffers where those there do not suffice, and binds its tensors.
@@ -380,16 +339,16 @@ impl Engine {
         if debug_realloc > 1 && why != Misfit::Edges || debug_realloc > 0 && surprising {
             ggml_abort!(
                 "unexpected graph reallocation ({why:?}): {} nodes and leafs, debug_realloc = {debug_realloc}",
-                self.size
+                self.progress.size()
             );
         }
         // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
         self.queues.drain_all();
         let (current, _) = self.cache.current_mut();
         let (problem, buffers) = current.owned_problem();
-        self.galloc.replan(problem, buffers)?;
-        self.galloc.bind_planned(&mut current.bindings)?;
-        self.galloc.set_node_bytes(bytes_of_nodes(graph));
+        self.allocator.replan(problem, buffers)?;
+        self.allocator.bind_planned(&mut current.bindings)?;
+        self.allocator.set_node_bytes(bytes_of_nodes(graph));
         self.has_memory(graph, begun);
         Ok(())
     }
@@ -404,15 +363,15 @@ impl Engine {
 #[cfg(test)]
 impl Engine {
     pub(super) fn n_repeats(&self) -> u64 {
-        self.n_repeats
+        self.history.n_repeats
     }
 
     pub(super) fn n_follows(&self) -> u64 {
-        self.n_follows
+        self.history.n_follows
     }
 
     pub(super) fn cur_copy(&self) -> usize {
-        self.cur_copy
+        self.progress.copy
     }
 
     pub(super) fn splits(&self) -> &[super::split::Split] {

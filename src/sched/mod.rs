@@ -83,6 +83,7 @@ pub mod experts;
 pub mod flat;
 pub mod order;
 pub mod plans;
+pub mod progress;
 pub mod queues;
 pub mod race;
 pub mod report;

@@ -182,7 +182,7 @@ impl SplitGraph {
     }
 
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host has placed.
-    /// `follows`: the graph has the structure of the one before. `said_fallbacks`: a bit for each operation of which has been said
+    /// `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each operation of which has been said
     /// that only the CPU computes it.
     pub fn split(
         &mut self,
@@ -191,7 +191,7 @@ impl SplitGraph {
         pool: &mut CopyPool,
         user: &[(TensorRef, i8)],
         follows: bool,
-        said_fallbacks: &mut u128,
+        warned_fallbacks: &mut u128,
     ) -> Result<bool> {
         let is_placed = follows && self.keeps_placement(settings, user);
         if !is_placed {
@@ -215,7 +215,7 @@ impl SplitGraph {
         // Graphs of as many nodes are mostly the same graph.
         if self.n_checked != graph.n_nodes() {
             self.n_checked = graph.n_nodes();
-            fallback::warn(&mut rules, &self.flat, &self.placed, said_fallbacks);
+            fallback::warn(&mut rules, &self.flat, &self.placed, warned_fallbacks);
         }
         let mut splitter = Splitter {
             rules: &mut rules,

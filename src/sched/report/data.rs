@@ -39,7 +39,7 @@ pub struct View<'a> {
     /// The graph.
     pub graph: &'a SplitGraph,
     /// Its memory, if it has any.
-    pub galloc: &'a GraphAllocator,
+    pub allocator: &'a GraphAllocator,
 }
 
 impl View<'_> {
@@ -84,7 +84,7 @@ impl View<'_> {
                 "description": device.description(),
                 "kind": kind.trim_start_matches("GGML_BACKEND_DEVICE_TYPE_").to_lowercase(),
                 "buffer_type": self.settings.bufts[i].name(),
-                "compute_bytes": self.galloc.buffer_size(i),
+                "compute_bytes": self.allocator.buffer_size(i),
                 "nodes": nodes.iter().filter(|n| !n.is_view && n.placed.backend == i as i8).count(),
             })
         };
@@ -155,7 +155,7 @@ impl View<'_> {
     fn memory_json(&self, nodes: &[Node], steps: &[Step]) -> Value {
         // A plan for a larger graph has room that this one does not need.
         let own_plan =
-            nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.galloc.node_bytes();
+            nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.allocator.node_bytes();
         let mut lasting: Vec<TensorRef> = self.graph.flat.leafs().iter().map(|&id| self.graph.ids.tensor(id)).collect();
         if self.settings.n_copies > 1 {
             lasting.extend(self.graph.copies.made().map(|c| c.tensor));
