@@ -4,7 +4,7 @@
 - wait more often (`waits`): for a backend in flight that uses the memory that is written next;
 - copy a view of an input at once (`at once`), where the reference leaves that to the destination's queue, and so reads
   what the host may be writing by then;
-- plan anew where the reference uses a plan that was made for other edges.
+- make another plan where the reference uses a plan that was made for other edges.
 
 Seeds on which the reference ended the process are only checked for a second one that did not crash.
 
@@ -85,7 +85,7 @@ def main():
                 continue
             bad.append((name, f"line {at}:\n  want {''.join(want[at:at + 1]).strip()}\n  got  {''.join(got[at_got:at_got + 1]).strip()}"))
     total = same + waits + at_once
-    text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned anew where the "
+    text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned again where the "
             f"reference was not, {impossible} impossible for the reference, {len(bad)} different")
     failed = bool(bad) or not same or same < total // 2 or 20 * at_once > total or 100 * stricter > total or set(names) != set(other)
     print(f"{'FAIL' if failed else 'PASS'} random graphs over random devices: {text}")

@@ -6,7 +6,7 @@
 
 use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
-use super::plan::{Misfit, Plan, Targets};
+use super::plan::{MemoryPlan, Misfit, Targets};
 use super::planner::Planner;
 use super::problem::{Problem, Traits};
 use super::recall::Recall;
@@ -41,7 +41,7 @@ impl Group {
 /// A plan that is kept.
 #[derive(Default)]
 struct Kept {
-    plan: Plan,
+    plan: MemoryPlan,
     /// By group: bytes of its chunks. Empty when there is no plan, or when it is not to be used again.
     sizes: Vec<Vec<usize>>,
     serial: u64,
@@ -354,7 +354,7 @@ impl GraphAllocator {
         again(&self.groups, bindings)
     }
 
-    /// Allocates a graph. Plans anew when the plan does not serve it and there is only one buffer type; with several, only
+    /// Allocates a graph. Makes another plan when this one does not serve it and there is only one buffer type; with several, only
     /// the host knows which tensor goes where, and this is an error.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
         if self.bound_with == Some(self.ticket()) && self.recall.recognises(graph, &self.ids, &[], 0) {
@@ -457,7 +457,7 @@ struct Chunk {
 
 /// Binds the tensors of one graph.
 struct Binder<'a> {
-    plan: &'a Plan,
+    plan: &'a MemoryPlan,
     problem: &'a Problem,
     /// By buffer type of the host.
     chunks: Vec<Vec<Chunk>>,
@@ -473,7 +473,7 @@ impl Binder<'_> {
     fn run(
         groups: &[Group],
         group_of: &[usize],
-        plan: &Plan,
+        plan: &MemoryPlan,
         problem: &Problem,
         bound: &mut Vec<(TensorRef, *mut u8)>,
     ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Recognising a graph: hosts build the same graph anew for each token, in the same memory. When every tensor that takes part
+//! Recognising a graph: hosts build the same graph again for each token, in the same memory. When every tensor that takes part
 //! is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from it: placement, splits,
 //! copies, plan and addresses. They are put in place again instead of being worked out.
 //!

@@ -16,7 +16,7 @@ const FIRST_BLOCK: usize = 64;
 pub struct Arena {
     blocks: Vec<AlignedBlock>,
     used: usize,
-    /// The stretch of memory that all blocks lie in, and maybe other things.
+    /// The range of addresses that all blocks lie in, and maybe other things.
     span: std::ops::Range<usize>,
 }
 

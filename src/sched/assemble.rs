@@ -1,5 +1,5 @@
 //! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them, copies at
-//! the start of the stretch that reads them, and what has to stay in memory longer than its readers.
+//! the start of the split that reads them, and what has to stay in memory longer than its readers.
 
 use super::settings::Settings;
 use super::split_graph::SplitGraph;
@@ -14,7 +14,7 @@ use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// Wishes of backends: by node, the tensors that must live until it has been computed.
+/// What backends ask to keep: by node, the tensors that must live until it has been computed.
 pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// `add_alloc_dep` for backends.
@@ -35,16 +35,16 @@ unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, unti
     }
 }
 
-/// Asks each backend to reorder its stretch, and collects what must live longer.
+/// Asks each backend to reorder its split, and collects what must live longer.
 fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
     let mut kept = Kept::new();
     for split in splits {
-        let stretch = split.graph.insert(graph.slice(split.nodes.clone()));
+        let part = split.graph.insert(graph.slice(split.nodes.clone()));
         // SAFETY: a slice of a valid graph, in its place for the call.
-        let Some(stretch) = (unsafe { GraphRef::from_ptr(stretch) }) else { continue };
+        let Some(part) = (unsafe { GraphRef::from_ptr(part) }) else { continue };
         let user_data = (&raw mut kept).cast();
         let mut params = ggml_backend_graph_optimize_params { add_alloc_dep: Some(keep), user_data };
-        backends[split.backend].graph_optimize(stretch, &mut params);
+        backends[split.backend].graph_optimize(part, &mut params);
     }
     kept
 }

@@ -15,10 +15,10 @@ use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 
-/// Says which backend failed, unless it stopped on the host's wish.
-fn report_failure(backend: BackendRef, stretch: usize, status: ggml_status) {
+/// Says which backend failed, unless the host stopped it.
+fn report_failure(backend: BackendRef, split: usize, status: ggml_status) {
     if status != ggml_status::GGML_STATUS_ABORTED {
-        crate::log_error!("the backend {} failed in stretch {stretch} of the graph: {status:?}", backend.name());
+        crate::log_error!("the backend {} failed in split {split} of the graph: {status:?}", backend.name());
     }
 }
 
@@ -52,10 +52,10 @@ impl Run<'_> {
         self.queues.wait_for(backend, self.graph.cur_copy);
     }
 
-    /// Starts all stretches. The status is that of the first backend that fails. On return the host may write its inputs.
+    /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
-        race::stretch(None);
+        race::split(None);
         self.release_inputs();
         result
     }
@@ -65,14 +65,14 @@ impl Run<'_> {
         let mut before = None;
         let traced = traced::begin();
         for (number, split) in self.graph.splits.iter().enumerate() {
-            race::stretch(Some(number));
+            race::split(Some(number));
             if split.inputs.is_empty()
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
-                // Nothing else orders this stretch behind the one before, whose memory it may have been given.
+                // Nothing else orders this split behind the one before, whose memory it may have been given.
                 self.wait_for(other);
             }
-            let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.guest_of);
+            let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.reads_in_place);
             self.queues.wait_out(at_work);
             self.queues.wait_for_copies(copying);
             // Weights in host memory come last: what chooses among them is one of the other inputs.
@@ -87,7 +87,7 @@ impl Run<'_> {
             let begun = traced::begin();
             // SAFETY: the splits are borrowed while the handle is used.
             if let Some(graph) = unsafe { split.graph() } {
-                self.queues.order.borrow_mut().given(split.backend, split.guest_of);
+                self.queues.order.borrow_mut().given(split.backend, split.reads_in_place);
                 let status = match self.settings.eval.get().callback {
                     None => self.graph.plans.compute(number, backend, graph),
                     Some(_) => self.run_observed(backend, graph),
@@ -111,14 +111,14 @@ impl Run<'_> {
     /// Waits for those who still read what the host may write next.
     fn release_inputs(&self) {
         let in_place = self.graph.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
-        let (mut guests, borrowers) = self.queues.order.borrow().in_host_memory();
+        let (mut users, copiers) = self.queues.order.borrow().in_host_memory();
         if self.settings.n_copies > 1 {
             // Inputs have memory of their own then.
-            guests &= in_place;
+            users &= in_place;
         } else {
-            self.queues.wait_for_copies(borrowers);
+            self.queues.wait_for_copies(copiers);
         }
-        self.queues.wait_out(guests);
+        self.queues.wait_out(users);
     }
 
     fn copy_of(&self, input: &Input) -> TensorRef {
@@ -150,7 +150,7 @@ impl Run<'_> {
             return Ok(());
         }
         if to.try_copy_async(from, tensor, copy) {
-            if self.queues.order.borrow_mut().copies(input.from, self.guest_of(input.from), split.backend) {
+            if self.queues.order.borrow_mut().copies(input.from, self.reads_in_place(input.from), split.backend) {
                 self.queues.record_copied(split.backend);
             }
             return Ok(());
@@ -192,12 +192,12 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Whose memory the stretches of a backend read where it lies.
-    fn guest_of(&self, backend: usize) -> Mask {
-        self.graph.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.guest_of)
+    /// Backends whose memory the splits of a backend read in place.
+    fn reads_in_place(&self, backend: usize) -> Mask {
+        self.graph.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.reads_in_place)
     }
 
-    /// Runs a stretch in pieces that end where the host wants to look. The host can end the stretch there.
+    /// Runs a split in pieces that end where the host wants to look. The host can end the split there.
     fn run_observed(&self, backend: BackendRef, graph: GraphRef) -> ggml_status {
         let n = graph.n_nodes();
         let mut start = 0;

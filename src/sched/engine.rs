@@ -300,7 +300,8 @@ impl Engine {
             return Ok(false);
         }
         let honours = |ticket| self.allocator.honours(ticket);
-        let Some(ticket) = self.cache.recognise(graph, self.progress.requests.list(), self.progress.copy, honours) else {
+        let Some(ticket) = self.cache.recognise(graph, self.progress.requests.list(), self.progress.copy, honours)
+        else {
             return Ok(false);
         };
         graph.set_uid(next_uid());

@@ -52,7 +52,7 @@ struct Host {
     ctx: Context,
 }
 
-/// Backend and cause of each node, and of each stretch its backend, nodes and inputs.
+/// Backend and cause of each node, and of each split its backend, nodes and inputs.
 type Decisions = (Vec<(i8, super::cause::Cause)>, Vec<(usize, std::ops::Range<usize>, Vec<u32>)>);
 
 impl Host {
@@ -203,7 +203,7 @@ fn weights_that_have_moved_are_seen() {
     assert!(h.round(Shape { n: 8, ..SHAPE }, 4.0));
 }
 
-/// What the host places holds for one graph, and the next one is placed anew.
+/// What the host places holds for one graph, and the next one is placed from the start.
 #[test]
 fn what_the_host_places_is_not_taken_over() {
     let mut h = Host::new();
@@ -264,14 +264,14 @@ fn pipelines_follow_too() {
     assert_eq!(followed, [false, false, false, false, true, true, true]);
 }
 
-/// The same wishes for the same places are a part of the structure; others are heeded.
+/// The same requests for the same places are a part of the structure; others count.
 #[test]
-fn wishes_of_the_host_may_be_the_same_again() {
+fn requests_of_the_host_may_be_the_same_again() {
     let mut h = Host::new();
-    let mut allocate = |n: i64, before: usize, wish: Option<usize>| {
+    let mut allocate = |n: i64, before: usize, request: Option<usize>| {
         h.sched.reset().unwrap();
         let (g, _, y) = h.build(Shape { n, before, ..SHAPE });
-        if let Some(backend) = wish {
+        if let Some(backend) = request {
             h.sched.set_tensor_backend(y, backend).unwrap();
         }
         let n_follows = h.sched.engine().n_follows();

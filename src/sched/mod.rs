@@ -63,8 +63,8 @@
 //!   `alloc_graph` moves on to the next copy, so that a graph may be started while up to `n_copies - 1` earlier ones still
 //!   run. Before a copy is written again, the event that its readers recorded last time is waited for. The same
 //!   allocation computed twice uses the same copy. After `synchronize` without an allocation in force, copy 0 is next.
-//! - **Between stretches**, of one graph or of graphs that follow each other: a stretch with inputs waits for what it copies.
-//!   A stretch without inputs waits for the stretch before it when that ran elsewhere, because the allocator may have given
+//! - **Between splits**, of one graph or of graphs that follow each other: a split with inputs waits for what it copies.
+//!   A split without inputs waits for the split before it when that ran elsewhere, because the allocator may have given
 //!   it the same memory. Beyond that, whoever writes memory that another backend in flight reads or writes where it lies, or
 //!   copies out of behind its owner's back, waits for that backend first (`order`).
 //! - **Growing** (`reserve`, or an allocation that the plan does not serve) waits for all backends before buffers are freed.
@@ -93,6 +93,8 @@ pub mod settings;
 pub mod split;
 pub mod split_graph;
 mod traced;
+#[cfg(test)]
+mod cache_tests;
 #[cfg(test)]
 mod follow_tests;
 #[cfg(test)]

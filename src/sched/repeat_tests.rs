@@ -142,20 +142,20 @@ fn other_edges_parameters_or_sizes_are_not_recognised() {
     }
 }
 
-/// S10: what the host places is part of the comparison, and a changed wish is heeded.
+/// S10: what the host places is part of the comparison, and a changed request counts.
 #[test]
-fn other_wishes_of_the_host_are_not_recognised() {
+fn other_requests_of_the_host_are_not_recognised() {
     let mut h = Host::new(false);
-    let mut round = |wish: Option<usize>| {
+    let mut round = |request: Option<usize>| {
         let before = h.sched.engine().n_repeats();
         h.sched.reset().unwrap();
         let (g, x, y) = h.build(SHAPE);
-        if let Some(b) = wish {
+        if let Some(b) = request {
             h.sched.set_tensor_backend(g.node(0), b).unwrap();
             assert_eq!(h.sched.engine().placement(g.node(0)).backend, b as i8);
         }
         h.sched.alloc_graph(g).unwrap();
-        assert_eq!(h.sched.engine().placement(g.node(0)).backend, wish.unwrap_or(0) as i8);
+        assert_eq!(h.sched.engine().placement(g.node(0)).backend, request.unwrap_or(0) as i8);
         set(x, 2.0);
         assert_eq!(h.sched.compute_async(g).unwrap(), OK);
         h.sched.synchronize().unwrap();
@@ -170,7 +170,7 @@ fn other_wishes_of_the_host_are_not_recognised() {
 }
 
 #[test]
-fn buffers_that_change_and_plans_that_are_made_anew_are_noticed() {
+fn buffers_that_change_and_plans_that_are_made_again_are_noticed() {
     let mut h = Host::new(false);
     for i in 0..3 {
         h.round(SHAPE, i as f32);
@@ -335,10 +335,10 @@ fn give_plans(h: &Host) {
 }
 
 #[test]
-fn stretches_that_come_again_are_computed_by_plans() {
+fn splits_that_come_again_are_computed_by_plans() {
     let mut h = Host::new(false);
     give_plans(&h);
-    // Two stretches on the device. Split twice, then recognised: a plan each, made once.
+    // Two splits on the device. Split twice, then recognised: a plan each, made once.
     h.round(SHAPE, 1.0);
     h.round(SHAPE, 2.0);
     assert_eq!(CALLS.get(), [0, 0, 0, 0, 4]);

@@ -6,7 +6,7 @@ use super::assemble::Kept;
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
 use super::flat::Flat;
-use super::plans::Plans;
+use super::plans::BackendPlans;
 use super::report::fallback;
 use super::rules::{Known, Rules};
 use super::settings::Settings;
@@ -64,8 +64,8 @@ pub struct SplitGraph {
     pub reordered: Vec<TensorRef>,
     /// As above.
     pub kept: Kept,
-    /// Plans of backends for the splits.
-    pub plans: Plans,
+    /// BackendPlans of backends for the splits.
+    pub plans: BackendPlans,
 
     /// The graph is its own problem: there are no copies, and nothing is reordered.
     pub is_plain: bool,
@@ -102,7 +102,7 @@ impl SplitGraph {
             graph_inputs: Vec::new(),
             reordered: Vec::new(),
             kept: Kept::default(),
-            plans: Plans::default(),
+            plans: BackendPlans::default(),
             is_plain: false,
             problem: Problem::default(),
             buffers: Vec::new(),

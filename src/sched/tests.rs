@@ -217,9 +217,9 @@ fn the_cpu_computes_what_the_weights_device_cannot() {
     assert_eq!(get(y), [6.0; 8]);
 }
 
-/// S13: far more inputs in one stretch than the original's first limit.
+/// S13: far more inputs in one split than the original's first limit.
 #[test]
-fn a_stretch_may_have_many_inputs() {
+fn a_split_may_have_many_inputs() {
     for parallel in [false, true] {
         let (gpu, cpu) = gpu_and_cpu();
         let s = scheduler(&[&gpu, &cpu], parallel);
@@ -240,9 +240,9 @@ fn a_stretch_may_have_many_inputs() {
     }
 }
 
-/// S14: as many stretches as nodes.
+/// S14: as many splits as nodes.
 #[test]
-fn a_graph_may_have_many_stretches() {
+fn a_graph_may_have_many_splits() {
     let (gpu, cpu) = gpu_and_cpu();
     let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
@@ -346,7 +346,7 @@ fn only_weights_in_host_memory_are_offloaded_from() {
     }
 }
 
-/// S19: the same graph, split again after a reset, without being built anew.
+/// S19: the same graph, split again after a reset, without being built again.
 #[test]
 fn a_graph_can_be_split_again() {
     let gpu = Fake::lazy(Spec { supports: no_sub, ..Spec::gpu() });
@@ -398,9 +398,9 @@ fn views_of_placed_memory_stay_with_it() {
     assert_eq!(get(cache)[16..32], [6.0; 16]);
 }
 
-/// S1: a stretch without inputs does not write into memory that the stretch before it still reads.
+/// S1: a split without inputs does not write into memory that the split before it still reads.
 #[test]
-fn a_stretch_without_inputs_waits_for_the_one_before() {
+fn a_split_without_inputs_waits_for_the_one_before() {
     let cpu = Fake::new(Spec::cpu());
     let gpu = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
     let s = scheduler(&[&gpu, &cpu], false);
@@ -514,7 +514,7 @@ fn the_host_can_watch_nodes_and_stop() {
             assert_eq!(seen.shown, ["look1=4", "look2=32"]);
             assert_eq!(get(t)[0], 64.0);
         } else {
-            // The stretch ends, the next one runs.
+            // The split ends, the next one runs.
             assert_eq!(seen.asked, ["a", "look1", "c", "look2", "d"]);
         }
     }
@@ -670,13 +670,13 @@ fn two_plans_take_turns_in_the_same_buffers() {
     }
 }
 
-/// The wait for the stretch before is not enough: the one before that may still read the memory.
+/// The wait for the split before is not enough: the one before that may still read the memory.
 #[test]
-fn a_stretch_waits_for_all_guests_in_its_memory() {
+fn a_split_waits_for_all_who_use_its_memory() {
     let cpu = Fake::new(Spec::cpu());
-    let guest = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
+    let reader = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
     let other = Fake::lazy(Spec { name: c"GPU2", ..Spec::gpu() });
-    let s = scheduler(&[&guest, &other, &cpu], false);
+    let s = scheduler(&[&reader, &other, &cpu], false);
     let mut c = ctx();
     let (x, y, z) = (input(&mut c, 64), input(&mut c, 64), input(&mut c, 64));
     let a = view::cont(&mut c, x).unwrap();

@@ -1,4 +1,4 @@
-//! What `GGML_SCHED_DEBUG` prints: 1 the stretches and their inputs, 2 also every node with its sources, their backends
+//! What `GGML_SCHED_DEBUG` prints: 1 the splits and their inputs, 2 also every node with its sources, their backends
 //! and why they are there.
 
 use super::View;
