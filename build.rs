@@ -22,8 +22,9 @@ fn shaders() -> std::io::Result<()> {
         let pack = std::fs::read(&path).unwrap_or_default();
         if !pack.starts_with(head.as_bytes()) {
             return Err(std::io::Error::other(format!(
-                "the shaders in {} are not those of vulkan_shaders/{name}.comp: run make shaders",
-                path.display()
+                "the shaders in {} are not those of vulkan_shaders/{}: run make shaders",
+                path.display(),
+                section.file()
             )));
         }
         // No path of this machine in this text: what the compiler writes depends on its length.
@@ -68,7 +69,7 @@ fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
         // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines the
-        // same names and stands before this library.
+        // same names and is before this library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
         // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");

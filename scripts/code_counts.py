@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts that say how well the sources keep the rules of docs/HOUSE.md: code_counts.py [ROOT]
+"""Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py [ROOT]
 
 Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and operations whose
 family has another name in another part of the library."""
@@ -45,22 +45,31 @@ def functions(text):
                 break
 
 
-def families(root, folder, pattern):
-    """Operation -> name of the file under `folder` that has it."""
+def families(root):
+    """Operation -> name of its family, from the one table (src/tensor/family.rs)."""
+    with open(os.path.join(root, "src/tensor/family.rs")) as f:
+        table = f.read().split("\nfamilies! {\n")[1].split("\n}\n")[0]
+    return {op: name for name, ops in re.findall(r'"(\w+)":([^;]*);', table) for op in re.findall(r"GGML_OP_(\w+)", ops)}
+
+
+def places(root):
+    """(folder, operation) -> the files there that have it: constructors, kernels, Vulkan recipes, gradients. The unit tests of
+    src/tensor/family.rs look closer; this counts."""
     found = {}
-    for folder, _, names in os.walk(os.path.join(root, folder)):
-        for name in names:
-            stem = os.path.splitext(name)[0]
-            with open(os.path.join(folder, name), errors="replace") as f:
-                for m in re.finditer(pattern, f.read()):
-                    found.setdefault(m.group(1).upper(), stem)
-    return found
-
-
-def table_families(root):
-    """Operation -> module of its kernel in the CPU's table."""
+    for folder, pattern in [("src/tensor/ops", r"(?:new\(|node\(|=> |set_op\()GGML_OP_(\w+)"), ("src/graph/backward", r"\bGGML_OP_(\w+)")]:
+        for path, text in sources(root):
+            place = os.path.relpath(path, folder).split("/")[0].removesuffix(".rs")
+            if path.startswith(folder + "/") and place != "mod":
+                for op in re.findall(pattern, code(without_tests(text))):
+                    found.setdefault((folder, op), set()).add(place)
     with open(os.path.join(root, "src/cpu/table.rs")) as f:
-        return dict(re.findall(r"\bop\(GGML_OP_(\w+), (\w+)::", f.read()))
+        for op, place in re.findall(r"\bop\(\s*GGML_OP_(\w+),\s*(\w+)::", f.read()):
+            found.setdefault(("src/cpu/ops", op), set()).add(place)
+    with open(os.path.join(root, "src/vulkan/ops/mod.rs")) as f:
+        for ops, place in re.findall(r"((?:\|?\s*GGML_OP_\w+\s*)+)=>[\s{(]*(\w+)::", f.read()):
+            for op in re.findall(r"GGML_OP_(\w+)", ops):
+                found.setdefault(("src/vulkan/ops", op), set()).add(place)
+    return found
 
 
 def main():
@@ -86,10 +95,13 @@ def main():
             fields = re.findall(r"^    (?:pub(?:\([^)]*\))? )?\w+:", m.group(1), re.M)
             print(f"fields of Scheduler: {len(fields)}")
             print(f"files with `impl Scheduler`: {sum(bool(re.search(r'^impl Scheduler ', text, re.M)) for _, text in files)}")
-    kernels = table_families(root)
-    constructors = families(root, "src/tensor/ops", r"GGML_OP_(\w+)")
-    differ = sorted(op for op, family in kernels.items() if constructors.get(op, family) != family)
-    print(f"operations whose family has one name in cpu/ops and another in tensor/ops: {len(differ)} of {len(kernels)}")
+    family = families(root)
+    found = places(root)
+    differ = sorted({op for (_, op), where in found.items() if op in family and where != {family[op]}})
+    print(f"operations outside the file of their family (constructor, kernel, Vulkan recipe, gradient): {len(differ)} of {len(family)} "
+          f"({len(found)} places)")
+    for op in differ:
+        print(f"   {op}")
 
 
 if __name__ == "__main__":

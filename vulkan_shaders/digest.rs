@@ -46,6 +46,8 @@ impl Format {
 
 /// A section of the manifest.
 pub struct Section {
+    /// The family of operations, and the folder of the source.
+    pub family: String,
     /// Name of the source without `.comp`.
     pub name: String,
     /// The section's text, and the lines of its formats.
@@ -54,12 +56,21 @@ pub struct Section {
     pub formats: Vec<Format>,
 }
 
+impl Section {
+    /// The source, from the folder of shaders.
+    pub fn file(&self) -> String {
+        format!("{}/{}.comp", self.family, self.name)
+    }
+}
+
 /// The section for formats, and the sections of the sources, in order.
 pub fn sections(manifest: &str) -> (Vec<Format>, Vec<Section>) {
     let mut out: Vec<Section> = Vec::new();
     for line in manifest.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
-            out.push(Section { name: name.to_owned(), text: String::new(), formats: Vec::new() });
+            let (family, name) = name.split_once('.').unwrap_or(("", name));
+            let (family, name) = (family.to_owned(), name.to_owned());
+            out.push(Section { family, name, text: String::new(), formats: Vec::new() });
         } else if let Some(section) = out.last_mut()
             && !line.trim_start().starts_with('#')
             && !line.trim().is_empty()
@@ -88,7 +99,7 @@ pub fn sections(manifest: &str) -> (Vec<Format>, Vec<Section>) {
 
 /// Files that a section's source includes by `#include "name"`, the source first, each once.
 pub fn closure(folder: &Path, section: &Section) -> std::io::Result<Vec<String>> {
-    let mut files = vec![format!("{}.comp", section.name)];
+    let mut files = vec![section.file()];
     let mut next = 0;
     while next < files.len() {
         let path = folder.join(&files[next]);

@@ -8,7 +8,7 @@ use crate::backend::testing::{State, buffer_type};
 use crate::error::Result;
 use crate::graph::{GraphRef, build};
 use crate::sys::memory::AlignedBlock;
-use crate::tensor::ops::{Place, arith, matmul, pointwise, view};
+use crate::tensor::ops::{Place, binary, copy, matmul, unary, view};
 use crate::tensor::{Context, TensorRef};
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -82,10 +82,10 @@ fn a_plan_is_not_used_for_other_edges() {
         let make = |late: bool| {
             let mut c = ctx();
             let x = input(&mut c, 64);
-            let a = view::cont(&mut c, x).unwrap();
-            let b = view::cont(&mut c, a).unwrap();
-            let d = view::cont(&mut c, b).unwrap();
-            let e = arith::add(&mut c, d, if late { a } else { b }).unwrap();
+            let a = copy::cont(&mut c, x).unwrap();
+            let b = copy::cont(&mut c, a).unwrap();
+            let d = copy::cont(&mut c, b).unwrap();
+            let e = binary::add(&mut c, d, if late { a } else { b }).unwrap();
             let g = graph(&mut c, &[e]);
             (c, g)
         };
@@ -118,7 +118,7 @@ fn every_chunk_must_suffice() {
     for sizes in [[256, 128], [128, 256], [256, 256]] {
         let mut c = ctx();
         let (a, b) = (input(&mut c, sizes[0]), input(&mut c, sizes[1]));
-        let (a, b) = (pointwise::scale(&mut c, a, 2.0).unwrap(), pointwise::scale(&mut c, b, 2.0).unwrap());
+        let (a, b) = (unary::scale(&mut c, a, 2.0).unwrap(), unary::scale(&mut c, b, 2.0).unwrap());
         let g = graph(&mut c, &[a, b]);
         // Binding checks that each tensor lies inside its chunk.
         alloc.alloc_graph(g).unwrap();
@@ -137,10 +137,10 @@ fn the_rest_of_a_larger_source_is_used() {
         let x = c.new_tensor(GGML_TYPE_F32, &[16, 1]).unwrap();
         [w, x].iter().for_each(|t| t.set_data(std::ptr::without_provenance_mut(64)));
         let product = matmul::mul_mat(&mut c, w, x).unwrap();
-        let over = pointwise::scale(&mut c, product, 2.0).unwrap();
+        let over = unary::scale(&mut c, product, 2.0).unwrap();
         let small = vector(&mut c, tail / 4);
         small.set_data(std::ptr::without_provenance_mut(64));
-        let in_the_rest = view::cont(&mut c, small).unwrap();
+        let in_the_rest = copy::cont(&mut c, small).unwrap();
         over.add_flag(GGML_TENSOR_FLAG_OUTPUT);
         let g = graph(&mut c, &[over, in_the_rest]);
         let mut p = alloc.describe(g);
@@ -163,8 +163,8 @@ fn memory_of_the_host_may_come_and_go() {
         if own {
             x.set_data(std::ptr::without_provenance_mut(4096));
         }
-        let y = arith::add(&mut c, x, x).unwrap();
-        let y = pointwise::scale(&mut c, y, 2.0).unwrap();
+        let y = binary::add(&mut c, x, x).unwrap();
+        let y = unary::scale(&mut c, y, 2.0).unwrap();
         let g = graph(&mut c, &[y]);
         (c, g)
     };
@@ -188,8 +188,8 @@ fn a_reservation_serves_every_smaller_graph() {
         x.add_flag(GGML_TENSOR_FLAG_INPUT);
         for _ in 0..8 {
             let y = matmul::mul_mat(&mut c, w, x).unwrap();
-            let z = pointwise::scale(&mut c, y, 2.0).unwrap();
-            x = arith::add(&mut c, z, x).unwrap();
+            let z = unary::scale(&mut c, y, 2.0).unwrap();
+            x = binary::add(&mut c, z, x).unwrap();
         }
         let g = graph(&mut c, &[x]);
         (c, g)
@@ -218,7 +218,7 @@ fn a_graph_may_be_larger_than_a_buffer() {
         .map(|_| {
             let x = input(&mut c, 1000);
             x.add_flag(GGML_TENSOR_FLAG_OUTPUT);
-            pointwise::scale(&mut c, x, 2.0).unwrap()
+            unary::scale(&mut c, x, 2.0).unwrap()
         })
         .collect();
     let g = graph(&mut c, &ends);
@@ -236,7 +236,7 @@ fn a_failed_allocation_leaves_everything_usable() {
         let ends: Vec<_> = (0..3)
             .map(|_| {
                 let x = input(&mut c, 1000);
-                pointwise::plain(&mut c, pointwise::Plain::Sqr, x, Place::New).unwrap()
+                unary::plain(&mut c, unary::Plain::Sqr, x, Place::New).unwrap()
             })
             .collect();
         ends.iter().for_each(|t| t.add_flag(GGML_TENSOR_FLAG_OUTPUT));
@@ -268,11 +268,11 @@ fn random_graphs_are_safe() {
             let a = all[all.len() - 1 - random(all.len().min(5))];
             let b = all[random(all.len())];
             let t = match random(5) {
-                0 => arith::add(&mut c, a, b),
-                1 => view::cont(&mut c, a),
-                2 => pointwise::scale(&mut c, a, 2.0),
+                0 => binary::add(&mut c, a, b),
+                1 => copy::cont(&mut c, a),
+                2 => unary::scale(&mut c, a, 2.0),
                 3 => view::reshape(&mut c, a, &[64]),
-                _ => arith::mul(&mut c, b, a),
+                _ => binary::mul(&mut c, b, a),
             };
             let t = t.unwrap();
             if random(10) == 0 {
@@ -294,8 +294,8 @@ fn several_types_share_buffers_by_type_and_want_a_reservation() {
     let mut alloc = GraphAllocator::new(&[a, b, a]);
     let mut c = ctx();
     let x = input(&mut c, 64);
-    let y = view::cont(&mut c, x).unwrap();
-    let z = view::cont(&mut c, y).unwrap();
+    let y = copy::cont(&mut c, x).unwrap();
+    let z = copy::cont(&mut c, y).unwrap();
     z.add_flag(GGML_TENSOR_FLAG_OUTPUT);
     let g = graph(&mut c, &[z]);
     assert!(alloc.alloc_graph(g).is_err());
@@ -315,7 +315,7 @@ fn without_a_plan_nothing_is_bound() {
     let (mut alloc, state) = allocator(32, usize::MAX, 0);
     let mut c = ctx();
     let x = input(&mut c, 64);
-    let y = pointwise::scale(&mut c, x, 2.0).unwrap();
+    let y = unary::scale(&mut c, x, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
     let p = alloc.describe(g);
     assert_eq!(alloc.check(&p, &[]), Err(Misfit::NoPlan));
@@ -333,7 +333,7 @@ fn graphs_of_the_same_size_need_no_new_buffers() {
         let mut all = vec![x];
         for i in 0..10 {
             let (a, b) = (all[i], all[if late { i / 2 } else { i }]);
-            all.push(arith::add(&mut c, a, b).unwrap());
+            all.push(binary::add(&mut c, a, b).unwrap());
         }
         let g = graph(&mut c, &[all[10]]);
         (c, g)
@@ -402,7 +402,7 @@ fn the_same_structure_with_other_sizes_is_placed_as_a_new_one() {
         let mut all = vec![x];
         for i in 0..10 {
             let (a, b) = (all[i], all[if late && i == 8 { 1 } else { i }]);
-            all.push(arith::add(&mut c, a, b).unwrap());
+            all.push(binary::add(&mut c, a, b).unwrap());
         }
         let g = graph(&mut c, &[all[10]]);
         (c, g)
@@ -471,9 +471,9 @@ fn a_ticket_holds_as_long_as_its_buffers() {
     let make = |n: i64, more: bool| {
         let mut c = ctx();
         let x = input(&mut c, n);
-        let mut y = pointwise::scale(&mut c, x, 2.0).unwrap();
+        let mut y = unary::scale(&mut c, x, 2.0).unwrap();
         if more {
-            y = arith::add(&mut c, x, y).unwrap();
+            y = binary::add(&mut c, x, y).unwrap();
         }
         let g = graph(&mut c, &[y]);
         (c, g)

@@ -1,6 +1,6 @@
-//! What happens to memory and queues at this floor, told to whoever watches. Nobody does usually: then a call costs one
-//! relaxed load. A backend that moves the bytes of its own tensors does so by its own means, not through this floor: that
-//! would count as the host's deed.
+//! Reports operations on memory and queues in this layer to an observer. Usually there is none, and a call costs one relaxed
+//! load. A backend that copies the data of its own tensors must not do so through this layer: it would count as an operation
+//! of the host.
 
 use super::{BackendRef, BufferRef, EventRef};
 use crate::graph::GraphRef;
@@ -8,7 +8,7 @@ use crate::tensor::TensorRef;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Something that is about to happen, or, where its text says so, has just happened.
+/// An operation that is about to happen or, if its comment says so, has just happened.
 #[derive(Clone, Copy)]
 pub enum Deed {
     /// The host writes `size` bytes of a tensor.
@@ -46,13 +46,13 @@ pub enum Deed {
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static WATCHER: OnceLock<fn(Deed)> = OnceLock::new();
 
-/// Calls `watcher` for every deed from now on, on the thread that does it. The first watcher stays.
+/// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Deed)) {
     WATCHER.get_or_init(|| watcher);
     WATCHED.store(true, Relaxed);
 }
 
-/// Whether somebody watches.
+/// Whether there is an observer.
 #[inline]
 pub fn watched() -> bool {
     WATCHED.load(Relaxed)

@@ -202,7 +202,7 @@ fn each_piece(p: Pieces, mut f: impl FnMut(usize, usize)) {
     for i in 0..p.count {
         let in_tensor = i.checked_mul(p.stride_tensor).and_then(|n| n.checked_add(p.offset));
         let Some((offset, at)) = in_tensor.zip(i.checked_mul(p.stride_data)) else {
-            ggml_abort!("strides of a copy in pieces are larger than memory")
+            ggml_abort!("the strides of a 2D copy overflow")
         };
         f(offset, at);
     }

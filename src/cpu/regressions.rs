@@ -1,6 +1,7 @@
 //! What once broke elsewhere (docs/TESTS.md names the cases), over all operations: numbers of threads, memory that the result
 //! shares with a source, the end of the scratch memory, data at odd addresses.
 
+use super::check::CheckedGraph;
 use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::hostile::Zone;
@@ -13,7 +14,7 @@ use crate::abi::ggml::*;
 use crate::alloc::inplace::can_inplace;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::tensor::ops::{Place, arith, arrange, matmul, pointwise, view};
+use crate::tensor::ops::{Place, binary, copy, matmul, unary, view};
 
 fn bytes(t: TensorRef) -> Vec<u8> {
     // SAFETY: tests make tensors with data of their own.
@@ -46,7 +47,8 @@ fn compute_in(pool: Option<&Pool>, node: TensorRef, n_threads: usize, scratch: O
             None => Scratch::new(own.as_mut_ptr(), own.len()),
         }
     };
-    exec::compute(&[node], &Settings { n_threads, pool, scratch, abort: Abort::NEVER, use_ref: false })
+    let settings = Settings { n_threads, pool, scratch, abort: Abort::NEVER, use_ref: false };
+    exec::compute(&CheckedGraph::new(&[node])?, &settings)
 }
 
 fn specimen(s: &specimens::Specimen) -> (Maker, TensorRef) {
@@ -168,7 +170,7 @@ fn every_quantized_format_is_joined_along_every_dimension() {
                 let data: Vec<u8> = (0..t.nbytes()).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed)).collect();
                 restore(t, &data);
             }
-            let t = arrange::concat(&mut c, a, b, dim as i32).unwrap();
+            let t = copy::concat(&mut c, a, b, dim as i32).unwrap();
             t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
             compute_in(None, t, 3, None).unwrap_or_else(|e| panic!("{dtype:?}: {e}"));
             // Planes of both below the dimension take turns.
@@ -197,17 +199,17 @@ fn data_at_odd_addresses_is_an_error() {
         for which in 0..3 {
             let mut c = ctx();
             let (a, b) = (tensor(&mut c, dtype, &[33, 5], 1), tensor(&mut c, dtype, &[33, 5], 2));
-            let t = arith::add(&mut c, a, b).unwrap();
+            let t = binary::add(&mut c, a, b).unwrap();
             let odd = [a, b, t][which];
             odd.set_data(odd.data().wrapping_add(by));
             refused(t, "misaligned");
         }
     }
-    // Strides count too; blocks may lie anywhere.
+    // Strides count too; blocks may be anywhere.
     let mut c = ctx();
     let wide = floats(&mut c, &[40, 5], 1);
     let odd = view::view(&mut c, wide, &[33, 4], &[134], 0).unwrap();
-    let t = pointwise::scale(&mut c, odd, 2.0).unwrap();
+    let t = unary::scale(&mut c, odd, 2.0).unwrap();
     refused(t, "misaligned");
     let a = tensor(&mut c, GGML_TYPE_Q8_0, &[64, 9], 3);
     let b = floats(&mut c, &[64, 3], 4);
@@ -224,7 +226,7 @@ fn data_at_odd_addresses_is_an_error() {
 fn elements_that_lie_on_each_other_are_an_error() {
     let mut c = ctx();
     let a = floats(&mut c, &[33, 5], 1);
-    let t = arith::binary(&mut c, arith::Binary::Add, a, a, Place::New).unwrap();
+    let t = binary::binary(&mut c, binary::Binary::Add, a, a, Place::New).unwrap();
     let dense = t.nb();
     for nb in [[4, 0, 660, 660], [4, 128, 660, 660], [0, 132, 660, 660], [2, 132, 660, 660]] {
         t.set_nb(nb);
@@ -243,12 +245,12 @@ fn elements_that_lie_on_each_other_are_an_error() {
     let t = c.new_tensor(GGML_TYPE_Q8_0, &[32]).unwrap();
     let t = {
         let from = floats(&mut c, &[32], 3);
-        view::cpy(&mut c, from, t)
+        copy::cpy(&mut c, from, t)
     }
     .unwrap();
     t.set_nb([0, 34, 34, 34]);
     refused(t, "lie on each other");
-    let t = arith::add(&mut c, a, a).unwrap();
+    let t = binary::add(&mut c, a, a).unwrap();
     // Shapes whose number of elements wraps, and types that are none.
     let ne = a.ne();
     for wild in [[1 << 32, 1 << 32, 1, 1], [i64::MAX, 2, 1, 1], [1 << 62, 4, 1, 1], [33, -5, 1, 1]] {

@@ -7,10 +7,11 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
 use crate::cpu::matmul::can as has_product;
 use crate::error::Result;
-use crate::tensor::ops::arith::{Binary, Region};
+use crate::tensor::ops::binary::Binary;
 use crate::tensor::ops::conv::{self, Window};
-use crate::tensor::ops::pointwise::Plain;
+use crate::tensor::ops::copy::Region;
 use crate::tensor::ops::pool::Planes;
+use crate::tensor::ops::unary::Plain;
 use crate::tensor::ops::{Place, *};
 use crate::tensor::{Context, TensorRef};
 use std::ffi::{c_int, c_void};
@@ -131,35 +132,35 @@ fn pointwise(l: &mut List) {
         for dtype in FLOATS {
             l.add(format!("{kind:?} {dtype:?}"), move |m| {
                 let (a, b) = (m.t(dtype, &SHAPE)?, m.t(dtype, &[37, 1, 3, 1])?);
-                arith::binary(&mut m.c, kind, a, b, Place::New)
+                binary::binary(&mut m.c, kind, a, b, Place::New)
             });
         }
         l.add(format!("{kind:?} repeated in rows"), move |m| {
             let (a, b) = (m.f(&[36, 5, 2])?, m.f(&[4, 5])?);
-            arith::binary(&mut m.c, kind, a, b, Place::New)
+            binary::binary(&mut m.c, kind, a, b, Place::New)
         });
     }
     l.add("add to blocks", |m| {
         let (a, b) = (m.t(GGML_TYPE_Q8_0, &[64, 5])?, m.f(&[64, 5])?);
-        arith::add(&mut m.c, a, b)
+        binary::add(&mut m.c, a, b)
     });
     l.add("add_id", |m| {
         let (a, b, ids) = (m.f(&[37, 3, 5])?, m.f(&[37, 7])?, m.ids(GGML_TYPE_I32, &[3, 5], 7)?);
         whole::dest(ids).set(1, [3, 0, 0], -1);
-        arith::add_id(&mut m.c, a, b, ids)
+        binary::add_id(&mut m.c, a, b, ids)
     });
     l.add("add1", |m| {
         let (a, b) = (m.f(&SHAPE)?, m.f(&[1])?);
-        arith::add1(&mut m.c, a, b, Place::New)
+        binary::add1(&mut m.c, a, b, Place::New)
     });
     for add in [false, true] {
         l.add(if add { "acc" } else { "set" }, move |m| {
             let (a, b) = (m.f(&[37, 7, 3])?, m.f(&[30, 5, 2])?);
             let region = Region { nb: [a.nb()[1], a.nb()[2], a.nb()[3]], offset: 4 };
             if add {
-                arith::acc(&mut m.c, a, b, region, Place::New)
+                copy::acc(&mut m.c, a, b, region, Place::New)
             } else {
-                arith::set(&mut m.c, a, b, region, Place::New)
+                copy::set(&mut m.c, a, b, region, Place::New)
             }
         });
     }
@@ -167,43 +168,47 @@ fn pointwise(l: &mut List) {
         for dtype in FLOATS {
             l.add(format!("{op:?} {dtype:?}"), move |m| {
                 let a = m.t(dtype, &[5, 3])?;
-                pointwise::unary_new(&mut m.c, op, a)
+                unary::unary_new(&mut m.c, op, a)
             });
         }
         l.add(format!("{op:?} long"), move |m| {
             let a = m.f(&[9001])?;
-            pointwise::unary_new(&mut m.c, op, a)
+            unary::unary_new(&mut m.c, op, a)
         });
     }
     l.add("xielu", |m| {
         let a = m.f(&SHAPE)?;
-        pointwise::xielu(&mut m.c, a, 0.8, 0.7, 0.5, -1e-6)
+        unary::xielu(&mut m.c, a, 0.8, 0.7, 0.5, -1e-6)
     });
-    for kind in [Plain::Dup, Plain::Sqr, Plain::Sqrt, Plain::Log, Plain::Sin, Plain::Cos] {
+    l.add("Dup", |m| {
+        let a = m.between(&SHAPE, 0.1, 2.0)?;
+        copy::dup(&mut m.c, a, Place::New)
+    });
+    for kind in [Plain::Sqr, Plain::Sqrt, Plain::Log, Plain::Sin, Plain::Cos] {
         l.add(format!("{kind:?}"), move |m| {
             let a = m.between(&SHAPE, 0.1, 2.0)?;
-            pointwise::plain(&mut m.c, kind, a, Place::New)
+            unary::plain(&mut m.c, kind, a, Place::New)
         });
     }
     l.add("leaky relu", |m| {
         let a = m.f(&SHAPE)?;
-        pointwise::leaky_relu(&mut m.c, a, 0.1, Place::New)
+        unary::leaky_relu(&mut m.c, a, 0.1, Place::New)
     });
     l.add("scale", |m| {
         let a = m.f(&SHAPE)?;
-        pointwise::scale_bias(&mut m.c, a, 2.0, 0.5, Place::New)
+        unary::scale_bias(&mut m.c, a, 2.0, 0.5, Place::New)
     });
     l.add("clamp", |m| {
         let a = m.f(&SHAPE)?;
-        pointwise::clamp(&mut m.c, a, -0.5, 0.5, Place::New)
+        unary::clamp(&mut m.c, a, -0.5, 0.5, Place::New)
     });
     l.add("fill", |m| {
         let a = m.f(&SHAPE)?;
-        pointwise::fill(&mut m.c, a, 3.0, Place::New)
+        unary::fill(&mut m.c, a, 3.0, Place::New)
     });
     l.add("silu_back", |m| {
         let (a, b) = (m.f(&SHAPE)?, m.f(&SHAPE)?);
-        arith::silu_back(&mut m.c, a, b)
+        unary::silu_back(&mut m.c, a, b)
     });
     for op in ggml_glu_op::ALL {
         for split in [false, true] {
@@ -292,32 +297,32 @@ fn arranged(l: &mut List) {
     for to in TO {
         l.add(format!("cpy to {to:?}"), move |m| {
             let (a, b) = (m.f(&[256, 3, 2])?, m.c.new_tensor(to, &[256, 3, 2])?);
-            view::cpy(&mut m.c, a, b)
+            copy::cpy(&mut m.c, a, b)
         });
         l.add(format!("cpy from {to:?} to another shape"), move |m| {
             let (a, b) = (m.t(to, &[256, 3, 2])?, m.c.new_tensor(GGML_TYPE_F32, &[768, 2])?);
-            view::cpy(&mut m.c, a, b)
+            copy::cpy(&mut m.c, a, b)
         });
     }
     for dtype in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_I8, GGML_TYPE_I64] {
         l.add(format!("cont of transposed {dtype:?}"), move |m| {
             let a = m.t(dtype, &[19, 33, 3])?;
             let a = view::permute(&mut m.c, a, [1, 0, 2, 3])?;
-            view::cont(&mut m.c, a)
+            copy::cont(&mut m.c, a)
         });
     }
     l.add("cpy transposed into transposed", |m| {
         let (a, b) = (m.f(&[19, 33, 3])?, m.f(&[33, 3, 19])?);
         let (a, b) = (view::permute(&mut m.c, a, [1, 0, 2, 3])?, view::permute(&mut m.c, b, [2, 1, 0, 3])?);
-        view::cpy(&mut m.c, a, b)
+        copy::cpy(&mut m.c, a, b)
     });
     l.add("repeat", |m| {
         let a = m.f(&[7, 5, 1, 2])?;
-        arrange::repeat(&mut m.c, a, [14, 5, 3, 4])
+        copy::repeat(&mut m.c, a, [14, 5, 3, 4])
     });
     l.add("repeat_back", |m| {
         let (a, b) = (m.f(&[14, 5, 3, 4])?, m.f(&[7, 5, 1, 2])?);
-        arrange::repeat_back(&mut m.c, a, b)
+        copy::repeat_back(&mut m.c, a, b)
     });
     for dim in 0..4 {
         for dtype in [GGML_TYPE_F32, GGML_TYPE_Q8_0] {
@@ -326,50 +331,50 @@ fn arranged(l: &mut List) {
                 let a = m.t(dtype, &ne)?;
                 ne[dim] *= 2;
                 let b = m.t(dtype, &ne)?;
-                arrange::concat(&mut m.c, a, b, dim as i32)
+                copy::concat(&mut m.c, a, b, dim as i32)
             });
         }
     }
     for around in [false, true] {
         l.add(if around { "pad around" } else { "pad" }, move |m| {
             let a = m.f(&[7, 5, 3, 2])?;
-            arrange::pad(&mut m.c, a, [1, 2, 0, 3, 1, 0, 2, 1], around)
+            image::pad(&mut m.c, a, [1, 2, 0, 3, 1, 0, 2, 1], around)
         });
     }
     l.add("pad_reflect_1d", |m| {
         let a = m.f(&[9, 5, 2])?;
-        arrange::pad_reflect_1d(&mut m.c, a, 3, 8)
+        image::pad_reflect_1d(&mut m.c, a, 3, 8)
     });
     l.add("roll", |m| {
         let a = m.f(&[9, 5, 3, 2])?;
-        arrange::roll(&mut m.c, a, [4, -2, 1, 0])
+        image::roll(&mut m.c, a, [4, -2, 1, 0])
     });
     for mode in [0, 1, 2, 1 | 1 << 8, 1 | 1 << 9] {
         l.add(format!("upscale {mode:#x}"), move |m| {
             let a = m.f(&[7, 5, 3, 2])?;
-            arrange::interpolate(&mut m.c, a, [11, 4, 3, 2], mode)
+            image::interpolate(&mut m.c, a, [11, 4, 3, 2], mode)
         });
     }
     l.add("diag", |m| {
         let a = m.f(&[9, 1, 3, 2])?;
-        arrange::diag(&mut m.c, a)
+        matrix::diag(&mut m.c, a)
     });
-    for (name, mask) in [("inf", arrange::Mask::NegInf), ("zero", arrange::Mask::Zero)] {
+    for (name, mask) in [("inf", matrix::Mask::NegInf), ("zero", matrix::Mask::Zero)] {
         l.add(format!("diag_mask_{name}"), move |m| {
             let a = m.f(&[9, 5, 3])?;
-            arrange::diag_mask(&mut m.c, a, 2, mask, Place::New)
+            matrix::diag_mask(&mut m.c, a, 2, mask, Place::New)
         });
     }
     for kind in ggml_tri_type::ALL {
         l.add(format!("{kind:?}"), move |m| {
             let a = m.f(&[9, 9, 3])?;
-            arrange::tri(&mut m.c, a, kind)
+            matrix::tri(&mut m.c, a, kind)
         });
     }
-    l.add("arange", |m| arrange::arange(&mut m.c, 2.0, 90.0, 1.5));
+    l.add("arange", |m| generate::arange(&mut m.c, 2.0, 90.0, 1.5));
     l.add("timestep_embedding", |m| {
         let a = m.between(&[7], 0.0, 100.0)?;
-        arrange::timestep_embedding(&mut m.c, a, 33, 10000)
+        generate::timestep_embedding(&mut m.c, a, 33, 10000)
     });
 }
 
@@ -426,7 +431,7 @@ fn rows_and_reductions(l: &mut List) {
         ("sum_rows", reduce::sum_rows),
         ("mean", reduce::mean),
         ("cumsum", reduce::cumsum),
-        ("argsort", |c, a| reduce::argsort(c, a, ggml_sort_order::GGML_SORT_ORDER_DESC)),
+        ("argsort", |c, a| sort::argsort(c, a, ggml_sort_order::GGML_SORT_ORDER_DESC)),
     ];
     for (name, f) in reductions {
         l.add(name, move |m| {
@@ -440,11 +445,11 @@ fn rows_and_reductions(l: &mut List) {
     });
     l.add("top_k", |m| {
         let a = m.f(&SHAPE)?;
-        reduce::top_k(&mut m.c, a, 7)
+        sort::top_k(&mut m.c, a, 7)
     });
     l.add("count_equal", |m| {
         let (a, b) = (m.ids(GGML_TYPE_I32, &[37, 5], 9)?, m.ids(GGML_TYPE_I32, &[37, 5], 7)?);
-        arith::count_equal(&mut m.c, a, b)
+        reduce::count_equal(&mut m.c, a, b)
     });
 }
 
@@ -499,7 +504,7 @@ fn products(l: &mut List) {
     }
     l.add("solve_tri", |m| {
         let (a, b) = (m.between(&[9, 9, 2, 3], 1.0, 2.0)?, m.f(&[7, 9, 2, 3])?);
-        matmul::solve_tri(&mut m.c, a, b, true, true, false)
+        matrix::solve_tri(&mut m.c, a, b, true, true, false)
     });
 }
 
@@ -654,19 +659,19 @@ fn images(l: &mut List) {
     }
     l.add("win_part", |m| {
         let a = m.f(&[5, 11, 7])?;
-        windows::win_part(&mut m.c, a, 4)
+        window::win_part(&mut m.c, a, 4)
     });
     l.add("win_unpart", |m| {
         let a = m.f(&[5, 4, 4, 6])?;
-        windows::win_unpart(&mut m.c, a, 11, 7, 4)
+        window::win_unpart(&mut m.c, a, 11, 7, 4)
     });
     l.add("get_rel_pos", |m| {
         let a = m.t(GGML_TYPE_F16, &[5, 9])?;
-        windows::get_rel_pos(&mut m.c, a, 5, 5)
+        window::get_rel_pos(&mut m.c, a, 5, 5)
     });
     l.add("add_rel_pos", |m| {
         let (a, x, y) = (m.f(&[25, 12, 2])?, m.f(&[5, 3, 4, 2])?, m.f(&[5, 3, 4, 2])?);
-        windows::add_rel_pos(&mut m.c, a, x, y, Place::New)
+        window::add_rel_pos(&mut m.c, a, x, y, Place::New)
     });
 }
 
@@ -726,21 +731,21 @@ fn recurrences(l: &mut List) {
 fn training(l: &mut List) {
     l.add("cross_entropy_loss", |m| {
         let (a, b) = (m.f(&[37, 7])?, m.between(&[37, 7], 0.0, 1.0)?);
-        train::cross_entropy_loss(&mut m.c, a, b)
+        loss::cross_entropy_loss(&mut m.c, a, b)
     });
     l.add("cross_entropy_loss_back", |m| {
         let (g, a, b) = (m.f(&[1])?, m.f(&[37, 7])?, m.between(&[37, 7], 0.0, 1.0)?);
-        train::cross_entropy_loss_back(&mut m.c, g, a, b)
+        loss::cross_entropy_loss_back(&mut m.c, g, a, b)
     });
     l.add("opt_step_adamw", |m| {
         let (w, g, first) = (m.f(&[37, 7])?, m.f(&[37, 7])?, m.f(&[37, 7])?);
         let (second, p) = (m.between(&[37, 7], 0.0, 1.0)?, m.between(&[7], 0.1, 0.9)?);
         w.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
-        train::opt_step_adamw(&mut m.c, w, g, first, second, p)
+        optimizer::opt_step_adamw(&mut m.c, w, g, first, second, p)
     });
     l.add("opt_step_sgd", |m| {
         let (w, g, p) = (m.f(&[37, 7])?, m.f(&[37, 7])?, m.between(&[2], 0.1, 0.9)?);
         w.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
-        train::opt_step_sgd(&mut m.c, w, g, p)
+        optimizer::opt_step_sgd(&mut m.c, w, g, p)
     });
 }

@@ -5,7 +5,6 @@
 use super::access::Dest;
 use super::check::CheckedNode;
 use super::exec::worker::Worker;
-use super::matmul;
 use super::ops::*;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::error::Result;
@@ -44,7 +43,7 @@ pub struct Row {
     pub tasks: Tasks,
     /// Bytes of scratch memory for a node and a number of threads; `None`: never any.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
-    /// A bit for each source that may lie exactly on the result: the kernel reads an element only before it writes that
+    /// A bit for each source that may be exactly on the result: the kernel reads an element only before it writes that
     /// element, or does not read that source at all.
     pub in_place: u16,
     /// A bit for each source that the kernel writes.
@@ -118,7 +117,7 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_ADD, binary::add, binary::check_add).in_place(BOTH),
     op(GGML_OP_ADD_ID, binary::add_id, binary::check_add_id).in_place(FIRST),
     op(GGML_OP_ADD1, binary::add1, binary::check_add1).in_place(FIRST),
-    op(GGML_OP_ACC, binary::acc, binary::check_acc).in_place(FIRST),
+    op(GGML_OP_ACC, copy::acc, copy::check_acc).in_place(FIRST),
     op(GGML_OP_SUB, binary::sub, binary::check_binary).in_place(BOTH),
     op(GGML_OP_MUL, binary::mul, binary::check_binary).in_place(BOTH),
     op(GGML_OP_DIV, binary::div, binary::check_binary).in_place(BOTH),
@@ -144,27 +143,27 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
         .in_place(BOTH),
     op(GGML_OP_GROUP_NORM, norm::group_norm, norm::check_group_norm).in_place(FIRST),
     op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
-    op(GGML_OP_MUL_MAT, matmul::mul_mat, product::check_mul_mat)
-        .tasks(Tasks::If(product::is_large))
+    op(GGML_OP_MUL_MAT, matmul::mul_mat, matmul::check_mul_mat)
+        .tasks(Tasks::If(matmul::is_large))
         .scratch(matmul::scratch_mul_mat),
-    op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, product::check_mul_mat_id)
-        .tasks(Tasks::If(product::is_large))
+    op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, matmul::check_mul_mat_id)
+        .tasks(Tasks::If(matmul::is_large))
         .scratch(matmul::scratch_mul_mat_id),
-    op(GGML_OP_OUT_PROD, product::out_prod, product::check_out_prod).tasks(Tasks::All),
+    op(GGML_OP_OUT_PROD, matmul::out_prod, matmul::check_out_prod).tasks(Tasks::All),
     op(GGML_OP_SCALE, unary::scale, unary::check_scale).in_place(FIRST),
-    op(GGML_OP_SET, binary::set, binary::check_set).in_place(FIRST),
+    op(GGML_OP_SET, copy::set, copy::check_set).in_place(FIRST),
     op(GGML_OP_CPY, copy::dup, copy::check_dup).in_place(BOTH),
     op(GGML_OP_CONT, copy::dup, copy::check_dup).in_place(FIRST),
     empty(GGML_OP_RESHAPE),
     empty(GGML_OP_VIEW),
     empty(GGML_OP_PERMUTE),
     empty(GGML_OP_TRANSPOSE),
-    op(GGML_OP_GET_ROWS, gather::get_rows, gather::check_get_rows).tasks(Tasks::Rows(1 << 13)),
-    op(GGML_OP_GET_ROWS_BACK, gather::get_rows_back, gather::check_get_rows_back),
-    op(GGML_OP_SET_ROWS, gather::set_rows, gather::check_set_rows).tasks(Tasks::Rows(1 << 13)).in_place(THIRD),
-    op(GGML_OP_DIAG, make::diag, make::check_diag),
-    op(GGML_OP_DIAG_MASK_INF, softmax::diag_mask_inf, softmax::check_diag_mask).in_place(FIRST),
-    op(GGML_OP_DIAG_MASK_ZERO, softmax::diag_mask_zero, softmax::check_diag_mask).in_place(FIRST),
+    op(GGML_OP_GET_ROWS, rows::get_rows, rows::check_get_rows).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_GET_ROWS_BACK, rows::get_rows_back, rows::check_get_rows_back),
+    op(GGML_OP_SET_ROWS, rows::set_rows, rows::check_set_rows).tasks(Tasks::Rows(1 << 13)).in_place(THIRD),
+    op(GGML_OP_DIAG, matrix::diag, matrix::check_diag),
+    op(GGML_OP_DIAG_MASK_INF, matrix::diag_mask_inf, matrix::check_diag_mask).in_place(FIRST),
+    op(GGML_OP_DIAG_MASK_ZERO, matrix::diag_mask_zero, matrix::check_diag_mask).in_place(FIRST),
     op(GGML_OP_SOFT_MAX, softmax::soft_max, softmax::check_soft_max).tasks(Tasks::Rows(1 << 13)).in_place(BOTH),
     op(GGML_OP_SOFT_MAX_BACK, softmax::soft_max_back, softmax::check_soft_max_back)
         .tasks(Tasks::Rows(1 << 13))
@@ -173,7 +172,7 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_ROPE_BACK, rope::rope_back, rope::check_rope).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
     op(GGML_OP_CLAMP, unary::clamp, check_map).in_place(FIRST),
     op(GGML_OP_CONV_TRANSPOSE_1D, conv::conv_transpose_1d, conv::check_conv_transpose_1d).tasks(Tasks::All),
-    op(GGML_OP_IM2COL, image::im2col, image::check_im2col),
+    op(GGML_OP_IM2COL, conv::im2col, conv::check_im2col),
     op(GGML_OP_IM2COL_BACK, conv::im2col_back, conv::check_im2col_back).tasks(Tasks::All),
     op(GGML_OP_IM2COL_3D, conv::im2col_3d, conv::check_im2col_3d).tasks(Tasks::All),
     op(GGML_OP_COL2IM_1D, conv::col2im_1d, conv::check_col2im_1d).tasks(Tasks::All),
@@ -181,23 +180,22 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_CONV_3D, conv::conv_3d, conv::check_conv_3d).tasks(Tasks::All),
     op(GGML_OP_CONV_2D_DW, conv::conv_2d_dw, conv::check_conv_2d_dw).tasks(Tasks::All),
     op(GGML_OP_CONV_TRANSPOSE_2D, conv::conv_transpose_2d, conv::check_conv_transpose_2d).tasks(Tasks::All),
-    op(GGML_OP_POOL_1D, image::pool_1d, image::check_pool),
-    op(GGML_OP_POOL_2D, image::pool_2d, image::check_pool),
-    op(GGML_OP_POOL_2D_BACK, image::pool_2d_back, image::check_pool_2d_back),
+    op(GGML_OP_POOL_1D, pool::pool_1d, pool::check_pool),
+    op(GGML_OP_POOL_2D, pool::pool_2d, pool::check_pool),
+    op(GGML_OP_POOL_2D_BACK, pool::pool_2d_back, pool::check_pool_2d_back),
     op(GGML_OP_UPSCALE, image::upscale, image::check_upscale),
-    op(GGML_OP_PAD, pad::pad, pad::check_pad),
-    op(GGML_OP_PAD_REFLECT_1D, pad::pad_reflect_1d, pad::check_pad_reflect_1d),
-    op(GGML_OP_ROLL, pad::roll, pad::check_roll),
-    op(GGML_OP_ARANGE, make::arange, make::check_arange),
-    op(GGML_OP_TIMESTEP_EMBEDDING, make::timestep_embedding, make::check_timestep_embedding),
+    op(GGML_OP_PAD, image::pad, image::check_pad),
+    op(GGML_OP_PAD_REFLECT_1D, image::pad_reflect_1d, image::check_pad_reflect_1d),
+    op(GGML_OP_ROLL, image::roll, image::check_roll),
+    op(GGML_OP_ARANGE, generate::arange, generate::check_arange),
+    op(GGML_OP_TIMESTEP_EMBEDDING, generate::timestep_embedding, generate::check_timestep_embedding),
     op(GGML_OP_ARGSORT, sort::argsort, sort::check_argsort).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_TOP_K, sort::top_k, sort::check_top_k).tasks(Tasks::Rows(1 << 13)),
     op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu).in_place(FIRST),
-    op(GGML_OP_TRI, make::tri, make::check_tri).in_place(FIRST),
-    op(GGML_OP_FILL, make::fill, make::check_fill).in_place(FIRST),
+    op(GGML_OP_TRI, matrix::tri, matrix::check_tri).in_place(FIRST),
+    op(GGML_OP_FILL, unary::fill, unary::check_fill).in_place(FIRST),
     op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
-    op(GGML_OP_FLASH_ATTN_BACK, attention_back::flash_attn_back, attention_back::check_flash_attn_back)
-        .tasks(Tasks::All),
+    op(GGML_OP_FLASH_ATTN_BACK, attention::flash_attn_back, attention::check_flash_attn_back).tasks(Tasks::All),
     op(GGML_OP_SSM_CONV, recurrent::ssm_conv, recurrent::check_ssm_conv),
     op(GGML_OP_SSM_SCAN, recurrent::ssm_scan, recurrent::check_ssm_scan),
     op(GGML_OP_WIN_PART, window::win_part, window::check_win_part),
@@ -207,26 +205,26 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_RWKV_WKV6, recurrent::rwkv_wkv6, recurrent::check_rwkv_wkv6),
     op(GGML_OP_GATED_LINEAR_ATTN, recurrent::gated_linear_attn, recurrent::check_gated_linear_attn),
     op(GGML_OP_RWKV_WKV7, recurrent::rwkv_wkv7, recurrent::check_rwkv_wkv7),
-    op(GGML_OP_SOLVE_TRI, train::solve_tri, train::check_solve_tri),
+    op(GGML_OP_SOLVE_TRI, matrix::solve_tri, matrix::check_solve_tri),
     op(GGML_OP_GATED_DELTA_NET, recurrent::gated_delta_net, recurrent::check_gated_delta_net),
-    op(GGML_OP_LIGHTNING_INDEXER, window::lightning_indexer, window::check_lightning_indexer),
-    op(GGML_OP_DSV4_HC_COMB, window::dsv4_hc_comb, window::check_dsv4_hc_comb),
-    op(GGML_OP_DSV4_HC_PRE, window::dsv4_hc_pre, window::check_dsv4_hc_pre),
-    op(GGML_OP_DSV4_HC_POST, window::dsv4_hc_post, window::check_dsv4_hc_post),
-    op(GGML_OP_TOP_K_MASK, sparse::top_k_mask, sparse::check_top_k_mask),
+    op(GGML_OP_LIGHTNING_INDEXER, attention::lightning_indexer, attention::check_lightning_indexer),
+    op(GGML_OP_DSV4_HC_COMB, hyper::dsv4_hc_comb, hyper::check_dsv4_hc_comb),
+    op(GGML_OP_DSV4_HC_PRE, hyper::dsv4_hc_pre, hyper::check_dsv4_hc_pre),
+    op(GGML_OP_DSV4_HC_POST, hyper::dsv4_hc_post, hyper::check_dsv4_hc_post),
+    op(GGML_OP_TOP_K_MASK, attention::top_k_mask, attention::check_top_k_mask),
     op(GGML_OP_UNARY, unary::unary, unary::check_unary).in_place(FIRST),
     op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
-    op(GGML_OP_CROSS_ENTROPY_LOSS, train::cross_entropy_loss, train::check_cross_entropy_loss)
+    op(GGML_OP_CROSS_ENTROPY_LOSS, loss::cross_entropy_loss, loss::check_cross_entropy_loss)
         .tasks(Tasks::Rows(1 << 13))
-        .scratch(train::scratch_cross_entropy_loss),
-    op(GGML_OP_CROSS_ENTROPY_LOSS_BACK, train::cross_entropy_loss_back, train::check_cross_entropy_loss_back),
-    op(GGML_OP_OPT_STEP_ADAMW, train::opt_step_adamw, train::check_opt_step_adamw)
+        .scratch(loss::scratch_cross_entropy_loss),
+    op(GGML_OP_CROSS_ENTROPY_LOSS_BACK, loss::cross_entropy_loss_back, loss::check_cross_entropy_loss_back),
+    op(GGML_OP_OPT_STEP_ADAMW, optimizer::opt_step_adamw, optimizer::check_opt_step_adamw)
         .writes(FIRST | 1 << 2 | 1 << 3)
         .in_place(ALL),
-    op(GGML_OP_OPT_STEP_SGD, train::opt_step_sgd, train::check_opt_step_sgd).writes(FIRST).in_place(ALL),
+    op(GGML_OP_OPT_STEP_SGD, optimizer::opt_step_sgd, optimizer::check_opt_step_sgd).writes(FIRST).in_place(ALL),
     op(GGML_OP_GLU, glu::glu, glu::check_glu).in_place(BOTH),
 ];
 

@@ -2,10 +2,11 @@
 //! short reference in double precision.
 
 use super::access::whole;
+use super::check::{self, CheckedGraph};
+use super::convert;
 use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
-use super::{check, convert};
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
@@ -85,7 +86,8 @@ pub(super) fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) 
     let mut work = vec![0u8; plan.work_size()];
     // SAFETY: `work` is used by the computation alone.
     let scratch = unsafe { Scratch::new(work.as_mut_ptr(), work.len()) };
-    exec::compute(nodes, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
+    let graph = CheckedGraph::new(nodes)?;
+    exec::compute(&graph, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
 }
 
 /// The result, which must not depend on the number of threads.
@@ -138,8 +140,8 @@ fn sums_and_products_broadcast_in_every_format() {
         ] {
             let mut c = ctx();
             let (a, b) = (tensor(&mut c, dtype, &ne, 1), tensor(&mut c, dtype, &nb, 2));
-            for kind in [arith::Binary::Add, arith::Binary::Sub, arith::Binary::Mul] {
-                let t = arith::binary(&mut c, kind, a, b, Place::New).unwrap();
+            for kind in [binary::Binary::Add, binary::Binary::Sub, binary::Binary::Mul] {
+                let t = binary::binary(&mut c, kind, a, b, Place::New).unwrap();
                 let (x, y, z) = (read(a), read(b), compute(t));
                 let at = |i: usize| {
                     let (n, m) = (ne.map(|n| n as usize), nb.map(|n| n as usize));
@@ -149,8 +151,8 @@ fn sums_and_products_broadcast_in_every_format() {
                 let want = x.iter().enumerate().map(|(i, &x)| {
                     let (x, y) = (f64::from(x), f64::from(y[at(i)]));
                     match kind {
-                        arith::Binary::Add => x + y,
-                        arith::Binary::Sub => x - y,
+                        binary::Binary::Add => x + y,
+                        binary::Binary::Sub => x - y,
                         _ => x * y,
                     }
                 });
@@ -166,11 +168,11 @@ fn in_place_results_are_those_of_new_tensors() {
     for n in [1, 7, 64, 5000] {
         let a = floats(&mut c, &[n, 3], 3);
         let b = floats(&mut c, &[n, 3], 4);
-        let new = arith::binary(&mut c, arith::Binary::Mul, a, b, Place::New).unwrap();
+        let new = binary::binary(&mut c, binary::Binary::Mul, a, b, Place::New).unwrap();
         let want = compute(new);
         let old = read(a);
         for alias in [a, b] {
-            let t = arith::binary(&mut c, arith::Binary::Mul, a, b, Place::New).unwrap();
+            let t = binary::binary(&mut c, binary::Binary::Mul, a, b, Place::New).unwrap();
             t.set_data(alias.data());
             let saved = read(alias);
             compute_with(&nodes_of(t), 2, Abort::NEVER).unwrap();
@@ -234,7 +236,7 @@ fn every_unary_operation_with_more_threads_than_rows() {
             let mut c = ctx();
             let a = floats(&mut c, &ne, 5);
             write(a, &read(a).iter().map(|x| x * 6.0).collect::<Vec<_>>());
-            let t = pointwise::unary_new(&mut c, op, a).unwrap();
+            let t = unary::unary_new(&mut c, op, a).unwrap();
             let half_table = matches!(op, ggml_unary_op::GGML_UNARY_OP_GELU | ggml_unary_op::GGML_UNARY_OP_GELU_QUICK);
             let want = read(a).into_iter().map(|x| reference(op, f64::from(x)));
             near(&compute(t), want, if half_table { 3e-3 } else { 2e-6 });
@@ -373,7 +375,7 @@ fn copies_convert_and_transpose() {
             let mut c = ctx();
             let a = tensor(&mut c, from, &[256, 3, 2], 1);
             let b = c.new_tensor(to, &[256, 3, 2]).unwrap();
-            let t = view::cpy(&mut c, a, b).unwrap();
+            let t = copy::cpy(&mut c, a, b).unwrap();
             if check::supported(t).is_err() {
                 assert!(from.blck_size() > 1 && to != GGML_TYPE_F32, "{from:?} to {to:?}");
                 continue;
@@ -391,7 +393,7 @@ fn copies_convert_and_transpose() {
     let mut c = ctx();
     let a = floats(&mut c, &[70, 33, 3], 2);
     let turned = view::permute(&mut c, a, [1, 0, 2, 3]).unwrap();
-    let t = view::cont(&mut c, turned).unwrap();
+    let t = copy::cont(&mut c, turned).unwrap();
     let (x, y) = (read(a), compute(t));
     for (i, y) in y.iter().enumerate() {
         assert_eq!(*y, x[(i / (33 * 70) * 33 + i % 33) * 70 + i / 33 % 70]);
@@ -453,10 +455,10 @@ fn stopping_at_any_node_leaves_everything_usable() {
     let mut t = floats(&mut c, &[100, 100], 1);
     for i in 0..30 {
         let other = floats(&mut c, &[if i % 3 == 0 { 100 } else { 1 }, 1], 2);
-        t = arith::add(&mut c, t, other).unwrap();
+        t = binary::add(&mut c, t, other).unwrap();
         if i % 4 == 0 {
             t = reduce::sum_rows(&mut c, t).unwrap();
-            t = arrange::repeat(&mut c, t, [100, 100, 1, 1]).unwrap();
+            t = copy::repeat(&mut c, t, [100, 100, 1, 1]).unwrap();
         }
     }
     let nodes = nodes_of(t);
@@ -475,18 +477,18 @@ fn stopping_at_any_node_leaves_everything_usable() {
 fn what_does_not_fit_is_an_error() {
     let mut c = ctx();
     let a = floats(&mut c, &[32, 4], 1);
-    let t = arith::add(&mut c, a, a).unwrap();
+    let t = binary::add(&mut c, a, a).unwrap();
     let nodes = nodes_of(t);
     let data = a.data();
     a.set_data(std::ptr::null_mut());
     assert!(compute_with(&nodes, 2, Abort::NEVER).is_err());
     a.set_data(data);
     let v = view::view(&mut c, a, &[32, 2], &[128], 128).unwrap();
-    let t = arith::add(&mut c, v, v).unwrap();
+    let t = binary::add(&mut c, v, v).unwrap();
     v.set_ne([32, 400, 1, 1]);
     t.set_ne([32, 400, 1, 1]);
     assert!(compute_with(&nodes_of(t), 2, Abort::NEVER).is_err());
-    let t = arith::add(&mut c, a, a).unwrap();
+    let t = binary::add(&mut c, a, a).unwrap();
     t.set_op(ggml_op::GGML_OP_MUL_MAT);
     assert!(compute_with(&nodes_of(t), 2, Abort::NEVER).is_err());
 }
@@ -495,7 +497,7 @@ fn what_does_not_fit_is_an_error() {
 fn what_is_around_nothing_is_zero() {
     let mut c = ctx();
     let a = c.new_tensor(GGML_TYPE_F32, &[5, 0, 2]).unwrap();
-    let t = arrange::pad(&mut c, a, [1, 2, 0, 3, 1, 0, 0, 0], false).unwrap();
+    let t = image::pad(&mut c, a, [1, 2, 0, 3, 1, 0, 0, 0], false).unwrap();
     assert_eq!(t.ne(), [8, 3, 3, 1]);
     write(t, &noise(72, 1));
     assert_eq!(compute(t), [0.0; 72]);
@@ -512,11 +514,11 @@ fn results_do_not_mind_where_they_are_written() {
         norm::rms_norm_back(&mut c, a, b, 1e-5).unwrap(),
         softmax::soft_max_back(&mut c, a, b, 0.5, 0.0, Place::New).unwrap(),
         softmax::soft_max(&mut c, a, None, 0.5, 0.0, Place::New).unwrap(),
-        arith::silu_back(&mut c, a, b).unwrap(),
-        arith::binary(&mut c, arith::Binary::Div, a, b, Place::New).unwrap(),
-        arith::binary(&mut c, arith::Binary::Sub, a, b, Place::New).unwrap(),
-        pointwise::unary_new(&mut c, unary, a).unwrap(),
-        pointwise::scale_bias(&mut c, a, 2.0, 1.0, Place::New).unwrap(),
+        unary::silu_back(&mut c, a, b).unwrap(),
+        binary::binary(&mut c, binary::Binary::Div, a, b, Place::New).unwrap(),
+        binary::binary(&mut c, binary::Binary::Sub, a, b, Place::New).unwrap(),
+        unary::unary_new(&mut c, unary, a).unwrap(),
+        unary::scale_bias(&mut c, a, 2.0, 1.0, Place::New).unwrap(),
         rope::rope(&mut c, a, pos, None, &rope::Rope::plain(48, GGML_ROPE_TYPE_NEOX), Place::New).unwrap(),
         glu::glu(&mut c, GGML_GLU_OP_SWIGLU, a, Some(b), false).unwrap(),
         norm::norm(&mut c, norm::Norm::Layer, a, 1e-5, Place::New).unwrap(),
@@ -556,10 +558,10 @@ fn scratch_memory_is_not_overrun() {
                 // SAFETY: `work` is used by the computation alone until it ends.
                 let scratch = unsafe { Scratch::new(work.as_mut_ptr(), size) };
                 let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: true };
-                exec::compute(&nodes, &settings).unwrap();
+                exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
                 let reference = read(t).into_iter().map(f64::from).collect::<Vec<_>>();
                 let settings = Settings { use_ref: false, ..settings };
-                exec::compute(&nodes, &settings).unwrap();
+                exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
                 assert!(work[size..].iter().all(|&b| b == 0x5a), "{dtype:?}, {columns} columns, {n_threads} threads");
                 // Tiles may have a scale for other groups of activations than the reference.
                 let largest = reference.iter().fold(0f64, |m, x| m.max(x.abs()));
@@ -575,12 +577,12 @@ fn graphs_may_go_as_soon_as_they_are_computed() {
     for round in 0..500u64 {
         let mut c = Context::with_size(1 << 16, false).unwrap();
         let a = floats(&mut c, &[64, 8], round);
-        let t = arith::add(&mut c, a, a).unwrap();
+        let t = binary::add(&mut c, a, a).unwrap();
         let nodes = nodes_of(t);
         let n_threads = 1 + (round * 7 % 5) as usize;
         let settings =
             Settings { n_threads, pool: Some(&pool), scratch: Scratch::EMPTY, abort: Abort::NEVER, use_ref: false };
-        exec::compute(&nodes, &settings).unwrap();
+        exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
         let x = read(a);
         assert!(read(t).iter().zip(x).all(|(y, x)| *y == x + x));
     }
@@ -594,7 +596,7 @@ fn quantized_tensors_are_joined_and_sorted_values_rise() {
         let a = tensor(&mut c, GGML_TYPE_Q8_0, &ne, 1);
         ne[dim] *= 2;
         let b = tensor(&mut c, GGML_TYPE_Q8_0, &ne, 2);
-        let t = arrange::concat(&mut c, a, b, dim as i32).unwrap();
+        let t = copy::concat(&mut c, a, b, dim as i32).unwrap();
         let (x, y, z) = (read(a), read(b), compute(t));
         assert_eq!(z.len(), x.len() + y.len());
         let sum = |v: &[f32]| v.iter().map(|&v| f64::from(v)).sum::<f64>();
@@ -603,7 +605,7 @@ fn quantized_tensors_are_joined_and_sorted_values_rise() {
     }
     let mut c = ctx();
     let a = floats(&mut c, &[1000, 3], 3);
-    let t = reduce::argsort(&mut c, a, ggml_sort_order::GGML_SORT_ORDER_DESC).unwrap();
+    let t = sort::argsort(&mut c, a, ggml_sort_order::GGML_SORT_ORDER_DESC).unwrap();
     let (x, order) = (read(a), compute(t));
     for r in 0..3 {
         let at = |i: usize| x[r * 1000 + order[r * 1000 + i] as usize];
@@ -645,5 +647,5 @@ fn sources_that_overlap_the_result_partly_are_read_by_one_thread() {
 }
 
 fn unary(c: &mut Context, a: TensorRef) -> TensorRef {
-    pointwise::plain(c, pointwise::Plain::Sqr, a, Place::New).unwrap()
+    unary::plain(c, unary::Plain::Sqr, a, Place::New).unwrap()
 }

@@ -21,7 +21,7 @@ const THREAD_BITS: u32 = 16;
 
 /// Where a thread may run, and how urgently.
 #[derive(Clone)]
-struct Manners {
+struct ThreadSettings {
     mask: Option<Box<[bool; GGML_MAX_N_THREADS]>>,
     priority: ggml_sched_priority,
 }
@@ -52,7 +52,7 @@ pub struct Pool {
     threads: Vec<JoinHandle<()>>,
     /// Held while a region runs.
     busy: Mutex<()>,
-    starter: Manners,
+    starter: ThreadSettings,
     n_threads: usize,
 }
 
@@ -78,15 +78,16 @@ impl Pool {
         });
         let mut masks = Masks { all: &params.cpumask, strict: params.strict_cpu, next: 0 };
         // The starter gets the last mask, as hosts expect.
-        let mut manners: Vec<Manners> = (0..n_threads).map(|_| Manners { mask: masks.next(), priority }).collect();
-        let starter = manners.pop().unwrap_or(Manners { mask: None, priority });
+        let mut settings: Vec<ThreadSettings> =
+            (0..n_threads).map(|_| ThreadSettings { mask: masks.next(), priority }).collect();
+        let starter = settings.pop().unwrap_or(ThreadSettings { mask: None, priority });
         let mut pool = Self { shared, threads: Vec::new(), busy: Mutex::new(()), starter, n_threads };
-        for (i, manners) in manners.into_iter().enumerate() {
+        for (i, settings) in settings.into_iter().enumerate() {
             let shared = Arc::clone(&pool.shared);
             let thread = crate::sys::thread::builder()
                 .name(format!("ggml-cpu-{}", i + 1))
                 .spawn(move || {
-                    manners.apply();
+                    settings.apply();
                     shared.work(i + 1);
                 })
                 .map_err(|source| Error::Io { what: "starting a thread of a pool".into(), source })?;
@@ -265,7 +266,7 @@ struct Before {
 }
 
 #[cfg(target_os = "linux")]
-impl Manners {
+impl ThreadSettings {
     /// Binds the calling thread and sets its priority.
     fn apply(&self) {
         self.bind();
@@ -342,7 +343,7 @@ impl Before {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Manners {
+impl ThreadSettings {
     fn apply(&self) {
         if self.mask.is_some() || self.priority != ggml_sched_priority::GGML_SCHED_PRIO_NORMAL {
             log_warn!("thread affinity and priority are not set on this system");

@@ -21,7 +21,7 @@ fn format<const T: i32>() -> ggml_type {
 unsafe extern "C" fn from_float<const T: i32>(x: *const f32, y: *mut c_void, k: i64) {
     let dtype = format::<T>();
     let Some(size) = dtype.row_size(k) else {
-        crate::ggml_abort!("{k} elements do not fill blocks of {dtype:?}");
+        crate::ggml_abort!("{k} elements are not whole blocks of {dtype:?}");
     };
     if k == 0 {
         return;

@@ -151,7 +151,7 @@ impl Gguf {
         Some(i)
     }
 
-    /// Lays the tensors' data out anew. After an error everything is as it was.
+    /// Computes the offsets of the tensors' data again. After an error nothing has changed.
     fn align_to(&mut self, alignment: usize) -> Result<()> {
         let old = std::mem::replace(&mut self.alignment, alignment);
         let mut offsets = vec![0u64];
@@ -161,7 +161,7 @@ impl Gguf {
                 Some(next) => offsets.push(next),
                 None => {
                     self.alignment = old;
-                    return Err(invalid!("the data section is larger than memory can be"));
+                    return Err(invalid!("the data section is too large"));
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Where the data of a tensor that is added at the end would lie.
+    /// Where the data of a tensor that is added at the end would be.
     pub fn end_offset(&self) -> Result<u64> {
         match self.tensors.last() {
             Some(last) => self.offset_behind(last),
@@ -206,9 +206,7 @@ impl Gguf {
 
     fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
         let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
-        padded
-            .and_then(|n| info.offset.checked_add(n as u64))
-            .ok_or_else(|| invalid!("the data section is larger than memory can be"))
+        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section is too large"))
     }
 
     /// Sets the number format of a tensor and moves the data behind it.

@@ -8,7 +8,7 @@ use crate::tensor::Context;
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 
 /// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
-/// from `reader`, which stands at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
+/// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
 ///
 /// # Safety
 /// The tensors are used only while the context lives.

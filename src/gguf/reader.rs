@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
             size = padded
                 .and_then(|n| size.checked_add(n))
                 .filter(|&n| isize::try_from(n).is_ok())
-                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section larger than memory can be"))?;
+                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section too large"))?;
             if !names.insert(name.clone()) {
                 return Err(corrupt!("duplicate tensor name '{shown}'"));
             }
@@ -225,8 +225,7 @@ impl<'a> Reader<'a> {
         if n_tensors > 0 {
             self.align(file.alignment as u64)?;
         }
-        file.data_offset =
-            usize::try_from(self.at).map_err(|_| corrupt!("the data section lies behind the end of memory"))?;
+        file.data_offset = usize::try_from(self.at).map_err(|_| corrupt!("the data section is outside the memory"))?;
         Ok(file)
     }
 
@@ -261,7 +260,7 @@ fn alignment(file: &Gguf) -> Result<usize> {
         return Err(corrupt!("key 'general.alignment' must be of type u32 but is {t}"));
     };
     if !n.is_power_of_two() || n > MAX_ALIGNMENT {
-        return Err(corrupt!("alignment {n} is not a power of 2 up to {MAX_ALIGNMENT}"));
+        return Err(corrupt!("alignment {n} is not a power of 2, or is above {MAX_ALIGNMENT}"));
     }
     Ok(n as usize)
 }

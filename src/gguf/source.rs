@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 /// Random access to bytes.
 pub trait Source {
-    /// Reads bytes from `offset` on into `out` and returns how many came; fewer than asked for: the end, or an error.
+    /// Reads bytes from `offset` on into `out` and returns their number. Fewer than requested means the end, or an error.
     fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize;
 }
 
@@ -62,10 +62,10 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// A source over `function`, which is asked for at most `max_chunk` bytes at once (0: no limit). `None` for NULL.
+    /// A source that calls `function` for at most `max_chunk` bytes at a time (0: no limit). `None` for NULL.
     ///
     /// # Safety
-    /// `function` may be called with `userdata`, and writes no more than the bytes that it is asked for.
+    /// `function` may be called with `userdata`, and writes at most the requested bytes.
     pub unsafe fn new(function: gguf_reader_callback_t, userdata: *mut c_void, max_chunk: usize) -> Option<Self> {
         let max_chunk = if max_chunk == 0 { usize::MAX } else { max_chunk };
         Some(Self { function: function?, userdata, max_chunk })
@@ -78,9 +78,9 @@ impl Source for Callback {
         while n < out.len() {
             let chunk = (out.len() - n).min(self.max_chunk);
             let Some(at) = offset.checked_add(n as u64) else { break };
-            // SAFETY: by the promise of `new`; `chunk` bytes of `out` lie behind `n`.
+            // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
             let got = unsafe { (self.function)(self.userdata, out[n..].as_mut_ptr().cast(), at, chunk) };
-            // A host that says it read more than it was asked for is not believed.
+            // A host may claim to have read more than was requested.
             n += got.min(chunk);
             if got != chunk {
                 break;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ggml_abort;
 use crate::graph::{GraphRef, backward};
 use crate::tensor::Context;
-use crate::tensor::ops::train;
+use crate::tensor::ops::optimizer;
 
 /// A copy of `forward` in `ctx` with the backward pass behind it; gradients go where `state` says.
 pub fn with_gradients(ctx: &mut Context, forward: GraphRef, state: &State) -> Result<GraphRef> {
@@ -31,9 +31,11 @@ pub fn with_steps(
         let Some(grad) = graph.grad(node).filter(|_| node.has_flag(GGML_TENSOR_FLAG_PARAM)) else { continue };
         let (is_adamw, tensor) = (numbers.is_adamw(), numbers.tensor());
         let step = match state.moments.get(i).copied().flatten() {
-            Some(pair) if is_adamw => train::opt_step_adamw(ctx, node, grad, pair.m, pair.v, tensor)?,
-            None if !is_adamw => train::opt_step_sgd(ctx, node, grad, tensor)?,
-            _ => ggml_abort!("'{}' was no parameter when the run began: the forward graph has changed", node.name()),
+            Some(pair) if is_adamw => optimizer::opt_step_adamw(ctx, node, grad, pair.m, pair.v, tensor)?,
+            None if !is_adamw => optimizer::opt_step_sgd(ctx, node, grad, tensor)?,
+            _ => {
+                ggml_abort!("'{}' was not a parameter when the run started: the forward graph has changed", node.name())
+            }
         };
         let optimizer: &[u8] = if is_adamw { b"adamw" } else { b"sgd" };
         step.set_name(&[optimizer, b" step for ", &node.name_bytes()[..]].concat());

@@ -7,9 +7,9 @@ use crate::abi::opt::ggml_opt_loss_type::{self, *};
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::graph::GraphRef;
-use crate::tensor::ops::arith::{self, Binary};
-use crate::tensor::ops::pointwise::{self, Plain};
-use crate::tensor::ops::{Place, reduce, train};
+use crate::tensor::ops::binary::{self, Binary};
+use crate::tensor::ops::unary::{self, Plain};
+use crate::tensor::ops::{Place, loss, reduce};
 use crate::tensor::{Context, TensorRef};
 
 /// Tensors that [`Objective::build`] makes at most.
@@ -54,21 +54,21 @@ impl Objective {
         let share = 1.0 / (i64::from(period) * outputs.nelements()) as f32;
         let loss = match (kind, labels) {
             (GGML_OPT_LOSS_TYPE_CROSS_ENTROPY, Some(labels)) => {
-                let entropy = named(train::cross_entropy_loss(ctx, outputs, labels)?, "loss_cross_entropy");
+                let entropy = named(loss::cross_entropy_loss(ctx, outputs, labels)?, "loss_cross_entropy");
                 match period {
                     1 => entropy,
-                    _ => named(pointwise::scale(ctx, entropy, 1.0 / period as f32)?, "loss_cross_entropy_scaled"),
+                    _ => named(unary::scale(ctx, entropy, 1.0 / period as f32)?, "loss_cross_entropy_scaled"),
                 }
             }
             (_, Some(labels)) => {
-                let error = named(arith::binary(ctx, Binary::Sub, outputs, labels, Place::New)?, "loss_error");
-                let squares = named(pointwise::plain(ctx, Plain::Sqr, error, Place::New)?, "loss_squared_error");
+                let error = named(binary::binary(ctx, Binary::Sub, outputs, labels, Place::New)?, "loss_error");
+                let squares = named(unary::plain(ctx, Plain::Sqr, error, Place::New)?, "loss_squared_error");
                 let sum = named(reduce::sum(ctx, squares)?, "loss_sum_squared_error");
-                named(pointwise::scale(ctx, sum, share)?, "loss_mean_squared_error")
+                named(unary::scale(ctx, sum, share)?, "loss_mean_squared_error")
             }
             (_, None) => {
                 let sum = named(reduce::sum(ctx, outputs)?, "loss_sum");
-                if per_point { named(pointwise::scale(ctx, sum, share)?, "loss_mean") } else { sum }
+                if per_point { named(unary::scale(ctx, sum, share)?, "loss_mean") } else { sum }
             }
         };
         loss.mark_output();
@@ -80,8 +80,8 @@ impl Objective {
             let predictions = named(reduce::argmax(ctx, outputs)?, "pred");
             predictions.mark_output();
             graph.expand(predictions, true);
-            let wanted = reduce::argmax(ctx, labels)?;
-            let n_correct = named(arith::count_equal(ctx, predictions, wanted)?, "ncorrect");
+            let expected = reduce::argmax(ctx, labels)?;
+            let n_correct = named(reduce::count_equal(ctx, predictions, expected)?, "ncorrect");
             n_correct.mark_output();
             graph.expand(n_correct, true);
             (made.predictions, made.n_correct) = (Some(predictions), Some(n_correct));

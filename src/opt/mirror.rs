@@ -53,7 +53,7 @@ impl Mirror {
         // Views name a base that may stand outside the graph.
         let n_tensors = 2 * (graph.n_leafs() + graph.n_nodes());
         let bytes = n_tensors * (TENSOR_SIZE + OBJECT_SIZE) + build::overhead(graph.size(), false);
-        // SAFETY: the copies lie beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
+        // SAFETY: the copies are beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
         // has its graph computed.
         let ctx = unsafe { Context::owned(bytes, true) }?;
         let mut copier = Copier { ctx, known: HashMap::with_capacity(n_tensors) };
@@ -75,14 +75,14 @@ impl Mirror {
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
-    use crate::tensor::ops::{arith, view};
+    use crate::tensor::ops::{binary, view};
 
     #[test]
     fn a_mirror_has_the_same_nodes_and_other_tensors() {
         let ctx = &mut Context::with_size(1 << 20, false).unwrap();
         let base = ctx.new_tensor(GGML_TYPE_F32, &[8]).unwrap();
         let part = view::view(ctx, base, &[4], &[], 16).unwrap();
-        let sum = arith::add(ctx, part, part).unwrap();
+        let sum = binary::add(ctx, part, part).unwrap();
         sum.set_name(b"sum");
         let graph = build::new(ctx, 16, true).unwrap();
         graph.expand(sum, true);

@@ -11,7 +11,7 @@ use crate::backend::{BackendBox, BufferBox, tensor_io};
 use crate::cpu::device::{device, stream};
 use crate::cpu::exec::Abort;
 use crate::sched::Scheduler;
-use crate::tensor::ops::arith;
+use crate::tensor::ops::binary;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ fn bench() -> Bench {
     set(inputs, &[1.0, 2.0, 3.0, 4.0]);
     set(weight, &[1.0]);
     let mut compute = Box::new(Context::with_size(1 << 20, true).unwrap());
-    let outputs = arith::mul(&mut compute, inputs, weight).unwrap();
+    let outputs = binary::mul(&mut compute, inputs, weight).unwrap();
     let scheduler = Box::into_raw(Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false)));
     // SAFETY: it lives until the bench is dropped; `rates` takes NULL.
     let (lent, params) =
@@ -147,7 +147,7 @@ fn evaluations_of_a_step_are_averaged() {
     assert_eq!(get(b.weight), 1.0);
     assert!(evaluate(run, None, true));
     assert_eq!(get(b.weight), 8.5);
-    // The sums begin anew.
+    // The sums start again.
     assert!(evaluate(run, None, true));
     assert_eq!(get(run.with(|r| r.accumulator(b.weight)).unwrap()), 0.5 * 2.0 * 6.5 * 7.5);
 }

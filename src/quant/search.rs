@@ -14,7 +14,7 @@ pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
 }
 
-/// Integer part of `x`; `i32::MIN` when there is none in range, as the x86 instruction answers.
+/// Integer part of `x`; `i32::MIN` if it is out of range, like the x86 instruction.
 #[inline]
 pub fn truncate(x: f32) -> i32 {
     if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
@@ -38,7 +38,7 @@ pub fn importance_weights(weights: &mut [f32], x: &[f32], importance: &[f32], si
     }
 }
 
-/// The value with the greatest magnitude (the first such), and that magnitude; zeros when there is none above zero.
+/// The value with the largest magnitude (the first such), and that magnitude. Zeros if all are zero.
 pub fn extreme(x: &[f32]) -> (f32, f32) {
     let (mut value, mut magnitude) = (0.0, 0.0);
     for &v in x {

@@ -172,7 +172,7 @@ pub fn traits_by_number(number: i32) -> Option<&'static TypeTraits> {
     TABLE[..COUNT].get(usize::try_from(number).ok()?)
 }
 
-/// Bytes in a row of `ne` values. The caller knows that they fill whole blocks: others are cut off. A negative count
+/// Bytes in a row of `ne` values. The caller ensures that they are whole blocks: the rest is ignored. A negative count
 /// gives 0, an overflow `usize::MAX`.
 #[inline]
 pub fn row_size(ty: ggml_type, ne: i64) -> usize {

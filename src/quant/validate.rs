@@ -107,7 +107,7 @@ pub fn validate_row(ty: ggml_type, bytes: &[u8]) -> Result<()> {
         GGML_TYPE_Q5_1 => each::<q5_1::BlockQ5_1>(bytes, |b| half(b.d).or(half(b.m))),
         GGML_TYPE_Q8_0 => each::<q8_0::BlockQ8_0>(bytes, |b| half(b.d)),
         // A format of intermediate results: never in files, and the original refuses it too.
-        GGML_TYPE_Q8_1 | GGML_TYPE_COUNT => Err(corrupt(format_args!("{} is no type for stored data", t.name()))),
+        GGML_TYPE_Q8_1 | GGML_TYPE_COUNT => Err(corrupt(format_args!("{} is not a type for stored data", t.name()))),
         GGML_TYPE_MXFP4 => each::<mxfp4::BlockMxfp4>(bytes, |b| (b.e == 0xff).then_some("nan exponent")),
         // Every byte is a scale.
         GGML_TYPE_NVFP4 => Ok(()),

@@ -11,8 +11,8 @@ use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BufferBox, tensor_io};
 use crate::graph::{GraphRef, build};
-use crate::tensor::ops::arith::Binary;
-use crate::tensor::ops::{Place, arith, pointwise};
+use crate::tensor::ops::binary::Binary;
+use crate::tensor::ops::{Place, binary, unary};
 use crate::tensor::{Context, TensorRef};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
@@ -85,17 +85,17 @@ fn another_plan_waits_for_graphs_in_flight() {
     let few = |c: &mut Context| {
         c.reset();
         let x = input(c, 64);
-        let there = arith::mul(c, x, d.w).unwrap();
-        let multiples: Vec<_> = (1..=8).map(|k| pointwise::scale(c, there, k as f32).unwrap()).collect();
-        let y = multiples[1..].iter().fold(multiples[0], |sum, &m| arith::add(c, sum, m).unwrap());
+        let there = binary::mul(c, x, d.w).unwrap();
+        let multiples: Vec<_> = (1..=8).map(|k| unary::scale(c, there, k as f32).unwrap()).collect();
+        let y = multiples[1..].iter().fold(multiples[0], |sum, &m| binary::add(c, sum, m).unwrap());
         (graph(c, y), vec![x], y)
     };
     // So many inputs that those of each copy of the pipeline reach beyond the one input above.
     let many = |c: &mut Context| {
         c.reset();
         let xs: Vec<_> = (0..16).map(|_| input(c, 64)).collect();
-        let first = arith::mul(c, xs[0], d.w).unwrap();
-        let y = xs[1..].iter().fold(first, |sum, &x| arith::add(c, sum, x).unwrap());
+        let first = binary::mul(c, xs[0], d.w).unwrap();
+        let y = xs[1..].iter().fold(first, |sum, &x| binary::add(c, sum, x).unwrap());
         (graph(c, y), xs, y)
     };
     let mut allocs = 0;
@@ -132,11 +132,11 @@ fn small(c: &mut Context, w: TensorRef, n: i64, before: usize, early: bool) -> (
     c.reset();
     (0..before).for_each(|_| _ = c.new_tensor(GGML_TYPE_F32, &[1]).unwrap());
     let x = input(c, n);
-    let there = arith::mul(c, x, w).unwrap();
-    let product = pointwise::scale(c, there, 2.0).unwrap();
-    let difference = arith::binary(c, Binary::Sub, product, x, Place::New).unwrap();
-    let more = pointwise::scale(c, difference, 3.0).unwrap();
-    let y = arith::add(c, more, if early { product } else { difference }).unwrap();
+    let there = binary::mul(c, x, w).unwrap();
+    let product = unary::scale(c, there, 2.0).unwrap();
+    let difference = binary::binary(c, Binary::Sub, product, x, Place::New).unwrap();
+    let more = unary::scale(c, difference, 3.0).unwrap();
+    let y = binary::add(c, more, if early { product } else { difference }).unwrap();
     (graph(c, y), x, y)
 }
 
@@ -242,17 +242,17 @@ fn make(c: &mut Context, w: TensorRef, r: Recipe) -> Made {
     for _ in 0..3 + random.below(12) {
         let ((a, x), (b, y)) = (pool[random.below(pool.len())], *pool.last().unwrap());
         pool.push(match random.below(6) {
-            0 => (pointwise::scale(c, b, 0.5).unwrap(), y * 0.5 + 0.0),
-            1 => (arith::binary(c, Binary::Sub, a, b, Place::New).unwrap(), x - y),
-            2 | 3 => (arith::mul(c, b, w).unwrap(), y),
-            4 if x.abs() < 100.0 => (arith::binary(c, Binary::Mul, a, b, Place::New).unwrap(), x * y),
-            _ => (arith::add(c, a, b).unwrap(), x + y),
+            0 => (unary::scale(c, b, 0.5).unwrap(), y * 0.5 + 0.0),
+            1 => (binary::binary(c, Binary::Sub, a, b, Place::New).unwrap(), x - y),
+            2 | 3 => (binary::mul(c, b, w).unwrap(), y),
+            4 if x.abs() < 100.0 => (binary::binary(c, Binary::Mul, a, b, Place::New).unwrap(), x * y),
+            _ => (binary::add(c, a, b).unwrap(), x + y),
         });
     }
     // All inputs are read.
     let last = *pool.last().unwrap();
     let (y, expected) =
-        (1..).zip(&inputs).fold(last, |(sum, s), (value, &x)| (arith::add(c, sum, x).unwrap(), s + value as f32));
+        (1..).zip(&inputs).fold(last, |(sum, s), (value, &x)| (binary::add(c, sum, x).unwrap(), s + value as f32));
     Made { g: graph(c, y), inputs, y, expected }
 }
 

@@ -9,8 +9,8 @@ use crate::abi::ggml::{ggml_op, ggml_status, ggml_tensor};
 use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BufferBox, tensor_io};
 use crate::graph::{GraphRef, build};
-use crate::tensor::ops::arith::Binary;
-use crate::tensor::ops::{Place, arith, pointwise};
+use crate::tensor::ops::binary::{self, Binary};
+use crate::tensor::ops::{Place, unary};
 use crate::tensor::{Context, TensorRef};
 
 fn get(t: TensorRef) -> Vec<f32> {
@@ -80,18 +80,18 @@ impl Host {
         (0..s.before).for_each(|_| _ = c.new_tensor(GGML_TYPE_F32, &[1]).unwrap());
         let x = c.new_tensor(GGML_TYPE_F32, &[s.n]).unwrap();
         x.add_flag(GGML_TENSOR_FLAG_INPUT);
-        let sum = arith::add(c, x, self.w[s.weight]).unwrap();
-        let first = pointwise::scale(c, sum, 2.0).unwrap();
+        let sum = binary::add(c, x, self.w[s.weight]).unwrap();
+        let first = unary::scale(c, sum, 2.0).unwrap();
         if s.output {
             first.add_flag(GGML_TENSOR_FLAG_OUTPUT);
         }
         let view = c.new_view(first, &[s.n], 0).unwrap();
         view.set_op(ggml_op::GGML_OP_VIEW);
         view.set_src(0, Some(first));
-        let second = pointwise::scale(c, view, 3.0).unwrap();
+        let second = unary::scale(c, view, 3.0).unwrap();
         let op = if s.minus { Binary::Sub } else { Binary::Mul };
-        let third = arith::binary(c, op, second, x, Place::New).unwrap();
-        let y = arith::add(c, third, if s.early { first } else { second }).unwrap();
+        let third = binary::binary(c, op, second, x, Place::New).unwrap();
+        let y = binary::add(c, third, if s.early { first } else { second }).unwrap();
         y.add_flag(GGML_TENSOR_FLAG_OUTPUT);
         let g = build::new(c, 64, false).unwrap();
         g.expand(y, true);

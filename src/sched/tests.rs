@@ -10,8 +10,8 @@ use crate::abi::ggml::{ggml_op, ggml_status, ggml_tensor};
 use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BufferBox, tensor_io};
 use crate::graph::{GraphRef, build};
-use crate::tensor::ops::arith::Binary;
-use crate::tensor::ops::{Place, arith, matmul, pointwise, view};
+use crate::tensor::ops::binary::{self, Binary};
+use crate::tensor::ops::{Place, copy, matmul, unary, view};
 use crate::tensor::{Context, TensorRef};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
@@ -88,9 +88,9 @@ impl Layers {
         x.set_name(b"x");
         let mut t = x;
         for w in &self.w {
-            t = arith::add(c, t, *w).unwrap();
-            t = pointwise::scale(c, t, 2.0).unwrap();
-            t = arith::binary(c, Binary::Sub, t, x, Place::New).unwrap();
+            t = binary::add(c, t, *w).unwrap();
+            t = unary::scale(c, t, 2.0).unwrap();
+            t = binary::binary(c, Binary::Sub, t, x, Place::New).unwrap();
         }
         (graph(c, &[t]), x, t)
     }
@@ -175,8 +175,8 @@ fn reserving_keeps_what_the_host_placed() {
     let make = |s: &Scheduler| {
         let mut c = ctx();
         let x = input(&mut c, 1000);
-        let y = view::cont(&mut c, x).unwrap();
-        let z = view::cont(&mut c, y).unwrap();
+        let y = copy::cont(&mut c, x).unwrap();
+        let z = copy::cont(&mut c, y).unwrap();
         let g = graph(&mut c, &[z]);
         s.set_tensor_backend(y, 0).unwrap();
         (c, g, x, y, z)
@@ -206,7 +206,7 @@ fn the_cpu_computes_what_the_weights_device_cannot() {
     set(w, &[3.0; 8]);
     let mut c = ctx();
     let x = input(&mut c, 8);
-    let y = arith::mul(&mut c, x, w).unwrap();
+    let y = binary::mul(&mut c, x, w).unwrap();
     let g = graph(&mut c, &[y]);
     let s = scheduler(&[&gpu, &cpu], false);
     s.alloc_graph(g).unwrap();
@@ -227,7 +227,7 @@ fn a_split_may_have_many_inputs() {
         let xs: Vec<_> = (0..200).map(|_| input(&mut c, 8)).collect();
         let mut sum = xs[0];
         for x in &xs[1..] {
-            sum = arith::add(&mut c, sum, *x).unwrap();
+            sum = binary::add(&mut c, sum, *x).unwrap();
         }
         let g = graph(&mut c, &[sum]);
         g.nodes().for_each(|t| s.set_tensor_backend(t, 0).unwrap());
@@ -249,7 +249,7 @@ fn a_graph_may_have_many_splits() {
     let x = input(&mut c, 4);
     let mut t = x;
     for i in 0..10000 {
-        t = pointwise::scale(&mut c, t, if i % 2 == 0 { 2.0 } else { 0.5 }).unwrap();
+        t = unary::scale(&mut c, t, if i % 2 == 0 { 2.0 } else { 0.5 }).unwrap();
         s.set_tensor_backend(t, i % 2).unwrap();
     }
     let g = graph(&mut c, &[t]);
@@ -309,14 +309,14 @@ fn impossible_placements_are_errors() {
     let _buffer = weights(&model, &stranger);
     let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
-    let y = pointwise::scale(&mut c, w, 2.0).unwrap();
+    let y = unary::scale(&mut c, w, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
     assert!(matches!(s.alloc_graph(g), Err(crate::error::Error::Unsupported(_))));
     assert_eq!(s.engine().n_splits(), 0);
     let none = Fake::new(Spec { supports: |_| false, ..Spec::cpu() });
     let s = scheduler(&[&none], false);
     let x = input(&mut c, 8);
-    let y = pointwise::scale(&mut c, x, 2.0).unwrap();
+    let y = unary::scale(&mut c, x, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
     assert!(s.compute_async(g).is_err());
 }
@@ -382,10 +382,10 @@ fn views_of_placed_memory_stay_with_it() {
     let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let x = input(&mut c, 16);
-    let y = pointwise::scale(&mut c, x, 3.0).unwrap();
+    let y = unary::scale(&mut c, x, 3.0).unwrap();
     s.set_tensor_backend(y, 1).unwrap();
     let place = view::view(&mut c, cache, &[16], &[], 64).unwrap();
-    let stored = view::cpy(&mut c, y, place).unwrap();
+    let stored = copy::cpy(&mut c, y, place).unwrap();
     let g = graph(&mut c, &[stored]);
     s.alloc_graph(g).unwrap();
     for t in [place, stored] {
@@ -408,9 +408,9 @@ fn a_split_without_inputs_waits_for_the_one_before() {
     let (x, y) = (input(&mut c, 64), input(&mut c, 64));
     // x is read by the device where it lies; its memory is free for what the CPU computes next. (An operation that may
     // work in place would keep it.)
-    let a = view::cont(&mut c, x).unwrap();
-    let b = view::cont(&mut c, y).unwrap();
-    let b = pointwise::scale(&mut c, b, 5.0).unwrap();
+    let a = copy::cont(&mut c, x).unwrap();
+    let b = copy::cont(&mut c, y).unwrap();
+    let b = unary::scale(&mut c, b, 5.0).unwrap();
     s.set_tensor_backend(a, 0).unwrap();
     s.set_tensor_backend(b, 1).unwrap();
     s.set_tensor_backend(b.src(0).unwrap(), 1).unwrap();
@@ -497,7 +497,7 @@ fn the_host_can_watch_nodes_and_stop() {
         let x = input(&mut c, 4);
         let mut t = x;
         for (i, name) in ["a", "look1", "b", "c", "look2", "d"].iter().enumerate() {
-            t = pointwise::scale(&mut c, t, 2.0).unwrap();
+            t = unary::scale(&mut c, t, 2.0).unwrap();
             t.set_name(name.as_bytes());
             s.set_tensor_backend(t, usize::from(i > 2)).unwrap();
         }
@@ -567,8 +567,8 @@ fn inputs_may_be_written_as_soon_as_the_graph_is_started() {
             // Otherwise a result may take its place.
             x.add_flag(GGML_TENSOR_FLAG_OUTPUT);
             let v = view::view(&mut c, x, &[32], &[], 128).unwrap();
-            let a = pointwise::scale(&mut c, v, 2.0).unwrap();
-            let b = pointwise::scale(&mut c, x, 3.0).unwrap();
+            let a = unary::scale(&mut c, v, 2.0).unwrap();
+            let b = unary::scale(&mut c, x, 3.0).unwrap();
             s.set_tensor_backend(a, 0).unwrap();
             s.set_tensor_backend(b, 0).unwrap();
             let g = graph(&mut c, &[a, b]);
@@ -596,8 +596,8 @@ fn memory_that_is_being_copied_is_not_written() {
         for i in 0..6 {
             let mut c = ctx();
             let x = input(&mut c, 64);
-            let e = pointwise::scale(&mut c, x, 10.0).unwrap();
-            let y = pointwise::scale(&mut c, e, 2.0).unwrap();
+            let e = unary::scale(&mut c, x, 10.0).unwrap();
+            let y = unary::scale(&mut c, e, 2.0).unwrap();
             s.set_tensor_backend(e, 1).unwrap();
             s.set_tensor_backend(y, 0).unwrap();
             let g = graph(&mut c, &[y]);
@@ -629,8 +629,8 @@ fn two_plans_take_turns_in_the_same_buffers() {
     let few = |c: &mut Context| {
         c.reset();
         let x = input(c, 64);
-        let e = pointwise::scale(c, x, 10.0).unwrap();
-        let y = pointwise::scale(c, e, 2.0).unwrap();
+        let e = unary::scale(c, x, 10.0).unwrap();
+        let y = unary::scale(c, e, 2.0).unwrap();
         s.reset().unwrap();
         s.set_tensor_backend(e, 1).unwrap();
         s.set_tensor_backend(y, 0).unwrap();
@@ -641,7 +641,7 @@ fn two_plans_take_turns_in_the_same_buffers() {
     let many = |c: &mut Context| {
         c.reset();
         let xs: Vec<_> = (0..16).map(|_| input(c, 64)).collect();
-        let y = xs[1..].iter().fold(xs[0], |sum, &x| arith::add(c, sum, x).unwrap());
+        let y = xs[1..].iter().fold(xs[0], |sum, &x| binary::add(c, sum, x).unwrap());
         s.reset().unwrap();
         let g = graph(c, &[y]);
         g.nodes().for_each(|t| s.set_tensor_backend(t, 1).unwrap());
@@ -679,10 +679,10 @@ fn a_split_waits_for_all_who_use_its_memory() {
     let s = scheduler(&[&reader, &other, &cpu], false);
     let mut c = ctx();
     let (x, y, z) = (input(&mut c, 64), input(&mut c, 64), input(&mut c, 64));
-    let a = view::cont(&mut c, x).unwrap();
-    let b = pointwise::scale(&mut c, z, 3.0).unwrap();
-    let d = view::cont(&mut c, y).unwrap();
-    let e = pointwise::scale(&mut c, d, 5.0).unwrap();
+    let a = copy::cont(&mut c, x).unwrap();
+    let b = unary::scale(&mut c, z, 3.0).unwrap();
+    let d = copy::cont(&mut c, y).unwrap();
+    let e = unary::scale(&mut c, d, 5.0).unwrap();
     for (t, device) in [(a, 0), (b, 1), (d, 2), (e, 2)] {
         s.set_tensor_backend(t, device).unwrap();
     }
@@ -718,7 +718,7 @@ fn the_report_is_of_the_graph_with_the_most_work() {
         }
         let mut t = matmul::mul_mat(&mut c, a, b).unwrap();
         for _ in 0..sums {
-            t = pointwise::scale(&mut c, t, 2.0).unwrap();
+            t = unary::scale(&mut c, t, 2.0).unwrap();
         }
         let g = graph(&mut c, &[t]);
         sched.write().unwrap().settings.report_path = Some(path.clone());

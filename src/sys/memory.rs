@@ -12,7 +12,7 @@ pub struct AlignedBlock {
     layout: Layout,
 }
 
-// SAFETY: the block owns its memory; access goes through the raw pointer and is the holder's duty.
+// SAFETY: the block owns its memory; access is through the raw pointer, and the responsibility of the holder.
 unsafe impl Send for AlignedBlock {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBlock {}
@@ -28,7 +28,7 @@ impl AlignedBlock {
         Self::with(size, align, what, alloc_zeroed)
     }
 
-    /// As [`Self::new`]; a large block asks the system for large pages, where it has some: memory that is walked through from
+    /// As [`Self::new`]; a large block requests large pages from the system, if it has them: memory that is walked through from
     /// end to end misses the table of pages less often then.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
         const LARGE_PAGE: usize = 2 << 20;
@@ -77,7 +77,7 @@ pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
     #[cfg(not(windows))]
     {
         let mut p = std::ptr::null_mut();
-        // SAFETY: the alignment is what the function asks for, as checked while compiling; `p` is writable.
+        // SAFETY: the alignment is what the function requires, as checked at compile time; `p` is writable.
         match unsafe { libc::posix_memalign(&raw mut p, ALIGN, size) } {
             0 => p,
             _ => std::ptr::null_mut(),

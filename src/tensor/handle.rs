@@ -71,7 +71,7 @@ impl TensorRef {
         }
     }
 
-    /// The number format as it stands in memory, unchecked.
+    /// The number format as it is in memory, unchecked.
     #[inline]
     pub fn dtype_raw(self) -> i32 {
         field!(self.r#type)
@@ -117,7 +117,7 @@ impl TensorRef {
         }
     }
 
-    /// The operation as it stands in memory, unchecked.
+    /// The operation as it is in memory, unchecked.
     #[inline]
     pub fn op_raw(self) -> i32 {
         field!(self.op)
@@ -271,7 +271,7 @@ impl TensorRef {
         }
     }
 
-    /// Begins to load the tensors that lie behind this one. The weights of a layer lie one behind the other, mostly in the order
+    /// Begins to load the tensors that are behind this one. The weights of a layer are one after the other, mostly in the order
     /// in which they are read, and have been out of the cache for long.
     #[inline]
     pub fn prefetch_next(self) {

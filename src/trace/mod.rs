@@ -1,6 +1,6 @@
 //! What ran when: events for a timeline in the Chrome trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing read.
 //!
-//! Who lives here: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
+//! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
 //! A trace is written while `GGML_TRACE=file.json` is set (`%p` in the name becomes the number of the process), or from
 //! [`start`] to [`stop`]. When none is, [`is_on`] is one relaxed load, and nothing else of this module should be called:
@@ -98,7 +98,7 @@ pub fn start(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends the trace and writes what is left of it. Nothing when there is none. `false` when not everything could be written.
+/// Ends the trace, if there is one, and writes the rest of it. `false` if not everything could be written.
 pub fn stop() -> bool {
     STATE.store(OFF, Ordering::Relaxed);
     file::close()

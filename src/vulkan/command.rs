@@ -69,7 +69,7 @@ struct Landing {
     from: NonNull<u8>,
     to: NonNull<u8>,
     len: usize,
-    /// Number of pieces, and how far apart they lie in host memory.
+    /// Number of pieces, and how far apart they are in host memory.
     pieces: (usize, usize),
 }
 
@@ -304,7 +304,7 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: the command buffer is being recorded; the ranges lie in the buffers, by the callers' checks.
+        // SAFETY: the command buffer is being recorded; the ranges are in the buffers, by the callers' checks.
         unsafe { self.core.vk.cmd_copy_buffer(commands, from.buffer, to.buffer, &regions) };
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Recorder {
             let to = to.plus(head);
             let commands = self.step(&[], &[to.range(words)])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: the command buffer is being recorded; the range lies in the buffer, by the callers' checks.
+            // SAFETY: the command buffer is being recorded; the range is in the buffer, by the callers' checks.
             unsafe { self.core.vk.cmd_fill_buffer(commands, to.buffer, to.offset, words, word) };
         }
         Ok(())
@@ -378,7 +378,7 @@ impl Recorder {
         self.piece = Piece { nodes: Piece::FIRST.nodes.min(self.most.nodes), ..Piece::FIRST };
     }
 
-    /// Takes the time of the step that ends here, when times are wanted.
+    /// Takes the time of the step that ends here, if times are recorded.
     pub fn stamp(&mut self, label: impl FnOnce() -> Label) {
         let Some(Open { commands, stamps: Some(_), .. }) = self.open else { return };
         self.barrier(commands);
@@ -388,7 +388,7 @@ impl Recorder {
         }
     }
 
-    /// Ends a graph: with the table of times wanted, waits for it and prints the table.
+    /// Ends a graph. If the table of times is enabled, waits for the graph and prints the table.
     pub fn end_graph(&mut self) -> Result<()> {
         self.submit()?;
         if super::profile::table_wanted() {

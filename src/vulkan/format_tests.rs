@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::backend::DeviceRef;
 use crate::quant::convert::f8_e4m3_to_f32;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::{arith, attention, matmul, rows, view};
+use crate::tensor::ops::{attention, binary, copy, matmul, rows};
 
 fn device() -> Option<DeviceRef> {
     devices().map(|d| d[0])
@@ -24,7 +24,7 @@ fn every_code_is_read_and_every_value_is_written() {
     let _quiet = Quiet::new();
     for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
         let mut l = Lab::new();
-        // The codes of positive numbers but NaN, and what lies between two of them.
+        // The codes of positive numbers but NaN, and what is between two of them.
         let value = |i: usize| f8_e4m3_to_f32(i as u8 % 127);
         let between =
             |i: usize| (value(i) + value((i + 1).min(126))) / 2.0 * if i.is_multiple_of(3) { -1.0 } else { 1.0 };
@@ -34,8 +34,8 @@ fn every_code_is_read_and_every_value_is_written() {
             _ => l.f32s(&[127], between),
         };
         let large = l.f32s(&[8], |i| [448.0, 463.0, 465.0, 1e30, f32::INFINITY, -1e9, -0.0, 1e-9][i]);
-        let read = view::cast(&mut l.ctx, codes, GGML_TYPE_F32).unwrap();
-        let [written, cut] = [middles, large].map(|t| view::cast(&mut l.ctx, t, GGML_TYPE_F8_E4M3).unwrap());
+        let read = copy::cast(&mut l.ctx, codes, GGML_TYPE_F32).unwrap();
+        let [written, cut] = [middles, large].map(|t| copy::cast(&mut l.ctx, t, GGML_TYPE_F8_E4M3).unwrap());
         let graph = l.graph(&[read, written, cut]);
         let _buffer = l.place(device);
         assert!((0..graph.n_nodes()).all(|i| device.supports_op(graph.node(i))));
@@ -64,7 +64,7 @@ fn floats_of_8_bits_are_weights_rows_keys_and_values() {
         let read = rows::get_rows(&mut l.ctx, a, ids).unwrap();
         let (target, places) = (f8(l, &[37, 6], 2), l.i64s(&[5], &[5, 4, 0, 1, 2]));
         let written = rows::set_rows(&mut l.ctx, target, read, places).unwrap();
-        vec![read, view::cast(&mut l.ctx, written, GGML_TYPE_F32).unwrap()]
+        vec![read, copy::cast(&mut l.ctx, written, GGML_TYPE_F32).unwrap()]
     };
     assert!(agrees(device, "rows", 0.0, &rows_there_and_back));
     for (heads, same) in [(4, true), (4, false)] {
@@ -93,7 +93,7 @@ fn slots_without_an_expert() {
                 let ids = l.i32s(&[3, tokens], &ids);
                 let t = matmul::mul_mat_id(&mut l.ctx, a, b, ids).unwrap();
                 let bias = l.noise(&[35, 4], 3);
-                vec![t, arith::add_id(&mut l.ctx, t, bias, ids).unwrap()]
+                vec![t, binary::add_id(&mut l.ctx, t, bias, ids).unwrap()]
             };
             // The CPU brings activations to bytes for blocks.
             let most = if dtype == GGML_TYPE_F16 { 1e-8 } else { 1e-3 };

@@ -1,4 +1,4 @@
-//! Each chain is found; it is not when somebody else needs what lies between, or where memory overlaps (V1).
+//! Each chain is found, unless another node needs an intermediate result, or memory overlaps (V1).
 
 use super::fusion::{self, Chain};
 use super::lab::{Lab, floats};
@@ -9,10 +9,10 @@ use crate::abi::ggml::{ggml_status, ggml_unary_op};
 use crate::backend::{DeviceRef, view as memory};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::arith::{add, mul};
+use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
-use crate::tensor::ops::{Place, pointwise, rows, view};
+use crate::tensor::ops::{Place, copy, rows, unary, view};
 use crate::vulkan::device::author;
 
 /// Nodes of a chain in order, the last one its result, and the sources that are read first.
@@ -51,7 +51,7 @@ fn add_norm_mul(l: &mut Lab) -> Made {
 
 fn gate(l: &mut Lab) -> Made {
     let (x, up) = (l.noise(&[48, 7], 1), l.noise(&[48, 7], 2));
-    let g = pointwise::unary(&mut l.ctx, ggml_unary_op::GGML_UNARY_OP_SILU, x, Place::New).unwrap();
+    let g = unary::unary(&mut l.ctx, ggml_unary_op::GGML_UNARY_OP_SILU, x, Place::New).unwrap();
     let m = mul(&mut l.ctx, g, up).unwrap();
     Made { nodes: vec![g, m], sources: vec![x, up], name: "gated", kept: vec![] }
 }
@@ -112,7 +112,7 @@ fn every_chain_is_found_and_gives_what_its_nodes_give() {
             vec![if last.dtype() == GGML_TYPE_F32 {
                 last
             } else {
-                view::cast(&mut l.ctx, last, GGML_TYPE_F32).unwrap()
+                copy::cast(&mut l.ctx, last, GGML_TYPE_F32).unwrap()
             }]
         });
         assert!(same);
@@ -136,7 +136,7 @@ fn what_somebody_else_reads_is_not_left_out() {
                 if output {
                     made.nodes[i].add_flag(GGML_TENSOR_FLAG_OUTPUT);
                 } else {
-                    ends.push(pointwise::scale(&mut lab.ctx, made.nodes[i], 2.0).unwrap());
+                    ends.push(unary::scale(&mut lab.ctx, made.nodes[i], 2.0).unwrap());
                 }
                 let graph = lab.graph(&ends);
                 let _buffer = lab.place(device);
@@ -160,7 +160,7 @@ fn what_somebody_else_reads_is_not_left_out() {
     }
 }
 
-// Row V1: an allocator that knows nothing of fusion may put the result over what is read first.
+// Row V1: an allocator that does not know about fusion may put the result over what is read first.
 #[test]
 fn memory_that_overlaps_is_not_fused_over() {
     let Some([device, _]) = devices() else { return };

@@ -50,7 +50,7 @@ static ABORT_ON_MESSAGE: AtomicBool = AtomicBool::new(false);
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Says why there are no devices: to everybody who asked for some, else only to those who read every line.
+/// Logs why there are no devices: as information if devices were requested, otherwise at debug level.
 fn explain(reason: std::fmt::Arguments<'_>) {
     match env::asks_for_devices() {
         true => log_info!("ggml_vulkan: {reason}: no devices"),
@@ -60,7 +60,7 @@ fn explain(reason: std::fmt::Arguments<'_>) {
 
 fn open() -> Option<Instance> {
     if env::set("GGML_DISABLE_VULKAN") {
-        log_debug!("ggml_vulkan: switched off by GGML_DISABLE_VULKAN");
+        log_debug!("ggml_vulkan: disabled by GGML_DISABLE_VULKAN");
         return None;
     }
     if !process::opens_libraries() {
@@ -93,26 +93,26 @@ fn open() -> Option<Instance> {
 }
 
 fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
-    // SAFETY: a plain question.
+    // SAFETY: a query without preconditions.
     let version = unsafe { entry.try_enumerate_instance_version() };
     let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
     if version < vk::API_VERSION_1_2 {
         return Err("the Vulkan library is older than 1.2".into());
     }
-    let wish = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
-    // SAFETY: a plain question.
+    let requested = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
+    // SAFETY: a query without preconditions.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));
-    let validate = wish.is_some() && has_validation;
-    if wish.is_some() && !has_validation {
+    let validate = requested.is_some() && has_validation;
+    if requested.is_some() && !has_validation {
         log_warn!("ggml_vulkan: GGML_VK_VALIDATE is set, but there are no validation layers");
     }
-    ABORT_ON_MESSAGE.store(wish.as_deref() == Some("abort"), Ordering::Relaxed);
+    ABORT_ON_MESSAGE.store(requested.as_deref() == Some("abort"), Ordering::Relaxed);
 
     let names = if validate { vec![VALIDATION.as_ptr()] } else { Vec::new() };
     let mut extensions = Vec::new();
     let mut flags = vk::InstanceCreateFlags::empty();
-    // SAFETY: a plain question.
+    // SAFETY: a query without preconditions.
     let offered = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
     let offers = |name: &CStr| offered.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
     if validate && offers(ext::debug_utils::NAME) {
@@ -143,9 +143,9 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
         let utils = ext::debug_utils::Instance::new(entry, &vk);
         // SAFETY: the instance lives; the messenger stays with it until the process ends.
         if let Err(e) = unsafe { utils.create_debug_utils_messenger(&self::listener(), None) } {
-            log_warn!("ggml_vulkan: no debug messenger: {e:?}");
+            log_warn!("ggml_vulkan: cannot create a debug messenger: {e:?}");
         }
-        log_info!("ggml_vulkan: validation layers are on");
+        log_info!("ggml_vulkan: validation layers are enabled");
     }
     Ok(vk)
 }
@@ -183,7 +183,7 @@ unsafe extern "system" fn message(
 fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
     // SAFETY: the instance lives.
     let all = unsafe { vk.enumerate_physical_devices() }.unwrap_or_else(|e| {
-        log_warn!("ggml_vulkan: the devices cannot be listed: {e:?}");
+        log_warn!("ggml_vulkan: cannot list the devices: {e:?}");
         Vec::new()
     });
     let identities: Vec<_> = all.iter().map(|d| Identity::of(vk, *d)).collect();

@@ -111,7 +111,7 @@ macro_rules! interface {
                     $(pub $member: $ty,)*
                 }
                 impl $block {
-                    /// Where the last member ends. Nothing lies between two of them: Rust's layout is the scalar layout of GLSL.
+                    /// Where the last member ends. Nothing is between two of them: Rust's layout is the scalar layout of GLSL.
                     const END: usize = {
                         let mut end = 0;
                         $(

@@ -9,10 +9,10 @@ use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::*;
 use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::arith::{add, mul};
+use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
-use crate::tensor::ops::{Place, arrange, attention, matmul, pointwise, reduce, rows, softmax, view};
+use crate::tensor::ops::{Place, attention, copy, matmul, reduce, rows, softmax, sort, unary, view};
 use std::sync::Arc;
 
 fn device() -> Option<DeviceRef> {
@@ -56,11 +56,11 @@ fn odd_sizes_write_nothing_beside() {
         }),
         ("argsort", |l| {
             let a = l.noise(&[1025, 1], 1);
-            reduce::argsort(&mut l.ctx, a, GGML_SORT_ORDER_ASC).unwrap()
+            sort::argsort(&mut l.ctx, a, GGML_SORT_ORDER_ASC).unwrap()
         }),
         ("top_k", |l| {
             let a = l.noise(&[1537, 2], 1);
-            reduce::top_k(&mut l.ctx, a, 7).unwrap()
+            sort::top_k(&mut l.ctx, a, 7).unwrap()
         }),
         ("flash_attn", |l| attend(l, [72, 113, 3, 4, 2], 1.0, |q, k| k > q + 50)),
         ("mul_mat", |l| {
@@ -81,7 +81,7 @@ fn odd_sizes_write_nothing_beside() {
         }),
         ("to q8_0", |l| {
             let a = l.noise(&[96, 3], 1);
-            view::cast(&mut l.ctx, a, GGML_TYPE_Q8_0).unwrap()
+            copy::cast(&mut l.ctx, a, GGML_TYPE_Q8_0).unwrap()
         }),
         ("sum_rows", |l| {
             let a = l.noise(&[65, 3], 1);
@@ -89,7 +89,7 @@ fn odd_sizes_write_nothing_beside() {
         }),
         ("concat", |l| {
             let (a, b) = (l.noise(&[5, 3], 1), l.noise(&[5, 4], 2));
-            arrange::concat(&mut l.ctx, a, b, 1).unwrap()
+            copy::concat(&mut l.ctx, a, b, 1).unwrap()
         }),
     ];
     for (what, make) in all {
@@ -147,9 +147,9 @@ fn results_are_the_same_every_time() {
         let normed = norm(&mut l.ctx, Norm::Layer, soft, 1e-5, Place::New).unwrap();
         let w = l.noise(&[70], 3);
         let scaled = mul(&mut l.ctx, normed, w).unwrap();
-        let sorted = reduce::argsort(&mut l.ctx, scaled, GGML_SORT_ORDER_DESC).unwrap();
+        let sorted = sort::argsort(&mut l.ctx, scaled, GGML_SORT_ORDER_DESC).unwrap();
         let long = l.noise(&[3000, 2], 4);
-        let long = reduce::argsort(&mut l.ctx, long, GGML_SORT_ORDER_ASC).unwrap();
+        let long = sort::argsort(&mut l.ctx, long, GGML_SORT_ORDER_ASC).unwrap();
         let attention = attend(l, [64, 130, 9, 4, 2], 1.0, |q, k| k > q + 100);
         vec![product, soft, scaled, sorted, long, attention]
     };
@@ -183,7 +183,7 @@ fn the_largest_of_equals_are_distinct() {
         for k in [1, 3, n.min(700)] {
             let mut l = Lab::new();
             let a = l.f32s(&[n, 2], |_| 1.5);
-            let top = reduce::top_k(&mut l.ctx, a, k as i32).unwrap();
+            let top = sort::top_k(&mut l.ctx, a, k as i32).unwrap();
             let graph = l.graph(&[top]);
             let _buffer = l.place(device);
             let stream = device.init(None).unwrap();
@@ -264,7 +264,7 @@ fn devices_with_few_groups_compute_the_same() {
             "scale",
             |l| {
                 let a = l.noise(&[1 << 17], 1);
-                pointwise::scale(&mut l.ctx, a, 2.0).unwrap()
+                unary::scale(&mut l.ctx, a, 2.0).unwrap()
             },
             true,
         ),
@@ -326,7 +326,7 @@ fn permuted_and_sliced_sources() {
     assert!(agrees(device, "product of permuted sources", 1e-8, &product));
 }
 
-// Row V7 for the rung of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
+// Row V7 for the method of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
 // fill no group. What it gives is what the formats' values give.
 #[test]
 fn products_of_rows_at_any_address() {
@@ -363,7 +363,7 @@ fn products_of_rows_at_any_address() {
     }
 }
 
-/// Memory that is not there for what lies between two dispatches: a status, and then everything goes on.
+/// Out of memory between two dispatches: returns a status, and everything works afterwards.
 #[test]
 fn no_memory_for_a_graph_is_a_status() {
     let Some(device) = device() else { return };

@@ -1,12 +1,12 @@
-//! The meta device: several devices as one, for tensor parallelism. The host says how tensors with data are spread over the
-//! devices; how results are spread follows from their operations.
+//! The meta device: several devices as one, for tensor parallelism. The host defines how tensors with data are distributed over
+//! the devices; the distribution of results follows from their operations.
 //!
-//! Who lives here: `split` (how one tensor is spread), `infer` (how a result is), `layout` (which bytes lie where), `slices`
-//! (the tensors on the devices that stand for one), `buffer` (buffers and their transfers), `regions` (where a graph must stop
-//! to add up), `reduce` (the adding up), `stream` (graphs computed on all devices).
+//! Files: `split` (how one tensor is distributed), `infer` (how a result is), `layout` (which bytes are where), `slices` (the
+//! tensors on the devices that represent one), `buffer` (buffers and their transfers), `regions` (where a graph must stop to
+//! add up partial sums), `reduce` (adding them up), `stream` (computing graphs on all devices).
 //!
-//! Two things are better than in the original: what cannot be spread is an error and not the end of the process, and the
-//! summands of any linear stretch of a graph are added up where that moves the fewest bytes.
+//! Two things differ from the original: a tensor that cannot be distributed is an error and does not end the process, and the
+//! partial sums of any linear chain of nodes are added up where that moves the fewest bytes.
 
 mod buffer;
 mod infer;
@@ -75,7 +75,9 @@ pub unsafe fn device(
     data: *mut c_void,
 ) -> Result<DeviceRef> {
     static KNOWN: Mutex<Vec<DeviceRef>> = Mutex::new(Vec::new());
-    let Some(function) = function else { return Err(invalid!("a meta device needs a function that spreads tensors")) };
+    let Some(function) = function else {
+        return Err(invalid!("a meta device needs a function that distributes tensors"));
+    };
     if devices.is_empty() || devices.len() > GGML_BACKEND_META_MAX_DEVICES {
         return Err(invalid!(
             "a meta device joins 1 to {GGML_BACKEND_META_MAX_DEVICES} devices, not {}",
@@ -111,7 +113,7 @@ impl MetaDevice {
         &self.devices
     }
 
-    /// How the host wants a tensor with data spread.
+    /// How the host splits a tensor with data.
     fn split_of(&self, t: TensorRef) -> Result<Split> {
         // SAFETY: the promise of `device`; the tensor is valid.
         let state = unsafe { (self.spread.function)(t.as_ptr(), self.spread.data) };

@@ -10,8 +10,7 @@ use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendBox, BufferBox, tensor_io, view};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
-use crate::tensor::ops::Place;
-use crate::tensor::ops::{arith, pointwise};
+use crate::tensor::ops::{Place, binary, unary};
 use crate::tensor::{Context, TensorRef};
 use std::sync::Arc;
 
@@ -91,7 +90,7 @@ impl Reduction {
         let mut zeros = Vec::new();
         for (device, &t) in summands.iter().enumerate() {
             if idle[device] && !t.is_empty() {
-                let zero = pointwise::fill(ctx, t, 0.0, Place::Inplace)?;
+                let zero = unary::fill(ctx, t, 0.0, Place::Inplace)?;
                 zeros.push((device, alone(ctx, zero)?));
             }
         }
@@ -104,7 +103,7 @@ impl Reduction {
                 let buffer = landing.0[to][r].handle();
                 ready(view::bind(buffer, landed, buffer.base()), landed)?;
                 moves.push(Move { from, to, src: summands[from], dst: landed });
-                let sum = arith::binary(ctx, arith::Binary::Add, summands[to], landed, Place::Inplace)?;
+                let sum = binary::binary(ctx, binary::Binary::Add, summands[to], landed, Place::Inplace)?;
                 adds.push((to, alone(ctx, sum)?));
             }
             rounds.push(Round { moves, adds });
@@ -140,7 +139,7 @@ fn compute(streams: &[BackendBox], graphs: &[(usize, GraphRef)]) -> Result<()> {
 fn ready(status: ggml_status, t: TensorRef) -> Result<()> {
     match status {
         ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        _ => Err(Error::Backend(format!("a device refused memory for '{}'", t.name()))),
+        _ => Err(Error::Backend(format!("a device cannot allocate memory for '{}'", t.name()))),
     }
 }
 

@@ -149,8 +149,8 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::graph::build;
     use crate::tensor::Context;
-    use crate::tensor::ops::pointwise::{self, Plain};
-    use crate::tensor::ops::{Place, arith, matmul, view};
+    use crate::tensor::ops::unary::{self, Plain};
+    use crate::tensor::ops::{Place, binary, matmul, view};
 
     fn plan(graph: GraphRef, partial: &[TensorRef]) -> Vec<Region> {
         let node = |t: TensorRef| Node { tensor: t, partial: partial.contains(&t), idle: vec![false; 2] };
@@ -164,12 +164,12 @@ mod tests {
             (ctx.new_tensor(GGML_TYPE_F32, &[8, 16]).unwrap(), ctx.new_tensor(GGML_TYPE_F32, &[8, 2, 3]).unwrap());
         let gate = ctx.new_tensor(GGML_TYPE_F32, &[1, 2, 3]).unwrap();
         let y = matmul::mul_mat(&mut ctx, w, x).unwrap();
-        let scaled = arith::mul(&mut ctx, y, gate).unwrap();
+        let scaled = binary::mul(&mut ctx, y, gate).unwrap();
         let nb = scaled.nb();
         let a = view::view(&mut ctx, scaled, &[16, 3], &[nb[2]], 0).unwrap();
         let b = view::view(&mut ctx, scaled, &[16, 3], &[nb[2]], nb[1]).unwrap();
-        let sum = arith::add(&mut ctx, a, b).unwrap();
-        let out = pointwise::plain(&mut ctx, Plain::Sqr, sum, Place::New).unwrap();
+        let sum = binary::add(&mut ctx, a, b).unwrap();
+        let out = unary::plain(&mut ctx, Plain::Sqr, sum, Place::New).unwrap();
         let graph = build::new(&mut ctx, 32, false).unwrap();
         graph.expand(out, true);
         let at = |t: TensorRef| graph.nodes().position(|n| n == t).unwrap();
@@ -185,9 +185,9 @@ mod tests {
         let mut ctx = Context::with_size(1 << 18, true).unwrap();
         let (w, x) = (ctx.new_tensor(GGML_TYPE_F32, &[8, 8]).unwrap(), ctx.new_tensor(GGML_TYPE_F32, &[8, 3]).unwrap());
         let y = matmul::mul_mat(&mut ctx, w, x).unwrap();
-        let doubled = pointwise::scale(&mut ctx, y, 2.0).unwrap();
-        let squared = pointwise::plain(&mut ctx, Plain::Sqr, y, Place::New).unwrap();
-        let out = arith::add(&mut ctx, doubled, squared).unwrap();
+        let doubled = unary::scale(&mut ctx, y, 2.0).unwrap();
+        let squared = unary::plain(&mut ctx, Plain::Sqr, y, Place::New).unwrap();
+        let out = binary::add(&mut ctx, doubled, squared).unwrap();
         let graph = build::new(&mut ctx, 32, false).unwrap();
         graph.expand(out, true);
         assert_eq!(plan(graph, &[y])[0], Region { nodes: 0..1, reduce: true });

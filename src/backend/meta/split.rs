@@ -16,16 +16,16 @@ pub enum Axis {
     Dim(usize),
     /// All of it.
     Mirrored,
-    /// A summand of every element.
+    /// A partial sum of every element.
     Partial,
 }
 
-/// A stretch of the divided dimension that is divided by itself.
+/// A part of the divided dimension that is divided separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Elements of each device.
     pub shares: Vec<i64>,
-    /// How often the stretch stands in the tensor, one behind the other.
+    /// Number of repetitions of the segment, one after the other.
     pub repeat: i64,
 }
 
@@ -45,7 +45,7 @@ impl Split {
         Self::whole(Axis::Mirrored, devices)
     }
 
-    /// A summand on every device.
+    /// A partial sum on every device.
     pub fn partial(devices: usize) -> Self {
         Self::whole(Axis::Partial, devices)
     }
@@ -89,11 +89,11 @@ impl Split {
             Some(c_axis::GGML_BACKEND_SPLIT_AXIS_MIRRORED) => return Ok(Self::mirrored(devices)),
             Some(c_axis::GGML_BACKEND_SPLIT_AXIS_PARTIAL) => Axis::Partial,
             Some(a) if (a as usize) < GGML_MAX_DIMS => Axis::Dim(a as usize),
-            _ => return Err(invalid!("the tensor '{}' cannot be spread as axis {}", name(), state.axis)),
+            _ => return Err(invalid!("the tensor '{}' cannot be split along axis {}", name(), state.axis)),
         };
         let n = state.n_segments as usize;
         if n == 0 || n > state.nr.len() || devices > GGML_BACKEND_META_MAX_DEVICES {
-            return Err(invalid!("the spread of '{}' has {n} segments", name()));
+            return Err(invalid!("the split of '{}' has {n} segments", name()));
         }
         let segment = |s: usize| Segment {
             shares: state.ne[s * devices..(s + 1) * devices].to_vec(),
@@ -103,7 +103,7 @@ impl Split {
         match axis {
             Axis::Dim(d) => split.check(tensor, d)?,
             _ if n != 1 || state.nr[0] != 1 => {
-                return Err(invalid!("summands of '{}' cannot have several segments", name()));
+                return Err(invalid!("partial sums of '{}' cannot have several segments", name()));
             }
             _ => {}
         }
@@ -122,8 +122,7 @@ impl Split {
                     ));
                 }
                 let counted = share.checked_mul(s.repeat).and_then(|n| sum.checked_add(n));
-                sum = counted
-                    .ok_or_else(|| invalid!("the spread of '{}' is larger than numbers can be", tensor.name()))?;
+                sum = counted.ok_or_else(|| invalid!("the split of '{}' overflows", tensor.name()))?;
             }
         }
         if sum != tensor.ne()[dim] {
@@ -156,7 +155,7 @@ mod tests {
         let w = ctx.new_tensor(GGML_TYPE_Q8_0, &[128, 6]).unwrap();
         let rows = Split::from_c(&state(1, &[2, 4], &[1]), w, 2).unwrap();
         assert_eq!((rows.axis, rows.total(0), rows.total(1)), (Axis::Dim(1), 2, 4));
-        // Query once, key and value in two equal stretches.
+        // Query once, key and value in two equal segments.
         let fused = Split::from_c(&state(0, &[32, 32, 32, 0], &[1, 2]), w, 2).unwrap();
         assert_eq!((fused.total(0), fused.total(1)), (96, 32));
         for bad in [

@@ -1,4 +1,4 @@
-//! `ggml.h`, one file per family, in the order in which the header shows them.
+//! `ggml.h`, in the order in which the header shows it; operations are in `ops`.
 
 pub(crate) mod context;
 pub(crate) mod graph;
@@ -6,47 +6,11 @@ pub(crate) mod quants;
 pub(crate) mod system;
 pub(crate) mod tensor;
 pub(crate) mod threadpool;
-pub(crate) mod ops_pointwise;
-pub(crate) mod ops_arith;
-pub(crate) mod ops_glu;
-pub(crate) mod ops_reduce;
-pub(crate) mod ops_view;
-pub(crate) mod ops_arrange;
-pub(crate) mod ops_rows;
-pub(crate) mod ops_norm;
-pub(crate) mod ops_softmax;
-pub(crate) mod ops_matmul;
-pub(crate) mod ops_rope;
-pub(crate) mod ops_conv;
-pub(crate) mod ops_pool;
-pub(crate) mod ops_attention;
-pub(crate) mod ops_recurrent;
-pub(crate) mod ops_hyper;
-pub(crate) mod ops_windows;
-pub(crate) mod ops_custom;
-pub(crate) mod ops_train;
+pub(crate) mod ops;
 
 pub use context::*;
 pub use graph::*;
-pub use ops_arith::*;
-pub use ops_arrange::*;
-pub use ops_attention::*;
-pub use ops_conv::*;
-pub use ops_custom::*;
-pub use ops_glu::*;
-pub use ops_hyper::*;
-pub use ops_matmul::*;
-pub use ops_norm::*;
-pub use ops_pointwise::*;
-pub use ops_pool::*;
-pub use ops_recurrent::*;
-pub use ops_reduce::*;
-pub use ops_rope::*;
-pub use ops_rows::*;
-pub use ops_softmax::*;
-pub use ops_train::*;
-pub use ops_view::*;
-pub use ops_windows::*;
+pub use ops::*;
 pub use quants::*;
 pub use system::*;
 pub use tensor::*;

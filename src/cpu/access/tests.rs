@@ -9,7 +9,7 @@ use crate::cpu::tests::{ctx, floats};
 use crate::error::Error;
 use crate::guard;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::{Place, pointwise};
+use crate::tensor::ops::{Place, unary};
 
 /// Runs a kernel on three threads, each to its end: what they did wrong does not depend on their order. The first panic.
 fn run(t: TensorRef, kernel: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + Sync) -> Option<Error> {
@@ -26,7 +26,7 @@ fn run(t: TensorRef, kernel: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + S
 fn squares(ne: &[i64]) -> (crate::tensor::Context, TensorRef) {
     let mut c = ctx();
     let a = floats(&mut c, ne, 1);
-    let t = pointwise::plain(&mut c, pointwise::Plain::Sqr, a, Place::New).unwrap();
+    let t = unary::plain(&mut c, unary::Plain::Sqr, a, Place::New).unwrap();
     (c, t)
 }
 

@@ -1,7 +1,7 @@
 //! Arithmetic of two tensors: the second is repeated to fill the first.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Apart, Dest, Layout, Reader, Writer, parts, rows};
+use super::super::access::{Apart, Dest, Reader, Writer, parts, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::{check_map_f32, check_type, is_float};
@@ -11,7 +11,6 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::arith::Region;
 
 type Pick = fn(&Kernels) -> Map2;
 
@@ -139,65 +138,4 @@ pub fn check_add_id(node: TensorRef) -> Result<()> {
     ensure!(a.ne()[0] == b.ne()[0] && b.is_matrix(), "rows of {} and {}", a.ne()[0], b.ne()[0]);
     ensure!(a.ne()[1] == ids.ne()[0] && a.ne()[2] == ids.ne()[1], "ids of shape {:?}", ids.ne());
     Ok(())
-}
-
-/// Where `set` and `acc` put source 1 in the node: shape, strides and offset in bytes.
-fn window(node: TensorRef, b: &Layout) -> ([usize; 4], [usize; 4], usize) {
-    let region = Region::of_node(node);
-    (b.ne, [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]], region.offset)
-}
-
-fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
-    let (a, b) = (node.source(0), node.source(1));
-    if node.op_param_i32(4) == 0 && !a.is_at(&d) {
-        for row in rows(w, &d) {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0]);
-        }
-    }
-    w.wait();
-    let (ne, nb, offset) = window(*node, &b);
-    let Some(mut at) = d.window(ne, nb, offset) else {
-        unreachable!("the check lets no part outside the node through");
-    };
-    for row in rows(w, &b) {
-        for i in 0..b.ne[0] {
-            if add {
-                let sum = at.get::<f32>(i, row) + b.get::<f32>(i, row);
-                at.set(i, row, sum);
-            } else {
-                at.set::<i32>(i, row, b.get(i, row));
-            }
-        }
-    }
-}
-
-/// Source 0 with source 1 written over a part of it.
-pub fn set(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    put(w, node, d, false);
-}
-
-/// Source 0 with source 1 added to a part of it.
-pub fn acc(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    put(w, node, d, true);
-}
-
-/// Dense tensors of 4-byte numbers, and a part that lies inside.
-pub fn check_set(node: TensorRef) -> Result<()> {
-    let (a, b) = (src(node, 0)?, src(node, 1)?);
-    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_I32), "into {:?}", node.dtype());
-    check_type(a, node.dtype())?;
-    check_type(b, node.dtype())?;
-    ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "not dense, or shapes differ");
-    let (ne, nb, offset) = window(node, &Layout::of(b));
-    ensure!(
-        Layout::of(node).holds(&Layout { ne, nb, dtype: node.dtype() }, offset),
-        "the part to write does not lie inside the tensor, or its elements lie on each other"
-    );
-    Ok(())
-}
-
-/// As [`check_set`], single precision.
-pub fn check_acc(node: TensorRef) -> Result<()> {
-    check_type(node, GGML_TYPE_F32)?;
-    check_set(node)
 }

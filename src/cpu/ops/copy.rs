@@ -1,7 +1,7 @@
-//! Moving data: copies with conversion, concatenation, repetition.
+//! Moving data: copies with conversion, parts replaced or added to, concatenation, repetition.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Plain, Source, Writer, rows};
+use super::super::access::{Dest, Layout, Plain, Source, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::{check_type, is_float};
@@ -9,6 +9,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::tensor::ops::copy::Region;
 
 /// Elements (or blocks) of source 0 in order, into the elements of the node in order, converted to its format.
 pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
@@ -37,13 +38,13 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     let block = s.block();
     if s.is_dense() && d.is_dense() {
         // Bytes, whatever they mean.
-        let total = s.len() / block * s.dtype.type_size();
+        let total = s.packed_bytes();
         let part = w.share(total.div_ceil(4096));
         return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
     }
     if s.ne == d.ne && (s.has_dense_rows() || block > 1) && d.has_dense_rows() {
         for row in rows(w, d) {
-            d.copy_blocks(row, 0, s, row, 0, s.ne[0] / block);
+            d.copy_row(row, s, row);
         }
         return;
     }
@@ -113,14 +114,14 @@ pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let block = d.block();
     for row in rows(w, &d) {
         if dim == 0 {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
             d.copy_blocks(row, a.ne[0] / block, &b, row, 0, b.ne[0] / block);
         } else if row[dim - 1] < a.ne[dim] {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
         } else {
             let mut from = row;
             from[dim - 1] -= a.ne[dim];
-            d.copy_blocks(row, 0, &b, from, 0, b.ne[0] / block);
+            d.copy_row(row, &b, from);
         }
     }
 }
@@ -194,4 +195,66 @@ pub fn check_repeat_back(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)?;
     ensure!(node.can_repeat(s), "{:?} does not fill {:?}", node.ne(), s.ne());
     Ok(())
+}
+
+/// Where `set` and `acc` put source 1 in the node: its layout there, and the offset in bytes.
+fn window(node: TensorRef, b: &Layout) -> (Layout, usize) {
+    let region = Region::of_node(node);
+    let nb = [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]];
+    (Layout { ne: b.ne, nb, dtype: node.dtype() }, region.offset)
+}
+
+fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
+    let (a, b) = (node.source(0), node.source(1));
+    if node.op_param_i32(4) == 0 && !a.is_at(&d) {
+        for row in rows(w, &d) {
+            d.copy_row(row, &a, row);
+        }
+    }
+    w.wait();
+    let (part, offset) = window(*node, &b);
+    let Some(mut at) = d.window(part, offset) else {
+        unreachable!("the check lets no part outside the node through");
+    };
+    for row in rows(w, &b) {
+        for i in 0..b.ne[0] {
+            if add {
+                let sum = at.get::<f32>(i, row) + b.get::<f32>(i, row);
+                at.set(i, row, sum);
+            } else {
+                at.set::<i32>(i, row, b.get(i, row));
+            }
+        }
+    }
+}
+
+/// Source 0 with source 1 written over a part of it.
+pub fn set(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    put(w, node, d, false);
+}
+
+/// Source 0 with source 1 added to a part of it.
+pub fn acc(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    put(w, node, d, true);
+}
+
+/// Dense tensors of 4-byte numbers, and a part that lies inside.
+pub fn check_set(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_I32), "into {:?}", node.dtype());
+    check_type(a, node.dtype())?;
+    check_type(b, node.dtype())?;
+    ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "not dense, or shapes differ");
+    let (part, offset) = window(node, &Layout::of(b));
+    ensure!(
+        Layout::of(node).holds(&part, offset),
+        "the part to write does not lie inside the tensor, or its elements lie on each other"
+    );
+    Ok(())
+}
+
+/// As [`check_set`], single precision.
+pub fn check_acc(node: TensorRef) -> Result<()> {
+    check_type(node, GGML_TYPE_F32)?;
+    check_set(node)
 }

@@ -1,28 +1,26 @@
-//! Kernels, one file per family. Each offers, for each operation, a kernel and a check (types and shapes it takes).
-//!
-//! `unary` · `binary` · `glu` · `norm` · `softmax` · `sparse` (attention masks) · `rope` · `copy` · `gather` (rows by index) · `reduce` · `sort` ·
-//! `make` (data from parameters) · `pad` · `image` (im2col, pooling, resizing) · `attention` · `conv` · `window` · `product` · `recurrent` · `train` · `custom` (the host's own functions).
+//! Kernels, one file or folder per family (`tensor::family`). Each offers, for each operation, a kernel and a check (types and shapes it takes).
 
 pub mod attention;
-pub mod attention_back;
 pub mod binary;
 pub mod conv;
 pub mod copy;
 pub mod custom;
-pub mod gather;
+pub mod generate;
 pub mod glu;
+pub mod hyper;
 pub mod image;
-pub mod make;
+pub mod loss;
+pub mod matmul;
+pub mod matrix;
 pub mod norm;
-pub mod pad;
-pub mod product;
+pub mod optimizer;
+pub mod pool;
 pub mod recurrent;
 pub mod reduce;
 pub mod rope;
+pub mod rows;
 pub mod softmax;
 pub mod sort;
-pub mod sparse;
-pub mod train;
 pub mod unary;
 pub mod window;
 

@@ -1,4 +1,4 @@
-//! Soft maximum of rows, with scale, mask, position slopes and sinks; its gradient; masks above the diagonal.
+//! Soft maximum of rows, with scale, mask, position slopes and sinks; its gradient.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -111,34 +111,5 @@ pub fn check_soft_max_back(node: TensorRef) -> Result<()> {
     check_type(y, GGML_TYPE_F32)?;
     ensure!(y.same_shape(node), "gradient and result differ");
     ensure!(node.op_param_f32(1) == 0.0, "no gradient with position biases");
-    Ok(())
-}
-
-fn diag_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, value: f32) {
-    let s = node.source(0);
-    let past = node.op_param_i32(0) as usize;
-    let mut out = Writer::new(d);
-    for row in rows(w, &out) {
-        out.row(row, |y| {
-            s.load(row, 0, y);
-            y.iter_mut().skip(past + row[0] + 1).for_each(|y| *y = value);
-        });
-    }
-}
-
-/// Negative infinity right of the diagonal, which parameter 0 moves to the right.
-pub fn diag_mask_inf(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    diag_mask(w, node, d, f32::NEG_INFINITY);
-}
-
-/// Zero right of the diagonal, which parameter 0 moves to the right.
-pub fn diag_mask_zero(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    diag_mask(w, node, d, 0.0);
-}
-
-/// Single precision; parameter 0 is not negative.
-pub fn check_diag_mask(node: TensorRef) -> Result<()> {
-    check_map_f32(node)?;
-    ensure!(node.op_param_i32(0) >= 0, "{} columns in the past", node.op_param_i32(0));
     Ok(())
 }

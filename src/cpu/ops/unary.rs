@@ -1,12 +1,11 @@
 //! Functions of one element: the unary operations, powers, roots, trigonometry, clamping, scaling.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Reader, Writer, parts};
-use super::super::check::{CheckedNode, ensure};
+use super::super::access::{Dest, Reader, Writer, parts, rows};
+use super::super::check::{CheckedNode, ensure, src};
 use super::{check_map, check_map_f32, check_type, map};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::{self, *};
-use crate::cpu::check::src;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -168,4 +167,17 @@ pub fn check_leaky_relu(node: TensorRef) -> Result<()> {
 /// As `check_map`, single precision or brain floats.
 pub fn check_scale(node: TensorRef) -> Result<()> {
     if node.dtype() == GGML_TYPE_BF16 { check_map(node) } else { check_map_f32(node) }
+}
+
+/// Parameter 0 everywhere.
+pub fn fill(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let value = node.op_param_f32(0);
+    let mut out = Writer::new(d);
+    rows(w, &out).for_each(|row| out.row(row, |y| y.fill(value)));
+}
+
+/// Single or half precision.
+pub fn check_fill(node: TensorRef) -> Result<()> {
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "constant {:?}", node.dtype());
+    check_type(src(node, 0)?, node.dtype())
 }

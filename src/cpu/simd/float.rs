@@ -147,7 +147,7 @@ macro_rules! kernels {
     )*};
 }
 
-// What each does stands at the field of the same name in `Kernels`.
+// What each does is at the field of the same name in `Kernels`.
 kernels! {
     fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.add(b));
     fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.sub(b));

@@ -265,7 +265,7 @@ impl Lanes for Plain {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         for r in 0..8 {
             for c in 0..8 {
-                // SAFETY: both squares lie behind the pointers, the caller's promise. Moved as integers: no bit may change.
+                // SAFETY: both squares are behind the pointers, the caller's promise. Moved as integers: no bit may change.
                 unsafe {
                     let word = src.add(r * src_stride + c).cast::<u32>().read_unaligned();
                     dst.add(c * dst_stride + r).cast::<u32>().write_unaligned(word);

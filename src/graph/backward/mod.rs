@@ -1,11 +1,26 @@
 //! The backward pass: extends a graph by the gradients of its losses with respect to its parameters.
 //!
-//! Who lives here: this file decides which nodes need a gradient and walks them from the losses back; `sink` collects the
-//! gradients that arrive at one tensor; `rules` says, for each operation, what arrives at its sources.
+//! This file decides which nodes need a gradient and walks them from the losses back; `sink` collects the gradients that arrive at one
+//! tensor. The other files, one per family (`tensor::family`), say for each operation what arrives at its sources. In their comments, `g` is
+//! the gradient of the node's result and `a`, `b` are its sources.
 #![forbid(unsafe_code)]
 
-mod rules;
+mod binary;
+mod conv;
+mod copy;
+mod glu;
+mod loss;
+mod matmul;
+mod matrix;
+mod norm;
+mod pool;
+mod reduce;
+mod rope;
+mod rows;
 mod sink;
+mod softmax;
+mod unary;
+mod view;
 
 use super::GraphRef;
 use crate::abi::ggml::GGML_MAX_SRC;
@@ -14,8 +29,9 @@ use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_LOSS, GGML_TENSOR_FLAG
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::{GGML_UNARY_OP_SGN, GGML_UNARY_OP_STEP};
 use crate::error::Result;
-use crate::ggml_assert;
-use crate::tensor::{Context, TensorRef};
+use crate::tensor::family::Family;
+use crate::tensor::{Context, TensorRef, names};
+use crate::{ggml_abort, ggml_assert};
 use std::collections::HashSet;
 
 /// A backward pass under construction.
@@ -64,6 +80,18 @@ fn is_slopeless(node: TensorRef, i: usize) -> bool {
         GGML_OP_CPY | GGML_OP_GET_ROWS | GGML_OP_GET_ROWS_BACK | GGML_OP_ROPE => i == 1,
         _ => false,
     }
+}
+
+/// Source `i` of a node whose operation always has it.
+fn source(node: TensorRef, i: usize) -> TensorRef {
+    match node.src(i) {
+        Some(s) => s,
+        None => ggml_abort!("backward: {:?} '{}' has no source {i}", node.op(), node.name()),
+    }
+}
+
+fn no_rule(node: TensorRef) -> ! {
+    ggml_abort!("unsupported ggml op for backward pass: {}", names::op(node.op()))
 }
 
 impl Backward<'_> {
@@ -119,6 +147,33 @@ impl Backward<'_> {
         node.src(i).filter(|s| self.needed.contains(s))
     }
 
+    /// Source `i`, which the gradient of `node` takes for a constant, must not need a gradient.
+    fn require_constant(&self, node: TensorRef, i: usize, what: &str) {
+        ggml_assert!(self.wanted(node, i).is_none(), "backward: {what} cannot have a gradient");
+    }
+
+    /// Sends `grad`, the gradient of `node`, to the sources that need it.
+    fn apply_rule(&mut self, node: TensorRef, grad: TensorRef) -> Result<()> {
+        match Family::of(node.op()) {
+            Family::Binary => self.binary(node, grad),
+            Family::Conv => self.conv(node, grad),
+            Family::Copy => self.copy(node, grad),
+            Family::Glu => self.glu(node, grad),
+            Family::Loss => self.loss(node, grad),
+            Family::Matmul => self.matmul(node, grad),
+            Family::Matrix => self.matrix(node, grad),
+            Family::Norm => self.norm(node, grad),
+            Family::Pool => self.pool(node, grad),
+            Family::Reduce => self.reduce(node, grad),
+            Family::Rope => self.rope(node, grad),
+            Family::Rows => self.rows(node, grad),
+            Family::Softmax => self.softmax(node, grad),
+            Family::Unary => self.unary(node, grad),
+            Family::View => self.view(node, grad),
+            _ => no_rule(node),
+        }
+    }
+
     /// Sends the gradient of `node` on to its sources.
     fn propagate(&mut self, node: TensorRef, grad: TensorRef) -> Result<()> {
         self.apply_rule(node, grad)?;
@@ -141,7 +196,7 @@ impl Backward<'_> {
 mod tests {
     use super::*;
     use crate::graph::build;
-    use crate::tensor::ops::{arith, matmul, reduce};
+    use crate::tensor::ops::{binary, matmul, reduce};
 
     #[test]
     fn gradients_follow_the_ways_from_parameters_to_losses() {
@@ -151,7 +206,7 @@ mod tests {
         w.set_name(b"w");
         w.add_flag(GGML_TENSOR_FLAG_PARAM);
         let y = matmul::mul_mat(ctx, w, x).unwrap();
-        let z = arith::mul(ctx, y, y).unwrap();
+        let z = binary::mul(ctx, y, y).unwrap();
         let loss = reduce::sum(ctx, z).unwrap();
         loss.add_flag(GGML_TENSOR_FLAG_LOSS);
         let graph = build::new(ctx, 64, true).unwrap();

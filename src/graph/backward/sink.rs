@@ -5,8 +5,9 @@ use super::Backward;
 use crate::abi::ggml::ggml_unary_op::GGML_UNARY_OP_NEG;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::tensor::ops::arith::{self, Binary, Region};
-use crate::tensor::ops::{Place, arrange, pointwise};
+use crate::tensor::ops::binary::{self, Binary};
+use crate::tensor::ops::copy::{self, Region};
+use crate::tensor::ops::{Place, unary};
 
 impl Backward<'_> {
     /// The gradient of `src` so far, and where its sum with another goes.
@@ -25,7 +26,7 @@ impl Backward<'_> {
     /// `part` adds to the gradient of `src`.
     pub(super) fn add(&mut self, src: TensorRef, part: TensorRef) -> Result<()> {
         let grad = match self.so_far(src) {
-            Some((grad, place)) => arith::binary(self.ctx, Binary::Add, grad, part, place)?,
+            Some((grad, place)) => binary::binary(self.ctx, Binary::Add, grad, part, place)?,
             None => part,
         };
         self.settle(src, grad);
@@ -35,8 +36,8 @@ impl Backward<'_> {
     /// `part` is taken from the gradient of `src`.
     pub(super) fn subtract(&mut self, src: TensorRef, part: TensorRef) -> Result<()> {
         let grad = match self.so_far(src) {
-            Some((grad, place)) => arith::binary(self.ctx, Binary::Sub, grad, part, place)?,
-            None => pointwise::unary_new(self.ctx, GGML_UNARY_OP_NEG, part)?,
+            Some((grad, place)) => binary::binary(self.ctx, Binary::Sub, grad, part, place)?,
+            None => unary::unary_new(self.ctx, GGML_UNARY_OP_NEG, part)?,
         };
         self.settle(src, grad);
         Ok(())
@@ -45,8 +46,8 @@ impl Backward<'_> {
     /// The few elements of `part` add to the gradient of `src` everywhere.
     pub(super) fn add_everywhere(&mut self, src: TensorRef, part: TensorRef) -> Result<()> {
         let grad = match self.so_far(src) {
-            Some((grad, place)) => arith::add1(self.ctx, grad, part, place)?,
-            None => arrange::repeat_like(self.ctx, part, src)?,
+            Some((grad, place)) => binary::add1(self.ctx, grad, part, place)?,
+            None => copy::repeat_like(self.ctx, part, src)?,
         };
         self.settle(src, grad);
         Ok(())
@@ -57,9 +58,9 @@ impl Backward<'_> {
         let (grad, place) = match self.so_far(src) {
             Some(so_far) => so_far,
             // Zeros in the shape of `src`, as the original makes them; they are none where `src` is infinite.
-            None => (pointwise::scale(self.ctx, src, 0.0)?, Place::New),
+            None => (unary::scale(self.ctx, src, 0.0)?, Place::New),
         };
-        let grad = arith::acc(self.ctx, grad, part, region, place)?;
+        let grad = copy::acc(self.ctx, grad, part, region, place)?;
         self.settle(src, grad);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BufferBox, tensor_io};
 use crate::graph::{GraphRef, build};
-use crate::tensor::ops::{Place, pointwise, view};
+use crate::tensor::ops::{Place, unary, view};
 use crate::tensor::{Context, TensorRef};
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl World {
         observe::watch(watch);
         let mut c = Context::with_size(1 << 20, true).unwrap();
         let x = c.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
-        let y = pointwise::scale(&mut c, x, 2.0).unwrap();
-        let z = pointwise::scale(&mut c, y, 2.0).unwrap();
+        let y = unary::scale(&mut c, x, 2.0).unwrap();
+        let z = unary::scale(&mut c, y, 2.0).unwrap();
         for (t, name) in [(x, b"x"), (y, b"y"), (z, b"z")] {
             t.set_name(name);
         }
@@ -171,7 +171,7 @@ fn rows_side_by_side_do_not_meet() {
     // The same through graphs: each stream scales its half in place.
     let graphs: Vec<_> = [0, 1, 2]
         .map(|i| {
-            let t = pointwise::scale_bias(&mut c, halves[i], 2.0, 0.0, Place::Inplace).unwrap();
+            let t = unary::scale_bias(&mut c, halves[i], 2.0, 0.0, Place::Inplace).unwrap();
             t.add_flag(GGML_TENSOR_FLAG_COMPUTE);
             let g = build::new(&mut c, 4, false).unwrap();
             assert!(g.push_node(t));

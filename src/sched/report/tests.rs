@@ -1,11 +1,10 @@
-use super::memory;
-use super::page;
+use super::{memory, page};
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::alloc::GraphAllocator;
 use crate::backend::testing::buffer_type;
 use crate::graph::build;
 use crate::sched::report::data::Step;
-use crate::tensor::ops::{pointwise, view};
+use crate::tensor::ops::{copy, unary};
 use crate::tensor::{Context, TensorRef};
 
 #[test]
@@ -26,9 +25,9 @@ fn the_lower_bound_counts_each_byte_once() {
     let mut ctx = Context::with_size(1 << 16, true).unwrap();
     let x = ctx.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
     x.add_flag(crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
-    let a = view::cont(&mut ctx, x).unwrap();
-    let b = pointwise::scale(&mut ctx, a, 2.0).unwrap();
-    let c = view::cont(&mut ctx, b).unwrap();
+    let a = copy::cont(&mut ctx, x).unwrap();
+    let b = unary::scale(&mut ctx, a, 2.0).unwrap();
+    let c = copy::cont(&mut ctx, b).unwrap();
     c.mark_output();
     let graph = build::new(&mut ctx, 16, false).unwrap();
     graph.expand(c, true);

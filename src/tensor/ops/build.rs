@@ -184,6 +184,14 @@ pub(super) fn require_same_shape(op: &str, (a_name, a): (&str, TensorRef), (b_na
     });
 }
 
+/// A tensor has as many elements as these dimensions.
+#[track_caller]
+pub(super) fn require_as_many(op: &str, a: TensorRef, dims: &[i64]) {
+    require(product(dims).is_ok_and(|n| n == a.nelements()), || {
+        format!("{op}: {:?} and {dims:?} are not the same number of elements", a.ne())
+    });
+}
+
 /// Whether `a` repeats a whole number of times in `b`; nothing but nothing is a multiple of nothing.
 pub(super) fn divides(a: i64, b: i64) -> bool {
     // Division is slow, and most sizes are equal or 1.

@@ -7,8 +7,9 @@
 #![forbid(unsafe_code)]
 
 use super::build::{Node, dim, product, require, require_contiguous, require_type};
+use super::copy::cont;
 use super::matmul::mul_mat;
-use super::view::{cont, permute, reshape};
+use super::view::{permute, reshape};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;

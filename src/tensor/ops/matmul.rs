@@ -1,7 +1,7 @@
 //! Products of matrices, and the precision that a backend must keep in them.
 #![forbid(unsafe_code)]
 
-use super::build::{Node, divides, require, require_contiguous, require_type};
+use super::build::{Node, divides, require, require_type};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_op_hint, ggml_prec};
@@ -63,25 +63,6 @@ pub fn out_prod(ctx: &mut Context, a: TensorRef, b: TensorRef) -> Result<TensorR
     });
     require_not_transposed("out_prod", a);
     Node::new(GGML_OP_OUT_PROD, ctx.new_tensor(GGML_TYPE_F32, &[na[0], nb[0], nb[2], nb[3]])?).of([a, b])
-}
-
-/// X with A X = B, for F32 lower triangular `a` [n, n, p, q] and `b` [m, n, p, q].
-pub fn solve_tri(
-    ctx: &mut Context,
-    a: TensorRef,
-    b: TensorRef,
-    left: bool,
-    lower: bool,
-    unit: bool,
-) -> Result<TensorRef> {
-    require_type("solve_tri", "a", a, &[GGML_TYPE_F32]);
-    require_type("solve_tri", "b", b, &[GGML_TYPE_F32]);
-    let (na, nb) = (a.ne(), b.ne());
-    require(na[0] == na[1], || format!("solve_tri: a must be square, not {na:?}"));
-    require(na[1..] == nb[1..], || format!("solve_tri: b {nb:?} has not as many rows and batches as a {na:?}"));
-    require_contiguous("solve_tri", &[("a", a), ("b", b)]);
-    require(left && lower && !unit, || "solve_tri: only left, lower, not unit triangular systems".into());
-    Node::new(GGML_OP_SOLVE_TRI, ctx.new_tensor(GGML_TYPE_F32, &nb)?).of([a, b])
 }
 
 /// Sets the precision that the sums of a product or of attention must keep; `false` for other operations.

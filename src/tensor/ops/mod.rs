@@ -1,34 +1,36 @@
 //! Constructors of operations: each checks the shapes it is given, makes the result tensor in a context, and writes down
 //! the operation, its parameters and its sources. Nothing is computed here.
 //!
-//! Who lives here: `build` (what all constructors share), then one file per family: `arith` (element by element, two
-//! sources), `pointwise` (element by element, one source), `glu`, `reduce`, `view` (same data, other shape; copies),
-//! `arrange` (repeat, join, pad, roll, resize, masks), `rows` (gather and scatter), `norm`, `softmax`, `matmul`, `rope`,
-//! `conv`, `pool`, `attention`, `recurrent`, `hyper` (hyper-connections), `windows`, `custom`, `train`.
+//! `build` is what all constructors share; then one file per family (`tensor::family`).
 //!
 //! A broken shape contract ends the process through the abort callback, as hosts of the original expect; a full context
 //! or a size that memory cannot have is an error. `# Parameters` sections name the words of `op_params`.
 
 mod build;
 
-pub mod arith;
-pub mod arrange;
 pub mod attention;
+pub mod binary;
 pub mod conv;
+pub mod copy;
 pub mod custom;
+pub mod generate;
 pub mod glu;
 pub mod hyper;
+pub mod image;
+pub mod loss;
 pub mod matmul;
+pub mod matrix;
 pub mod norm;
-pub mod pointwise;
+pub mod optimizer;
 pub mod pool;
 pub mod recurrent;
 pub mod reduce;
 pub mod rope;
 pub mod rows;
 pub mod softmax;
-pub mod train;
+pub mod sort;
+pub mod unary;
 pub mod view;
-pub mod windows;
+pub mod window;
 
 pub use build::Place;

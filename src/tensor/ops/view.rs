@@ -1,20 +1,12 @@
-//! The same elements with another shape, order or format: reshapes, views, permutations, and the copies that make them
-//! dense again.
+//! The same memory with another shape or order: reshapes, views, permutations.
 #![forbid(unsafe_code)]
 
-use super::build::{Node, product, require, require_contiguous};
+use super::build::{Node, require, require_as_many, require_contiguous};
+use crate::abi::ggml::GGML_MAX_DIMS;
 use crate::abi::ggml::ggml_op::*;
-use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::{Context, TensorRef};
-
-#[track_caller]
-fn require_as_many(op: &str, a: TensorRef, dims: &[i64]) {
-    require(product(dims).is_ok_and(|n| n == a.nelements()), || {
-        format!("{op}: {:?} and {dims:?} are not the same number of elements", a.ne())
-    });
-}
 
 /// Contiguous `a` under another shape with as many elements.
 pub fn reshape(ctx: &mut Context, a: TensorRef, dims: &[i64]) -> Result<TensorRef> {
@@ -77,43 +69,11 @@ pub fn transpose(ctx: &mut Context, a: TensorRef) -> Result<TensorRef> {
     Node::new(GGML_OP_TRANSPOSE, t).named(a, " (transposed)").of([a])
 }
 
-/// A dense copy of `a`.
-pub fn cont(ctx: &mut Context, a: TensorRef) -> Result<TensorRef> {
-    Node::new(GGML_OP_CONT, ctx.new_like(a)?).named(a, " (cont)").of([a])
-}
-
-/// A dense copy of `a` under another shape with as many elements.
-pub fn cont_as(ctx: &mut Context, a: TensorRef, dims: [i64; GGML_MAX_DIMS]) -> Result<TensorRef> {
-    require_as_many("cont", a, &dims);
-    Node::new(GGML_OP_CONT, ctx.new_tensor(a.dtype(), &dims)?).named(a, " (cont)").of([a])
-}
-
-/// `a` copied into `b`, which has as many elements; the result is a view of `b`.
-pub fn cpy(ctx: &mut Context, a: TensorRef, b: TensorRef) -> Result<TensorRef> {
-    require(a.nelements() == b.nelements(), || {
-        format!("cpy: {:?} and {:?} are not the same number of elements", a.ne(), b.ne())
-    });
-    let t = ctx.new_unnamed_alias(b)?;
-    let name = if b.has_name() {
-        [&b.name_bytes()[..], b" (copy of ", &a.name_bytes(), b")"].concat()
-    } else {
-        [&a.name_bytes()[..], b" (copy)"].concat()
-    };
-    t.set_name(&name);
-    Node::new(GGML_OP_CPY, t).of([a, b])
-}
-
-/// `a` converted to another format. The node is its own second source: backends look there for the target of a copy.
-pub fn cast(ctx: &mut Context, a: TensorRef, dtype: ggml_type) -> Result<TensorRef> {
-    let t = ctx.new_tensor(dtype, &a.ne())?;
-    Node::new(GGML_OP_CPY, t).named(a, " (copy)").of([a, t])
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::build::test::{ctx, f32s, srcs};
+    use super::super::copy::cont;
     use super::*;
-    use crate::abi::ggml::ggml_type::*;
 
     #[test]
     fn views_of_views_count_from_the_base() {
@@ -139,18 +99,5 @@ mod tests {
         let t = transpose(c, a).unwrap();
         assert_eq!((t.ne(), t.nb()), ([3, 2, 4, 5], [8, 4, 24, 96]));
         assert_eq!(cont(c, t).unwrap().nb(), [4, 12, 24, 96]);
-    }
-
-    #[test]
-    fn copies_are_named_after_both() {
-        let c = &mut ctx();
-        let (a, b) = (f32s(c, &[4]), f32s(c, &[2, 2]));
-        a.set_name(b"from");
-        let t = cpy(c, a, b).unwrap();
-        assert_eq!((t.name().as_str(), t.view_src(), t.ne()), ("from (copy)", Some(b), b.ne()));
-        b.set_name(b"to");
-        assert_eq!(cpy(c, a, b).unwrap().name(), "to (copy of from)");
-        let t = cast(c, a, GGML_TYPE_F16).unwrap();
-        assert_eq!(srcs(t), [(0, a), (1, t)]);
     }
 }

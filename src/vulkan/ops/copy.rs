@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::elementwise::grid;
-use super::{ensure, format_name, is_any_float, is_float, src};
+use super::{ensure, format_name, grid, is_any_float, is_float, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;

@@ -1,22 +1,24 @@
-//! The operations, one file per family. Each offers for a node a check, which says why the device cannot compute it, and a plan, which
-//! turns it into dispatches. A plan may rely on its check.
-//!
-//! `elementwise` (binary, unary, gated, scale, clamp, fill) · `norm` · `softmax` · `rope` · `copy` (copies, conversion, concatenation) ·
-//! `images` (padding, patches, pooling, group norm) · `rows` (get_rows, set_rows) · `reduce` (sums, argmax, sorting) · `matmul` · `attention`
+//! The operations, one file per family (`tensor::family`). Each offers for a node a check, which says why the device cannot compute it, and a
+//! plan, which turns it into dispatches. A plan may rely on its check.
 
 pub mod attention;
+pub mod binary;
+pub mod conv;
 pub mod copy;
-pub mod elementwise;
-pub mod images;
+pub mod glu;
+pub mod image;
 pub mod matmul;
 pub mod norm;
+pub mod pool;
 pub mod reduce;
 pub mod rope;
 pub mod rows;
 pub mod softmax;
+pub mod sort;
+pub mod unary;
 
-use super::Info;
-use super::plan::Plan;
+use super::plan::{Grid, Plan, View};
+use super::{Info, tune};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
@@ -49,28 +51,26 @@ fn always(_: TensorRef, _: &Info) -> Result<()> {
 pub fn find(op: ggml_op) -> Option<Op> {
     let (check, plan): (Check, Make) = match op {
         GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => (always, nothing),
-        GGML_OP_ADD | GGML_OP_SUB | GGML_OP_MUL | GGML_OP_DIV | GGML_OP_ADD1 => {
-            (elementwise::check_binary, elementwise::binary)
-        }
+        GGML_OP_ADD | GGML_OP_SUB | GGML_OP_MUL | GGML_OP_DIV | GGML_OP_ADD1 => (binary::check_binary, binary::binary),
         GGML_OP_UNARY | GGML_OP_SQR | GGML_OP_SQRT | GGML_OP_LOG | GGML_OP_SIN | GGML_OP_COS | GGML_OP_CLAMP
-        | GGML_OP_SCALE | GGML_OP_FILL | GGML_OP_LEAKY_RELU => (elementwise::check_unary, elementwise::unary),
-        GGML_OP_GLU => (elementwise::check_gated, elementwise::gated),
+        | GGML_OP_SCALE | GGML_OP_FILL | GGML_OP_LEAKY_RELU => (unary::check_unary, unary::unary),
+        GGML_OP_GLU => (glu::check_gated, glu::gated),
         GGML_OP_CPY | GGML_OP_CONT | GGML_OP_DUP => (copy::check, copy::plan),
         GGML_OP_CONCAT => (copy::check_concat, copy::concat),
         GGML_OP_REPEAT => (copy::check_repeat, copy::repeat),
         GGML_OP_SUM | GGML_OP_SUM_ROWS | GGML_OP_MEAN => (reduce::check_sum, reduce::sum),
         GGML_OP_ARGMAX => (reduce::check_argmax, reduce::argmax),
-        GGML_OP_ARGSORT | GGML_OP_TOP_K => (reduce::check_sort, reduce::sort),
-        GGML_OP_ADD_ID => (elementwise::check_add_id, elementwise::add_id),
+        GGML_OP_ARGSORT | GGML_OP_TOP_K => (sort::check_sort, sort::sort),
+        GGML_OP_ADD_ID => (binary::check_add_id, binary::add_id),
         GGML_OP_GET_ROWS => (rows::check_get, rows::get),
         GGML_OP_SET_ROWS => (rows::check_set, rows::set),
         GGML_OP_NORM | GGML_OP_RMS_NORM | GGML_OP_L2_NORM => (norm::check, norm::plan),
         GGML_OP_SOFT_MAX => (softmax::check, softmax::plan),
         GGML_OP_ROPE | GGML_OP_ROPE_BACK => (rope::check, rope::plan),
-        GGML_OP_GROUP_NORM => (images::check_group_norm, images::group_norm),
-        GGML_OP_PAD => (images::check_pad, images::pad),
-        GGML_OP_IM2COL => (images::check_im2col, images::im2col),
-        GGML_OP_POOL_1D | GGML_OP_POOL_2D => (images::check_pool, images::pool),
+        GGML_OP_GROUP_NORM => (norm::check_group_norm, norm::group_norm),
+        GGML_OP_PAD => (image::check_pad, image::pad),
+        GGML_OP_IM2COL => (conv::check_im2col, conv::im2col),
+        GGML_OP_POOL_1D | GGML_OP_POOL_2D => (pool::check_pool, pool::pool),
         GGML_OP_FLASH_ATTN_EXT => (attention::check, attention::plan),
         GGML_OP_MUL_MAT => (matmul::check, matmul::plan),
         GGML_OP_MUL_MAT_ID => (matmul::check_id, matmul::plan_id),
@@ -124,4 +124,20 @@ pub(super) fn is_any_float(t: ggml_type) -> bool {
 /// Name of a format as it stands in the names of shader variants.
 pub(super) fn format_name(t: ggml_type) -> String {
     crate::quant::types::TABLE[t as usize].name().to_lowercase()
+}
+
+/// The grid for element-wise work over rows.
+fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
+    let (threads, per) = tune::elementwise(info);
+    Grid::rows(columns, n_rows, threads, per, info)
+}
+
+/// Source 0, when it and the node are single precision.
+fn check_f32(node: TensorRef) -> Result<TensorRef> {
+    let a = src(node, 0)?;
+    for t in [a, node] {
+        ensure!(t.dtype() == GGML_TYPE_F32, "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    Ok(a)
 }

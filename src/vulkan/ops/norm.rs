@@ -1,8 +1,8 @@
-//! Normalisation of rows.
+//! Normalization of rows, or of groups of channels.
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
+use super::{check_f32, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
@@ -87,5 +87,31 @@ pub fn fused(
         a_step: if add.is_some() { 1 } else { a.nb[0] },
     };
     plan.dispatch(kernel, push, g.groups, &reads, &writes);
+    Ok(())
+}
+
+/// Single precision without gaps, images of less than 2^31 elements.
+pub fn check_group_norm(node: TensorRef, _: &Info) -> Result<()> {
+    let a = check_f32(node)?;
+    ensure!(a.is_contiguous() && node.is_contiguous() && a.same_shape(node), "rows with gaps");
+    let ne = a.ne();
+    ensure!(node.op_param_i32(0) > 0, "{} groups", node.op_param_i32(0));
+    ensure!(ne[..3].iter().try_fold(1i64, |n, &e| n.checked_mul(e)).is_some_and(|n| n < 1 << 31), "images of {ne:?}");
+    Ok(())
+}
+
+/// GROUP_NORM. Parameter 0: groups, 1: epsilon.
+pub fn group_norm(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let groups = (node.op_param_i32(0) as u32).min(d.ne[2].max(1));
+    let plane = d.ne[0] * d.ne[1];
+    let size = plane * d.ne[2].div_ceil(groups);
+    let constants = |one_subgroup| constants::GroupNorm { one_subgroup };
+    let (kernel, threads) = tune::reduction(size, constants, plan.info)?;
+    let n_work = groups * d.ne[3];
+    let g = Grid::list(n_work.into(), threads, plan.info)?;
+    let (image, eps) = (plane * d.ne[2], node.op_param_f32(1));
+    let push = push::GroupNorm { a: a.at, d: d.at, n_work, groups, size, image, eps };
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }

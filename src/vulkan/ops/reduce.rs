@@ -1,4 +1,4 @@
-//! Rows to numbers, and rows in order: sums, means, the largest element, sorting.
+//! Rows to numbers: sums, means, the largest element.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,8 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::{Grid, Plan, View};
+use crate::vulkan::{Info, tune};
 
 /// Single precision.
 pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
@@ -75,72 +75,4 @@ pub fn argmax(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
-}
-
-/// Elements of rows that are sorted at first; merging doubles them.
-const RUN: u32 = 512;
-/// Elements that are sorted at once at most: what 32 bits count in scratch memory.
-const MOST_SORTED: i64 = 1 << 28;
-
-/// Single precision, rows without gaps, into 32-bit integers.
-pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
-    let a = src(node, 0)?;
-    ensure!(a.dtype() == GGML_TYPE_F32 && a.is_contiguous_rows(), "sorting of {:?}", a.dtype());
-    ensure!(node.dtype() == GGML_TYPE_I32 && node.is_contiguous_rows(), "indices in {:?}", node.dtype());
-    ensure!(a.nelements() <= MOST_SORTED, "sorting of {:?}", a.ne());
-    ensure!(node.ne()[0] <= a.ne()[0] && node.ne()[1..] == a.ne()[1..], "{:?} of {:?}", node.ne(), a.ne());
-    View::shape(a)?;
-    View::shape(node)?;
-    Ok(())
-}
-
-/// ARGSORT and TOP_K: runs are sorted by counting, then merged by twos, from one half of the scratch memory into the other; the last
-/// step writes the node.
-pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
-    let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let descending = node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0;
-    let threads = if plan.info.software { plan.info.limits.subgroup_size } else { 128 };
-    let columns = a.ne[0];
-    let groups = Grid::lines(columns, a.n_rows(), threads, plan.info)?.groups;
-    let run = if columns <= 2 * RUN { columns.max(1) } else { RUN };
-    let halves = if run < columns {
-        let bytes = (a.n() * 4).next_multiple_of(256);
-        plan.scratch_parts([bytes; 2])?
-    } else {
-        [Range::default(); 2]
-    };
-    let dense = [columns, columns * a.ne[1], columns * a.ne[1] * a.ne[2]];
-    let (mut sorted, mut from) = (run, None::<Range>);
-    loop {
-        let last = sorted >= columns;
-        let to = if last {
-            d.range
-        } else if from == Some(halves[0]) {
-            halves[1]
-        } else {
-            halves[0]
-        };
-        let merge = from.is_some();
-        let kernel = KernelFor::new("", [threads, 1, 1], &constants::Argsort { descending, merge })?;
-        let push = push::Argsort {
-            a: a.at,
-            from: from.map_or(0, |f| f.address),
-            d: if last { d.at } else { to.address },
-            columns,
-            n_rows: a.n_rows(),
-            ne1: a.ne[1],
-            ne2: a.ne[2],
-            a_nb: a.nb123(),
-            d_nb: if last { d.nb123() } else { dense },
-            k: if last { d.ne[0] } else { columns },
-            run: if merge { sorted / 2 } else { run },
-        };
-        let reads: Vec<_> = [Some(a.range), from].into_iter().flatten().collect();
-        plan.dispatch(kernel, push, groups, &reads, &[to]);
-        if last {
-            return Ok(());
-        }
-        from = Some(to);
-        sorted = sorted.saturating_mul(2);
-    }
 }

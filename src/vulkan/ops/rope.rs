@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::elementwise::grid;
-use super::{ensure, src};
+use super::{ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::*;

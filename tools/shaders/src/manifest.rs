@@ -70,7 +70,8 @@ pub fn parse(manifest: &str) -> Result<Manifest, String> {
     let numbers = format_numbers(&formats);
     let section = |source: digest::Section| {
         let name = &source.name;
-        let table = tables.get(name).ok_or_else(|| format!("manifest.toml: section {name} is not a plain one"))?;
+        let family = tables.get(&source.family).and_then(|t| t.get(name));
+        let table = family.ok_or_else(|| format!("manifest.toml: section {name} is not [FAMILY.{name}]"))?;
         let r: Raw = table.clone().try_into().map_err(|e| format!("manifest.toml: {name}: {e}"))?;
         let plain = |m: &BTreeMap<String, toml::Value>| m.iter().map(|(k, v)| (k.clone(), text(v))).collect();
         let vulkan13 = match r.vulkan.as_deref() {

@@ -45,7 +45,7 @@ pub fn strip(words: &[u32]) -> Vec<u32> {
 
 /// The module of one variant, with its debug names.
 pub fn compile(folder: &Path, section: &Section, variant: &Variant) -> Result<Vec<u32>, String> {
-    let path = folder.join(format!("{}.comp", section.source.name));
+    let path = folder.join(section.source.file());
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (version, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let text = format!("{version}\n#extension GL_GOOGLE_include_directive : require\n#line 2\n{rest}");

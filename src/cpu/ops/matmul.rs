@@ -1,0 +1,131 @@
+//! Products of matrices: what they take (the kernels are in `cpu::matmul`), and sums of outer products.
+#![forbid(unsafe_code)]
+
+use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::super::convert;
+use super::check_type;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::dot_type;
+use crate::cpu::{Worker, vec};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+pub use super::super::matmul::{mul_mat, mul_mat_id, scratch_mul_mat, scratch_mul_mat_id};
+
+fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
+    let w = weights.dtype();
+    let dot = dot_type(w).filter(|_| w != GGML_TYPE_Q8_1);
+    let taken = dot.is_some_and(|d| matches!(act, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16) || act == d);
+    ensure!(taken, "product of {w:?} and {act:?}");
+    ensure!(weights.nb()[0] == w.type_size(), "transposed weights");
+    Ok(())
+}
+
+/// Weights of any format; activations in single precision or in the weights' partner format; matrices in whole groups.
+pub fn check_mul_mat(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_formats(a, b.dtype())?;
+    let (x, y, n) = (a.ne(), b.ne(), node.ne());
+    ensure!(x[0] == y[0] && n == [x[1], y[1], y[2], y[3]], "{x:?} by {y:?} into {n:?}");
+    ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} by {y:?}");
+    ensure!(b.dtype() == GGML_TYPE_F32 || b.nb()[0] == b.dtype().type_size(), "transposed activations");
+    ensure!(node.nb()[0] == 4, "a transposed result");
+    Ok(())
+}
+
+/// As [`check_mul_mat`], with a matrix of indices of matrices.
+pub fn check_mul_mat_id(node: TensorRef) -> Result<()> {
+    let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_type(ids, GGML_TYPE_I32)?;
+    check_formats(a, b.dtype())?;
+    let (x, y, i, n) = (a.ne(), b.ne(), ids.ne(), node.ne());
+    ensure!(x[0] == y[0] && n == [x[1], i[0], y[2], 1], "{x:?} by {y:?} with {i:?} into {n:?}");
+    ensure!(x[3] == 1 && y[3] == 1 && i[2] == 1 && i[3] == 1 && i[1] == y[2], "{x:?} by {y:?} with {i:?}");
+    ensure!(y[1] > 0 && i[0] % y[1] == 0, "{} indices for {} columns", i[0], y[1]);
+    ensure!(b.dtype() == GGML_TYPE_F32 || b.nb()[0] == b.dtype().type_size(), "transposed activations");
+    ensure!(node.nb()[0] == 4, "a transposed result");
+    Ok(())
+}
+
+/// Whether a product is worth more than one thread.
+pub fn is_large(node: TensorRef) -> bool {
+    node.src(0).is_some_and(|a| node.nelements().saturating_mul(a.ne()[0]) >= 1 << 15)
+}
+
+/// Sum over rows of outer products: `dst[i, j] = sum over k of src0[i, k] * src1[j, k]`.
+pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut a = Reader::new(node.source(0), &d);
+    let b = node.source(1);
+    let mut out = Writer::new(d);
+    let (per2, per3) = (out.ne[2] / a.ne[2], out.ne[3] / a.ne[3]);
+    for row @ [i1, i2, i3] in rows(w, &out) {
+        out.row(row, |y| {
+            y.fill(0.0);
+            for k in 0..a.ne[1] {
+                let factor = b.get::<f32>(i1, [k, i2, i3]);
+                vec::axpy(y, factor, a.row([k, i2 / per2, i3 / per3]));
+            }
+        });
+    }
+}
+
+/// Floats or blocks, by single precision.
+pub fn check_out_prod(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    check_type(node, GGML_TYPE_F32)?;
+    check_type(b, GGML_TYPE_F32)?;
+    ensure!(convert::readable(a.dtype()) && a.dtype() != GGML_TYPE_I32, "products of {:?}", a.dtype());
+    let (x, y, n) = (a.ne(), b.ne(), node.ne());
+    ensure!(n == [x[0], y[0], y[2], y[3]] && x[1] == y[1], "{x:?} by {y:?} into {n:?}");
+    ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} by {y:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::{matmul, view};
+
+    #[test]
+    fn sums_of_outer_products() {
+        for (dtype, m, n, k, repeat) in [
+            (GGML_TYPE_F32, 7, 33, 5, [2, 3]),
+            (GGML_TYPE_F32, 1, 1, 1, [1, 1]),
+            (GGML_TYPE_F16, 19, 40, 9, [1, 1]),
+            (GGML_TYPE_Q8_0, 64, 5, 11, [1, 1]),
+            (GGML_TYPE_Q4_K, 256, 18, 3, [1, 1]),
+        ] {
+            let mut c = ctx();
+            let a = tensor(&mut c, dtype, &[m, k, 2, 2], 1);
+            let b = floats(&mut c, &[n, k, 2 * repeat[0], 2 * repeat[1]], 2);
+            let t = matmul::out_prod(&mut c, a, b).unwrap();
+            let (x, y, got) = (read(a), read(b), compute(t));
+            let want = indices(t.ne()).map(|[i, j, i2, i3]| {
+                (0..k)
+                    .map(|l| at(&x, a.ne(), [i, l, i2 / repeat[0], i3 / repeat[1]]) * at(&y, b.ne(), [j, l, i2, i3]))
+                    .sum()
+            });
+            near(&got, want, 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_transposed_factor_and_an_empty_sum() {
+        let mut c = ctx();
+        let (a, b) = (floats(&mut c, &[9, 4], 3), floats(&mut c, &[4, 6], 4));
+        let bt = view::transpose(&mut c, b).unwrap();
+        let t = matmul::out_prod(&mut c, a, bt).unwrap();
+        let (x, y, got) = (read(a), read(b), compute(t));
+        let want = indices(t.ne())
+            .map(|[i, j, ..]| (0..4).map(|k| at(&x, a.ne(), [i, k, 0, 0]) * at(&y, b.ne(), [k, j, 0, 0])).sum());
+        near(&got, want, 1e-6);
+
+        let (a, b) = (c.new_tensor(GGML_TYPE_F32, &[5, 0]).unwrap(), c.new_tensor(GGML_TYPE_F32, &[3, 0]).unwrap());
+        let t = matmul::out_prod(&mut c, a, b).unwrap();
+        near(&compute(t), [0.0; 15].into_iter(), 0.0);
+    }
+}

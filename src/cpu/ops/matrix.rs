@@ -1,0 +1,144 @@
+//! Square matrices: diagonals, triangles, systems of equations.
+#![forbid(unsafe_code)]
+
+use super::super::access::{Dest, Layout, Reader, Writer, rows};
+use super::super::check::{CheckedNode, ensure, src};
+use super::{check_map_f32, check_type};
+use crate::abi::ggml::ggml_tri_type::{self, *};
+use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+
+/// Zero on one side of the diagonal.
+pub fn tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let Some(kind) = ggml_tri_type::from_raw(node.op_param_i32(0)) else { return };
+    let s = node.source(0);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
+        let at = row[0];
+        let stays = |i: usize| match kind {
+            GGML_TRI_TYPE_LOWER => i < at,
+            GGML_TRI_TYPE_LOWER_DIAG => i <= at,
+            GGML_TRI_TYPE_UPPER => i > at,
+            GGML_TRI_TYPE_UPPER_DIAG => i >= at,
+        };
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            y.iter_mut().enumerate().filter(|(i, _)| !stays(*i)).for_each(|(_, y)| *y = 0.0);
+        });
+    }
+}
+
+/// Single precision; a kind that exists.
+pub fn check_tri(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    ensure!(ggml_tri_type::from_raw(node.op_param_i32(0)).is_some(), "triangle {}", node.op_param_i32(0));
+    Ok(())
+}
+
+/// A row onto the diagonal of a square.
+pub fn diag(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut x = Reader::new(node.source(0), &d);
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
+        let value = x.part([0, row[1], row[2]], row[0]..row[0] + 1)[0];
+        out.row(row, |y| {
+            y.fill(0.0);
+            y[row[0]] = value;
+        });
+    }
+}
+
+/// Single precision; rows of as many elements as the squares have.
+pub fn check_diag(node: TensorRef) -> Result<()> {
+    let s = src(node, 0)?;
+    check_type(s, GGML_TYPE_F32)?;
+    check_type(node, GGML_TYPE_F32)?;
+    let (a, n) = (s.ne(), node.ne());
+    ensure!(n == [a[0], a[0], a[2], a[3]] && a[1] == 1, "{a:?} into {n:?}");
+    Ok(())
+}
+
+fn diag_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, value: f32) {
+    let s = node.source(0);
+    let past = node.op_param_i32(0) as usize;
+    let mut out = Writer::new(d);
+    for row in rows(w, &out) {
+        out.row(row, |y| {
+            s.load(row, 0, y);
+            y.iter_mut().skip(past + row[0] + 1).for_each(|y| *y = value);
+        });
+    }
+}
+
+/// Negative infinity right of the diagonal, which parameter 0 moves to the right.
+pub fn diag_mask_inf(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    diag_mask(w, node, d, f32::NEG_INFINITY);
+}
+
+/// Zero right of the diagonal, which parameter 0 moves to the right.
+pub fn diag_mask_zero(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    diag_mask(w, node, d, 0.0);
+}
+
+/// Single precision; parameter 0 is not negative.
+pub fn check_diag_mask(node: TensorRef) -> Result<()> {
+    check_map_f32(node)?;
+    ensure!(node.op_param_i32(0) >= 0, "{} columns in the past", node.op_param_i32(0));
+    Ok(())
+}
+
+/// Solves lower triangular systems: source 0 `[n, n, ..]`, source 1 and the node `[columns, n, ..]`.
+pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+    let mut x = d;
+    let (a, b) = (node.source(0).apart(&x), node.source(1));
+    let columns = x.ne[0];
+    for i in w.share(columns * x.ne[2] * x.ne[3]) {
+        let (column, i2, i3) = (i % columns, i / columns % x.ne[2], i / columns / x.ne[2]);
+        for row in 0..x.ne[1] {
+            let a = a.row::<f32>([row, i2, i3]);
+            let known: f32 = (0..row).map(|t| a[t] * x.get::<f32>(column, [t, i2, i3])).sum();
+            x.set(column, [row, i2, i3], (b.get::<f32>(column, [row, i2, i3]) - known) / a[row]);
+        }
+    }
+}
+
+/// Square matrices, and right sides of the node's shape.
+pub fn check_solve_tri(node: TensorRef) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, b, node] {
+        check_type(t, GGML_TYPE_F32)?;
+    }
+    let (x, y) = (a.ne(), b.ne());
+    ensure!(b.same_shape(node) && x[0] == x[1] && x[1] == y[1] && x[2..] == y[2..], "{x:?} and {y:?}");
+    ensure!(Layout::of(a).has_dense_rows(), "rows with gaps");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+
+    use crate::cpu::tests::*;
+    use crate::tensor::ops::matrix;
+
+    #[test]
+    fn solutions_of_triangular_systems() {
+        for (n, columns) in [(1, 1), (5, 3), (33, 70), (64, 1)] {
+            let mut c = ctx();
+            let (a, b) = (floats(&mut c, &[n, n, 2, 3], 1), floats(&mut c, &[columns, n, 2, 3], 2));
+            // Far from singular; what lies above the diagonal is not looked at.
+            let mut x = read(a);
+            for (x, [i0, i1, ..]) in x.iter_mut().zip(indices(a.ne())) {
+                *x = if i0 == i1 { 2.0 + x.abs() } else { *x / n as f32 };
+            }
+            write(a, &x);
+            let t = matrix::solve_tri(&mut c, a, b, true, true, false).unwrap();
+            let got = compute(t);
+            let back = indices(b.ne()).map(|[j, i, i2, i3]| {
+                (0..=i).map(|k| at(&x, a.ne(), [k, i, i2, i3]) * at(&got, b.ne(), [j, k, i2, i3])).sum::<f64>()
+            });
+            near(&read(b), back, 1e-5);
+        }
+    }
+}

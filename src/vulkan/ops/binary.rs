@@ -1,0 +1,89 @@
+//! Two sources, element by element.
+
+#![forbid(unsafe_code)]
+
+use super::{ensure, grid, is_float, src};
+use crate::abi::ggml::ggml_op::*;
+use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::vulkan::Info;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{KernelFor, Plan, View};
+
+/// Floats; the second source repeats to the shape of the first, which is the node's.
+pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    for t in [a, b, node] {
+        ensure!(is_float(t.dtype()), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(a.same_shape(node) && b.can_repeat(a), "{:?} does not repeat to {:?}", b.ne(), a.ne());
+    Ok(())
+}
+
+/// ADD, SUB, MUL, DIV, ADD1.
+pub fn binary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (mut a, mut b, mut d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
+        (a, b, d) = (a.flat(), b.flat(), d.flat());
+    }
+    let op = match node.op() {
+        GGML_OP_ADD | GGML_OP_ADD1 => 0,
+        GGML_OP_SUB => 1,
+        GGML_OP_MUL => 2,
+        _ => 3,
+    };
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let constants = constants::Binary { op, a: a.ty(), b: b.ty(), d: d.ty(), same: b.ne[0] == a.ne[0] };
+    let kernel = KernelFor::new("", g.size, &constants)?;
+    let push = push::Binary {
+        a: a.at,
+        b: b.at,
+        d: d.at,
+        ne: d.ne,
+        a_nb: a.nb,
+        b_nb: b.nb,
+        d_nb: d.nb,
+        b_ne: b.ne,
+        n_rows: d.n_rows(),
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range, b.range], &[d.range]);
+    Ok(())
+}
+
+/// Single precision, rows without gaps; an index for each row.
+pub fn check_add_id(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
+    for t in [a, b, node] {
+        ensure!(t.dtype() == GGML_TYPE_F32 && t.is_contiguous_rows(), "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
+    View::shape(ids)?;
+    ensure!(a.same_shape(node) && a.ne()[0] == b.ne()[0], "{:?} and {:?}", a.ne(), b.ne());
+    Ok(())
+}
+
+/// ADD_ID.
+pub fn add_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let ids = View::of(src(node, 2)?)?;
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = KernelFor::new("", g.size, &constants::AddId {})?;
+    let push = push::AddId {
+        a: a.at,
+        b: b.at,
+        ids: ids.at,
+        d: d.at,
+        ne: [d.ne[0], d.ne[1], d.ne[2]],
+        n_rows: d.n_rows(),
+        a_nb: a.nb123(),
+        d_nb: d.nb123(),
+        b_nb1: b.nb[1],
+        b_ne1: b.ne[1],
+        ids_nb: [ids.nb[0], ids.nb[1]],
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range, b.range, ids.range], &[d.range]);
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Gated units.
+
+#![forbid(unsafe_code)]
+
+use super::{ensure, grid, is_float, src};
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::vulkan::Info;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{KernelFor, Plan, View};
+
+/// Floats of one format; two sources of the node's shape, or one of twice the columns.
+pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
+    ensure!(node.glu_op().is_some(), "gated operation {}", node.op_param_i32(0));
+    let a = src(node, 0)?;
+    ensure!(is_float(a.dtype()) && is_float(node.dtype()), "{:?} into {:?}", a.dtype(), node.dtype());
+    ensure!(a.ne()[1..] == node.ne()[1..], "shapes {:?} and {:?}", a.ne(), node.ne());
+    View::shape(a)?;
+    View::shape(node)?;
+    match node.src(1) {
+        Some(b) => {
+            View::shape(b)?;
+            ensure!(a.same_shape(node) && a.same_shape(b) && a.dtype() == b.dtype(), "the halves differ");
+        }
+        None => ensure!(a.ne()[0] / 2 == node.ne()[0], "a row of {} has no halves of {}", a.ne()[0], node.ne()[0]),
+    }
+    Ok(())
+}
+
+/// GLU.
+pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (gate, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let half = u64::from(d.ne[0]) * u64::from(gate.nb[0]) * gate.dtype.type_size() as u64;
+    let (gate_at, up_at, up) = match (node.src(1), node.op_param_i32(1) != 0) {
+        (Some(up), _) => {
+            let up = View::of(up)?;
+            (gate.at, up.at, up)
+        }
+        (None, false) => (gate.at, gate.at + half, gate),
+        (None, true) => (gate.at + half, gate.at, gate),
+    };
+    let (gate, up) = (View { at: gate_at, ..gate }, View { at: up_at, ..up });
+    let param = [node.op_param_f32(2), node.op_param_f32(3)];
+    gate_into(node.op_param_i32(0) as u32, param, (gate, up), d, plan)
+}
+
+/// An activation of the first source times the second.
+fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut Plan<'_>) -> Result<()> {
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = KernelFor::new("", g.size, &constants::Gated { op, a: gate.ty(), d: d.ty() })?;
+    let push = push::Gated {
+        gate: gate.at,
+        up: up.at,
+        d: d.at,
+        ne: d.ne,
+        gate_nb: gate.nb,
+        up_nb: up.nb,
+        d_nb: d.nb,
+        n_rows: d.n_rows(),
+        param,
+    };
+    plan.dispatch(kernel, push, g.groups, &[gate.range, up.range], &[d.range]);
+    Ok(())
+}
+
+/// An activation of `gate` times `up`, all of one shape in F32, into `result`.
+pub fn fused_gate(
+    op: crate::abi::ggml::ggml_glu_op,
+    gate: TensorRef,
+    up: TensorRef,
+    result: TensorRef,
+    plan: &mut Plan<'_>,
+) -> Result<()> {
+    gate_into(op as u32, [0.0; 2], (View::of(gate)?, View::of(up)?), View::of(result)?, plan)
+}

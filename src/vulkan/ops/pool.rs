@@ -1,0 +1,57 @@
+//! Pooling: the largest or the mean of windows.
+
+#![forbid(unsafe_code)]
+
+use super::{ensure, grid, src};
+use crate::abi::ggml::ggml_op::GGML_OP_POOL_2D;
+use crate::abi::ggml::ggml_op_pool;
+use crate::abi::ggml::ggml_type::*;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::tensor::ops::pool::Planes;
+use crate::vulkan::Info;
+use crate::vulkan::interface::{constants, push};
+use crate::vulkan::plan::{KernelFor, Plan, View};
+
+/// Single or half precision into single; a kind there is; sizes that make sense.
+pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {
+    let a = src(node, 0)?;
+    ensure!(node.dtype() == GGML_TYPE_F32 && node.is_contiguous_rows(), "pooling into {:?}", node.dtype());
+    ensure!(matches!(a.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "pooling of {:?}", a.dtype());
+    ensure!(ggml_op_pool::from_raw(node.op_param_i32(0)).is_some(), "kind {}", node.op_param_i32(0));
+    let sizes = if node.op() == GGML_OP_POOL_2D { 1..5 } else { 1..3 };
+    ensure!(sizes.clone().all(|i| (1..1 << 15).contains(&node.op_param_i32(i))), "sizes or strides");
+    let same = if node.op() == GGML_OP_POOL_2D { 2 } else { 1 };
+    ensure!(a.ne()[same..] == node.ne()[same..], "{:?} into {:?}", a.ne(), node.ne());
+    [a, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// POOL_1D, POOL_2D.
+pub fn pool(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+    let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let pool_2d = node.op() == GGML_OP_POOL_2D;
+    let p = |i| node.op_param_i32(i);
+    let [kernel, stride, pad] = if pool_2d {
+        let Planes { kernel, stride, pad } = Planes::of_node(node);
+        [kernel, stride, pad.map(|p| p as i32)]
+    } else {
+        [[p(1), 1], [p(2), 1], [p(3), 0]]
+    };
+    let max_pool = p(0) == ggml_op_pool::GGML_OP_POOL_MAX as i32;
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let push = push::Pool {
+        a: a.at,
+        d: d.at,
+        ne: d.ne,
+        n_rows: d.n_rows(),
+        size: [a.ne[0], a.ne[1]],
+        a_nb: a.nb,
+        d_nb: d.nb123(),
+        kernel,
+        stride,
+        pad,
+    };
+    let kernel = KernelFor::new("", g.size, &constants::Pool { a: a.ty(), max_pool, pool_2d })?;
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}

@@ -1,0 +1,60 @@
+#version 460
+// A matrix product with cooperative matrices (KHR): tiles of 64 rows by 64 columns; four subgroups with 32 by 32 results each, in matrices of
+// the device's size. Operands are F16, sums F32.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "common.glsl"
+#include "quant.glsl"
+#include "matmul/product.glsl"
+#include "matmul/coop.glsl"
+
+// Size of the device's matrices; 32 is a multiple of each.
+layout(constant_id = 5) const uint CM = 16;
+layout(constant_id = 6) const uint CN = 16;
+layout(constant_id = 7) const uint CK = 16;
+
+shared float results[TILE * (TILE + 4)]; // columns of d
+
+void main() {
+    const uint row0 = gl_WorkGroupID.x * TILE;
+    const Work w = work(TILE);
+    if (w.first >= w.end) { return; } // the same for all
+    const uint warp_row = (gl_SubgroupID & 1u) * 32;
+    const uint warp_column = (gl_SubgroupID >> 1) * 32;
+    const uint MS = 32 / CM;
+    const uint NS = 32 / CN;
+    coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator> sum[MS * NS];
+    [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
+        sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
+    }
+    for (uint k0 = 0; k0 < p.k; k0 += STRETCH) {
+        barrier(); // the stretch before is done with
+        stretch(w, row0, k0);
+        barrier();
+        [[unroll]] for (uint l = 0; l < STRETCH; l += CK) {
+            [[unroll]] for (uint i = 0; i < MS; ++i) {
+                coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
+                coopMatLoad(ma, as, (warp_row + i * CM) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                [[unroll]] for (uint j = 0; j < NS; ++j) {
+                    coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb;
+                    coopMatLoad(mb, bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                    sum[i * NS + j] = coopMatMulAdd(ma, mb, sum[i * NS + j]);
+                }
+            }
+        }
+    }
+    [[unroll]] for (uint i = 0; i < MS; ++i) {
+        [[unroll]] for (uint j = 0; j < NS; ++j) {
+            const uint to = (warp_column + j * CN) * (TILE + 4) + warp_row + i * CM;
+            coopMatStore(sum[i * NS + j], results, to, TILE + 4, gl_CooperativeMatrixLayoutColumnMajor);
+        }
+    }
+    barrier();
+    for (uint i = gl_LocalInvocationIndex; i < TILE * TILE; i += gl_WorkGroupSize.x) {
+        const uint row = row0 + i % TILE;
+        const uint column = w.first + i / TILE;
+        if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[(i / TILE) * (TILE + 4) + i % TILE]; }
+    }
+}

@@ -1,0 +1,47 @@
+#version 460
+// As mul_mat_coop, with NV's second version of cooperative matrices: matrices are as large as they can be, and the driver cuts them. One is
+// the whole tile, and the workgroup's, or a quarter of it, and a subgroup's, as the driver offers.
+// What it asks of the device: flexible dimensions, functions for each element.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_NV_cooperative_matrix2 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "common.glsl"
+#include "quant.glsl"
+#include "matmul/product.glsl"
+#include "matmul/coop.glsl"
+
+layout(constant_id = 5) const uint SCOPE = gl_ScopeWorkgroup;
+layout(constant_id = 6) const uint SIDE = TILE; // rows and columns of a matrix of results
+
+// Called with each element of the results, of which the first has this row and this column. Numbers and no structs: Mesa 26 ends the
+// process over those.
+float put(const in uint i, const in uint j, const in float x, const in uint64_t d, const in uint end, const in uint row, const in uint column) {
+    if (row + i < p.m && column + j < end) {
+        Work w;
+        w.d = d;
+        w.end = end;
+        d_column(w, column + j).v[row + i] = x;
+    }
+    return x;
+}
+
+void main() {
+    const uint row0 = gl_WorkGroupID.x * TILE;
+    const Work w = work(TILE);
+    if (w.first >= w.end) { return; } // the same for all
+    const uvec2 corner = SIDE == TILE ? uvec2(0) : SIDE * uvec2(gl_SubgroupID & 1u, gl_SubgroupID >> 1);
+    coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator> sum = coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator>(0.0);
+    for (uint k0 = 0; k0 < p.k; k0 += STRETCH) {
+        barrier(); // the stretch before is done with
+        stretch(w, row0, k0);
+        barrier();
+        coopmat<float16_t, SCOPE, SIDE, STRETCH, gl_MatrixUseA> ma;
+        coopmat<float16_t, SCOPE, STRETCH, SIDE, gl_MatrixUseB> mb;
+        coopMatLoad(ma, as, corner.x * PITCH, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+        coopMatLoad(mb, bs, corner.y * PITCH, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+        sum = coopMatMulAdd(ma, mb, sum);
+    }
+    coopMatPerElementNV(sum, sum, put, w.d, w.end, row0 + corner.x, w.first + corner.y);
+}

@@ -1,0 +1,48 @@
+#version 460
+// A matrix product for few columns on devices with real lanes: a workgroup takes one row of a and N columns of b; its invocations take eight
+// values in turn and their sums are added at the end.
+#include "common.glsl"
+#include "quant.glsl"
+#include "reduce.glsl"
+#define FIRST 4
+#include "matmul/product.glsl"
+
+#ifndef N
+#define N 1
+#endif
+
+void main() {
+    const uint row = gl_WorkGroupID.x;
+    const uint t = gl_LocalInvocationID.x;
+    const uint T = gl_WorkGroupSize.x;
+    const Work w = work(N);
+    if (w.first >= w.end) { // the same for all
+        if (t == 0) { no_expert(w, row); }
+        return;
+    }
+    const uint64_t a = a_row(w, row);
+    uint64_t b[N];
+    float sum[N];
+    [[unroll]] for (uint j = 0; j < N; ++j) {
+        b[j] = b_column(w, w.first + j);
+        sum[j] = 0.0;
+    }
+    const uint eights = p.k / 8;
+    for (uint e = t; e < eights; e += T) {
+        float y[8];
+        dequant8(a, e, y);
+        [[unroll]] for (uint j = 0; j < N; ++j) {
+            [[unroll]] for (uint l = 0; l < 8; ++l) { sum[j] += y[l] * load(B, b[j], e * 8 + l); }
+        }
+    }
+#if BLOCK == 1
+    for (uint l = eights * 8 + t; l < p.k; l += T) {
+        const float y = value(a, l);
+        [[unroll]] for (uint j = 0; j < N; ++j) { sum[j] += y * load(B, b[j], l); }
+    }
+#endif
+    [[unroll]] for (uint j = 0; j < N; ++j) {
+        const float all = group_sum(sum[j]);
+        if (t == 0 && w.first + j < w.end) { d_column(w, w.first + j).v[row] = all; }
+    }
+}
