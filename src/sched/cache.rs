@@ -1,5 +1,6 @@
-//! The graphs that a scheduler remembers. Hosts take turns with a few: prompt and text, batches of one size and of another, the copies of a
-//! pipeline. Each has an entry of its own, so that what is worked out for one is not lost to the next; the one used longest ago makes room.
+//! The graphs that a scheduler remembers. Hosts alternate between a few: prompt and text, batches of two sizes, the copies of a pipeline.
+//! Each has its own entry, so that the next graph does not overwrite what was worked out for this one. The least recently used entry
+//! makes room.
 #![forbid(unsafe_code)]
 
 use super::arena::CopyPool;
@@ -12,7 +13,7 @@ use crate::tensor::TensorRef;
 
 /// Graphs that are remembered, for each copy of the pipeline.
 pub const GRAPHS_PER_COPY: usize = 4;
-/// With more tensors than these in all entries, none is added. A tensor takes some 600 bytes.
+/// With more tensors than these in all entries, none is added. A tensor takes some 300 bytes.
 const MAX_TENSORS: usize = 1 << 17;
 /// Shapes that an entry had before, which are remembered.
 const PAST_SHAPES: usize = 2;
@@ -22,7 +23,7 @@ struct Entry {
     graph: SplitGraph,
     /// A digest of where the graph lay and of its sizes.
     shape: u64,
-    /// The shapes before that, the last one first. A graph with one of these gets an entry of its own: its host takes turns.
+    /// The shapes before that, the latest first. A graph with one of these gets its own entry: the host alternates.
     past: Vec<u64>,
     /// When it was used last.
     used: u64,
@@ -38,7 +39,7 @@ pub struct GraphCache {
     pub pool: CopyPool,
 }
 
-/// Tells graphs of one structure apart, without a look at more than inputs. Equal shapes of different graphs cost time, nothing else.
+/// Distinguishes graphs of one structure by their inputs. If different graphs have equal shapes, that costs time and nothing else.
 fn shape_of(graph: GraphRef) -> u64 {
     let mix = |hash: u64, value: usize| (hash ^ value as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     let inputs = graph.leafs().filter(|t| t.buffer_raw().is_null() && t.data().is_null());
@@ -108,8 +109,8 @@ impl GraphCache {
         Some(ticket)
     }
 
-    /// Makes the entry current that a graph is split in, and says how much the graph is like the one before in there: a graph of the same
-    /// structure is followed, any other gets a blank entry.
+    /// Selects the entry for a graph that is about to be split, and returns how much the graph is like the one before in that entry. A graph
+    /// of the same structure follows; any other gets a blank entry.
     pub fn enter(&mut self, graph: GraphRef, cur_copy: usize, settings: &Settings) -> Result<Likeness> {
         let shape = shape_of(graph);
         let counts = (graph.n_leafs(), graph.n_nodes());
@@ -150,7 +151,7 @@ impl GraphCache {
         Ok(Likeness::None)
     }
 
-    /// An entry that is blank, or a new one, or the one used longest ago.
+    /// A blank entry, or a new one, or the least recently used one.
     fn vacate(&mut self, settings: &Settings) -> usize {
         let is_blank = |e: &Entry| e.graph.life == Life::Blank;
         if let Some(slot) = self.entries.iter().position(is_blank) {

@@ -1,4 +1,4 @@
-//! The state of a scheduler, and the order in which its parts work.
+//! The state of a scheduler, and the order in which its parts work: see `mod.rs` for the life of a graph.
 #![forbid(unsafe_code)]
 
 use super::cache::{GRAPHS_PER_COPY, GraphCache};

@@ -1,22 +1,24 @@
 //! One graph over several backends: which backend computes which node, what has to be copied between them, and the run.
 //!
-//! Who lives here: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
+//! The files: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
 //! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: splits of
 //! one backend each and the copies they need), `arena` (the tensors of the copies), `assemble`
-//! (backends reorder their splits; the whole as a problem for the allocator), `split_graph` (one graph with all of this), `cache` (the
-//! graphs that are remembered), `compute`, `queues`, `order`, `experts` and `plans` (the
+//! (backends reorder their splits; the whole as a problem for the allocator), `split_graph` (one graph with all of this), `cache` (several
+//! such graphs), `compute`, `queues`, `order`, `experts` and `plans` (the
 //! run), `report` (debug output, placement reports, fallbacks), `traced` (splits and copies as events of the trace), `race` (a
-//! checker of the contract below), `settings`, `callbacks` (what the host hears of), `engine` (the state, and the order of all these
-//! steps), `scheduler` (the object that hosts hold, and may call again from their callbacks).
+//! checker of the contract below), `settings`, `callbacks` (calls to the host), `progress` (the current graph), `engine` (the state, and the
+//! order of all these steps), `scheduler` (the object that hosts hold, and may call again from their callbacks).
 //!
 //! # The life of a graph
 //!
-//! Hosts build the same few graphs again and again, so what is worked out for one is kept (`split_graph::Life`). The very same graph is
-//! *repeated*: its copies and addresses are put in place again. One of the same structure is *followed*: its placement is kept if the
-//! devices still answer the same. All others begin with a blank entry of the cache. A graph of the same structure takes the place of the
-//! one before, as sizes grow with a context; where sizes or places come back, their host takes turns, and each gets an entry of its own.
-//! So does each copy of a pipeline. Memory is planned for several graphs, too, in the same buffers: before another plan is used than
-//! the one in use, all backends are waited for.
+//! Hosts build the same few graphs again and again, so the cache keeps what the scheduler worked out for them. An entry is *blank*, *split*
+//! or *repeatable* (`split_graph::Life`); the current graph is *reset*, *split* or *allocated* (`progress::Stage`).
+//!
+//! The very same graph is *repeated*: its copies and addresses are put in place again. A graph of the same structure *follows*: it keeps the
+//! placement if the devices still give the same answers. Any other graph starts with a blank entry. A graph that follows replaces the one
+//! before in its entry, because sizes grow with a context. But when sizes or addresses return, the host alternates between graphs, and
+//! each gets an entry of its own. Each copy of a pipeline has its own entries. The allocator keeps plans for several graphs in the same
+//! buffers; the scheduler waits for all backends before it changes from one plan to another.
 //!
 //! # A graph and its allocation
 //!

@@ -1,5 +1,5 @@
-//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), which may call the scheduler again from there: it
-//! can ask while a graph is computed or is about to get larger buffers, and is refused whatever would change the scheduler meanwhile.
+//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), and the host may call the scheduler again from there.
+//! It may query the scheduler while a graph is computed or is about to get larger buffers, but calls that would change it fail.
 #![forbid(unsafe_code)]
 
 use super::callbacks::{CopyWeights, Eval, Realloc};

@@ -1,5 +1,5 @@
-//! All that a scheduler works out about one graph, in the order in which it does: numbers, placement, splits with their copies, the problem
-//! for the allocator, and what brings the same graph back without any of this.
+//! Everything that a scheduler works out for one graph, step by step: numbers, placement, splits with their copies, the problem for the
+//! allocator, and what it needs to repeat the graph without these steps.
 
 use super::arena::{CopyPool, Rewired};
 use super::assemble::Kept;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 
-/// What can be taken over for the next graph. It rises with the steps of an allocation and falls to `Blank` with an error.
+/// What the next graph can reuse. It rises with the steps of an allocation and returns to `Blank` after an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Life {
     /// Nothing: it describes no graph, or more than one, or the host has placed tensors after the split.
