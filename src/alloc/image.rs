@@ -130,7 +130,10 @@ impl Images {
     /// Valid tensors.
     pub unsafe fn take(&mut self, tensors: &[TensorRef]) {
         self.all.clear();
-        (self.shapes.0.clear(), self.params.0.clear(), self.links.0.clear(), self.tails.0.clear());
+        self.shapes.0.clear();
+        self.params.0.clear();
+        self.links.0.clear();
+        self.tails.0.clear();
         let (mut shapes, mut params) = (Numbers::default(), Numbers::default());
         let (mut links, mut tails) = (Numbers::default(), Numbers::default());
         self.all.reserve_exact(tensors.len());
