@@ -179,13 +179,14 @@ suite_sched() {
 # ASYNC_SEEDS: how many random graphs.
 suite_async() {
     local seeds=${ASYNC_SEEDS:-150} part
-    for part in results rows batches races faults heap; do
+    for part in results rows batches callbacks races faults heap; do
         build ours async/test_$part.c async_$part || return
     done
     export GGML_SCHED_SANITIZE=1
     counted "async results" on ours "$out/ours/async_results" 1 "$seeds"
     counted "async regressions" on ours "$out/ours/async_rows"
     counted "async batches" on ours "$out/ours/async_batches"
+    counted "async callbacks" on ours "$out/ours/async_callbacks"
     counted "async races" on ours "$out/ours/async_races"
     counted "async failures" on ours "$out/ours/async_faults"
     unset GGML_SCHED_SANITIZE
@@ -198,6 +199,7 @@ suite_async() {
     counted "async results on the original" on oracle "$out/ours/async_results" 1 40
     counted "async regressions on the original" on oracle "$out/ours/async_rows"
     counted "async batches on the original" on oracle "$out/ours/async_batches"
+    counted "async callbacks on the original" on oracle "$out/ours/async_callbacks"
     unset ASYNC_CAREFUL
 }
 

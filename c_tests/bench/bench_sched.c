@@ -56,7 +56,7 @@ static void free_model(model_t * m) {
     free(m->layers);
 }
 
-static bool is_other; // a graph of another structure: with one node more
+static int others; // nodes that make it a graph of another structure
 
 // Only the operations; the graph is filled by `expand`.
 static struct ggml_tensor * make_ops(struct ggml_context * c, model_t * m, int T, struct ggml_cgraph * g) {
@@ -64,7 +64,7 @@ static struct ggml_tensor * make_ops(struct ggml_context * c, model_t * m, int T
     struct ggml_tensor * mask = ggml_new_tensor_2d(c, GGML_TYPE_F32, KV, T), * at = ggml_new_tensor_1d(c, GGML_TYPE_I64, T);
     ggml_set_input(tokens); ggml_set_input(pos); ggml_set_input(mask); ggml_set_input(at);
     struct ggml_tensor * x = ggml_get_rows(c, m->tok, tokens);
-    if (is_other) x = ggml_scale(c, x, 2);
+    for (int i = 0; i < others; i++) x = ggml_scale(c, x, 2);
     for (int l = 0; l < m->n; l++) {
         layer_t * y = &m->layers[l];
         struct ggml_tensor * h = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), y->norm);
@@ -90,17 +90,17 @@ static struct ggml_tensor * make_ops(struct ggml_context * c, model_t * m, int T
     return x;
 }
 
-// `shifted`: all tensors lie somewhere else than without it.
-static struct ggml_cgraph * make_at(struct ggml_context * c, model_t * m, int T, size_t room, bool shifted) {
+// `shifted`: by how many tensors all others lie further.
+static struct ggml_cgraph * make_at(struct ggml_context * c, model_t * m, int T, size_t room, int shifted) {
     ggml_reset(c);
-    if (shifted) ggml_new_tensor_1d(c, GGML_TYPE_F32, 1);
+    for (int i = 0; i < shifted; i++) ggml_new_tensor_1d(c, GGML_TYPE_F32, 1);
     struct ggml_cgraph * g = ggml_new_graph_custom(c, room, false);
     ggml_build_forward_expand(g, make_ops(c, m, T, g));
     return g;
 }
 
 static struct ggml_cgraph * make(struct ggml_context * c, model_t * m, int T, size_t room) {
-    return make_at(c, m, T, room, false);
+    return make_at(c, m, T, room, 0);
 }
 
 static int by_value(const void * a, const void * b) {
@@ -111,8 +111,9 @@ static int by_value(const void * a, const void * b) {
 static double budget = 60e6; // nanoseconds a measurement
 static const char * only;    // the one measurement to make
 
-enum { BUILD_OPS, BUILD_NEW, BUILD_EXPAND, BUILD, SPLIT, SWITCH, ALLOC, RESIZE, REPEAT, GALLOCR, RESERVE, N_MEASURES };
-static const char * measures[] = { "constructors", "new_graph", "expand", "build", "split", "switch", "alloc", "resize", "repeat", "gallocr", "reserve" };
+enum { BUILD_OPS, BUILD_NEW, BUILD_EXPAND, BUILD, SPLIT, FRESH, SWITCH, SIZES, ALLOC, RESIZE, REPEAT, PARALLEL, GALLOCR, RESERVE, N_MEASURES };
+enum { KINDS = 64 }; // more than any scheduler keeps
+static const char * measures[] = { "constructors", "new_graph", "expand", "build", "split", "fresh", "switch", "sizes", "alloc", "resize", "repeat", "parallel", "gallocr", "reserve" };
 
 static void measure(int n_dev, int n_layers) {
     n_fakes = n_dev;
@@ -130,7 +131,7 @@ static void measure(int n_dev, int n_layers) {
     }
     model_t m;
     make_model(&m, n_layers, n_dev);
-    int n_tensors = n_layers * 9 + 3, room = 8 * n_tensors > 1024 ? 8 * n_tensors : 1024; // as llama.cpp
+    int n_tensors = n_layers * 9 + 3 + KINDS, room = 8 * n_tensors > 1024 ? 8 * n_tensors : 1024; // as llama.cpp
     struct ggml_init_params p = { ggml_tensor_overhead() * (size_t) room * 2 + ggml_graph_overhead_custom((size_t) room, false), NULL, true };
     struct ggml_context * c = ggml_init(p);
     ggml_backend_t bs[] = { &fakes[0].backend, &fakes[1].backend };
@@ -138,18 +139,22 @@ static void measure(int n_dev, int n_layers) {
     struct ggml_cgraph * g = make(c, &m, 8, (size_t) room);
     int n_nodes = ggml_graph_n_nodes(g);
     ggml_backend_sched_reserve(s, g);
+    ggml_backend_sched_t pipeline = ggml_backend_sched_new(bs, NULL, n_dev, (size_t) room, true, true);
+    ggml_backend_sched_reserve(pipeline, make(c, &m, 8, (size_t) room));
     ggml_gallocr_t a = ggml_gallocr_new(&fakes[n_dev - 1].buft);
     static double took[4096];
     for (int w = 0; w < N_MEASURES; w++) {
         if (only && strcmp(only, measures[w]) != 0) continue;
-        int n = 0;
+        // What takes turns is known after three turns of each; a pipeline has four copies.
+        int n = 0, unknown = w == SWITCH || w == SIZES || w == PARALLEL ? 12 : 0;
         double start = now();
-        while (n < 4096 && (n < 5 || now() - start < budget)) {
-            // A graph that cannot be known: another structure each time. One with other sizes and at other addresses. One that
-            // is built again with other sizes.
-            bool odd = n % 2, shifted = odd && (w == SPLIT || w == SWITCH || w == ALLOC);
-            int T = odd && w >= SPLIT && w <= RESIZE ? 7 : 8;
-            is_other = odd && (w == SPLIT || w == SWITCH);
+        while (n < 4096 && (unknown > 0 || n < 5 || now() - start < budget)) {
+            // Never a structure that came lately; two structures, or three sizes, in turns; a graph with other sizes and at other
+            // addresses each time; one that is built again with other sizes.
+            bool fresh = w == SPLIT || w == FRESH;
+            others = fresh ? n % KINDS : w == SWITCH ? n % 2 : 0;
+            int shifted = fresh || w == ALLOC ? n % KINDS : 0;
+            int T = w == ALLOC || w == RESIZE ? 1 + n % 8 : w == SIZES ? 8 - n % 3 : 8;
             double t0, t1;
             struct ggml_tensor * x;
             switch (w) {
@@ -171,19 +176,27 @@ static void measure(int n_dev, int n_layers) {
                 case RESERVE:
                     g = make(c, &m, T, (size_t) room); ggml_backend_sched_reset(s);
                     t0 = now(); if (!ggml_backend_sched_reserve(s, g)) abort(); t1 = now(); break;
+                case PARALLEL:
+                    g = make(c, &m, T, (size_t) room);
+                    t0 = now(); ggml_backend_sched_reset(pipeline); if (!ggml_backend_sched_alloc_graph(pipeline, g)) abort(); t1 = now(); break;
                 default:
                     g = make_at(c, &m, T, (size_t) room, shifted);
                     t0 = now(); ggml_backend_sched_reset(s); if (!ggml_backend_sched_alloc_graph(s, g)) abort(); t1 = now(); break;
             }
             took[n++] = t1 - t0;
+            if (n == unknown) {
+                n = unknown = 0;
+                start = now();
+            }
         }
-        is_other = false;
+        others = 0;
         qsort(took, (size_t) n, sizeof(double), by_value);
         printf("%s %s %d %.2f %.2f\n", measures[w], n_dev == 1 ? "cpu" : "accel+cpu", n_nodes, took[n / 2] / n_nodes, took[0] / n_nodes);
         fflush(stdout);
     }
     ggml_gallocr_free(a);
     ggml_backend_sched_free(s);
+    ggml_backend_sched_free(pipeline);
     ggml_free(c);
     free_model(&m);
 }

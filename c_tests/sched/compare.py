@@ -85,7 +85,7 @@ def main():
                 continue
             bad.append((name, f"line {at}:\n  want {''.join(want[at:at + 1]).strip()}\n  got  {''.join(got[at_got:at_got + 1]).strip()}"))
     total = same + waits + at_once
-    text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned anew where the "
+    text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned again where the "
             f"reference was not, {impossible} impossible for the reference, {len(bad)} different")
     failed = bool(bad) or not same or same < total // 2 or 20 * at_once > total or 100 * stricter > total or set(names) != set(other)
     print(f"{'FAIL' if failed else 'PASS'} random graphs over random devices: {text}")

@@ -19,8 +19,8 @@ struct Follower<'a> {
     shift: Shift,
     /// The first number that has not been met.
     next: u32,
-    /// Sizes were the same so far.
-    same_sizes: bool,
+    /// Sizes that were others: by number, what was known before.
+    resized: Vec<(u32, usize)>,
 }
 
 /// How much a graph is like the one before.
@@ -72,15 +72,75 @@ impl Follower<'_> {
     #[inline]
     fn agrees(&mut self, id: u32, new: &Fact) -> bool {
         let old = &mut self.facts[id as usize];
-        self.same_sizes &= old.bytes == new.bytes;
-        old.bytes = new.bytes;
+        if old.bytes != new.bytes {
+            self.resized.push((id, old.bytes));
+            old.bytes = new.bytes;
+        }
         (new.op, new.buffer) == (old.op, old.buffer) && new.traits.agrees(old.traits, !Traits::USED)
     }
+
+    /// Whether the graph has the structure that is known.
+    fn follow(
+        &mut self,
+        graph: GraphRef,
+        known: &Structure<'_>,
+        restore: &mut impl FnMut(TensorRef, usize, TensorRef) -> Result<TensorRef>,
+    ) -> Result<bool> {
+        let meets_all = std::iter::zip(known.leafs, graph.leafs()).all(|(&id, t)| self.meets_first(id, t))
+            && std::iter::zip(known.nodes, graph.nodes()).all(|(&id, t)| self.meets_first(id, t));
+        if !meets_all {
+            return Ok(false);
+        }
+        for (i, (&id, leaf)) in std::iter::zip(known.leafs, graph.leafs()).enumerate() {
+            if let Some(&later) = known.leafs.get(i + AHEAD) {
+                self.ids.tensor(later).prefetch();
+            }
+            if !self.is_same(id, leaf) {
+                return Ok(false);
+            }
+        }
+        let mut start = 0;
+        for (i, (&id, &end)) in std::iter::zip(known.nodes, known.src_end).enumerate() {
+            if let Some(&later) = known.nodes.get(i + AHEAD) {
+                self.ids.tensor(later).prefetch();
+            }
+            let node = self.ids.tensor(id);
+            let mut expected = known.srcs[start..end as usize].iter();
+            for slot in 0..node.srcs_end() {
+                let Some(src) = node.src(slot) else { continue };
+                let src = restore(node, slot, src)?;
+                if !expected.next().is_some_and(|&id| self.meets(id, src)) {
+                    return Ok(false);
+                }
+            }
+            if expected.next().is_some() || !self.is_same(id, node) {
+                return Ok(false);
+            }
+            start = end as usize;
+        }
+        Ok(self.next as usize == self.ids.len())
+    }
+
+    /// Puts numbers and sizes back: `tensors` had the numbers before.
+    fn undo(&mut self, tensors: &[TensorRef]) {
+        self.ids.put_back(&tensors[..self.next as usize]);
+        for (id, bytes) in self.resized.drain(..) {
+            self.facts[id as usize].bytes = bytes;
+        }
+    }
+}
+
+/// What stands where, and who reads whom.
+struct Structure<'a> {
+    leafs: &'a [u32],
+    nodes: &'a [u32],
+    src_end: &'a [u32],
+    srcs: &'a [u32],
 }
 
 impl Problem {
     /// Describes a graph that has the structure of the one that was described last with `ids`, from no number on. If it has
-    /// not, neither the problem nor the numbers are of use until they are made anew. `restore` as for [`Self::describe`].
+    /// not, the problem and the numbers stay as they were. `restore` as for [`Self::describe`].
     pub fn follow(
         &mut self,
         graph: GraphRef,
@@ -93,43 +153,14 @@ impl Problem {
         }
         self.as_described();
         let shift = ids.shift(self.nodes[0], graph.node(0));
-        let mut this = Follower { facts: &mut self.facts, ids, shift, next: 0, same_sizes: true };
-        let meets_all = std::iter::zip(&self.leafs, graph.leafs()).all(|(&id, t)| this.meets_first(id, t))
-            && std::iter::zip(&self.nodes, graph.nodes()).all(|(&id, t)| this.meets_first(id, t));
-        if !meets_all {
-            return Ok(Likeness::None);
+        let known = Structure { leafs: &self.leafs, nodes: &self.nodes, src_end: &self.src_end, srcs: &self.srcs };
+        let mut this = Follower { facts: &mut self.facts, ids, shift, next: 0, resized: Vec::new() };
+        let result = this.follow(graph, &known, &mut restore);
+        if !matches!(result, Ok(true)) {
+            this.undo(&self.tensors);
+            return result.map(|_| Likeness::None);
         }
-        for (i, (&id, leaf)) in std::iter::zip(&self.leafs, graph.leafs()).enumerate() {
-            if let Some(&later) = self.leafs.get(i + AHEAD) {
-                this.ids.tensor(later).prefetch();
-            }
-            if !this.is_same(id, leaf) {
-                return Ok(Likeness::None);
-            }
-        }
-        let mut start = 0;
-        for (i, (&id, &end)) in std::iter::zip(&self.nodes, &self.src_end).enumerate() {
-            if let Some(&later) = self.nodes.get(i + AHEAD) {
-                this.ids.tensor(later).prefetch();
-            }
-            let node = this.ids.tensor(id);
-            let mut expected = self.srcs[start..end as usize].iter();
-            for slot in 0..node.srcs_end() {
-                let Some(src) = node.src(slot) else { continue };
-                let src = restore(node, slot, src)?;
-                if !expected.next().is_some_and(|&id| this.meets(id, src)) {
-                    return Ok(Likeness::None);
-                }
-            }
-            if expected.next().is_some() || !this.is_same(id, node) {
-                return Ok(Likeness::None);
-            }
-            start = end as usize;
-        }
-        let same_sizes = this.same_sizes;
-        if this.next as usize != ids.len() {
-            return Ok(Likeness::None);
-        }
+        let same_sizes = this.resized.is_empty();
         ids.has_shifted(shift);
         self.tensors.clear();
         self.tensors.extend_from_slice(ids.tensors());

@@ -1,11 +1,12 @@
 //! The graph allocator: plans a graph, owns the buffers that the plan needs, and binds tensors to them.
 //!
 //! Buffers only grow. A plan made once serves every graph that it is safe for (see [`plan`](super::plan)), so a host
-//! reserves with its largest graph and then allocates smaller ones without a new buffer.
+//! reserves with its largest graph and then allocates smaller ones without a new buffer. Several plans can be kept, for hosts that take turns
+//! with graphs: all lie in the same buffers, so only one is in use at a time.
 
 use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
-use super::plan::{Misfit, Plan, Targets};
+use super::plan::{MemoryPlan, Misfit, Targets};
 use super::planner::Planner;
 use super::problem::{Problem, Traits};
 use super::recall::Recall;
@@ -28,12 +29,30 @@ struct Group {
 }
 
 impl Group {
-    /// Whether there are buffers, and all are large enough for a plan.
-    fn suffices(&self, planner: &Planner) -> bool {
+    /// Whether there are buffers, and all are large enough for a plan with chunks of these sizes.
+    fn suffices(&self, mut sizes: impl Iterator<Item = usize>) -> bool {
         self.chunks.as_ref().is_some_and(|chunks| {
-            planner.chunk_sizes().enumerate().all(|(i, size)| size <= chunks.get(i).map_or(0, |c| c.size()))
+            let mut buffers = chunks.iter();
+            sizes.all(|size| size <= buffers.next().map_or(0, |c| c.size()))
         })
     }
+}
+
+/// A plan that is kept.
+#[derive(Default)]
+struct Kept {
+    plan: MemoryPlan,
+    /// By group: bytes of its chunks. Empty when there is no plan, or when it is not to be used again.
+    sizes: Vec<Vec<usize>>,
+    serial: u64,
+    node_bytes: usize,
+}
+
+/// Where tensors were bound: the plan, and the buffers that were there. As long as the buffers are, the addresses hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    plan: u64,
+    buffers: u64,
 }
 
 /// Plans graphs and owns the memory they compute in.
@@ -44,7 +63,16 @@ pub struct GraphAllocator {
     expands: Vec<bool>,
     groups: Vec<Group>,
     planners: Vec<Planner>,
-    plan: Plan,
+    /// Plans, the one used last in front; there is always one.
+    plans: Vec<Kept>,
+    /// Plans that are kept at most.
+    max_plans: usize,
+    /// Plans made so far.
+    n_plans: u64,
+    /// Changes when buffers do, and when the host reserves: what was bound before is not bound again.
+    buffers_serial: u64,
+    /// The plan that the tensors bound last lie by.
+    in_use: u64,
     /// Only plans as they are made on the way through the graph (`GGML_RS_PLANNER=online`).
     online_only: bool,
     scratch: Problem,
@@ -53,11 +81,10 @@ pub struct GraphAllocator {
     may_follow: bool,
     /// How much the graph that was described last is like the one before.
     likeness: Likeness,
-    generation: u64,
     /// For graphs that are allocated without a scheduler.
     recall: Recall,
     bindings: Vec<Binding>,
-    bound_with: Option<u64>,
+    bound_with: Option<Ticket>,
     /// Scratch: tensors that were bound, with the data address that each had before.
     bound: Vec<(TensorRef, *mut u8)>,
 }
@@ -82,13 +109,16 @@ impl GraphAllocator {
             expands: bufts.iter().map(|b| b.expands()).collect(),
             groups: Vec::new(),
             planners: Vec::new(),
-            plan: Plan::default(),
+            plans: vec![Kept::default()],
+            max_plans: 1,
+            n_plans: 0,
+            buffers_serial: 0,
+            in_use: 0,
             online_only: std::env::var("GGML_RS_PLANNER").is_ok_and(|v| v == "online"),
             scratch: Problem::default(),
             ids: TensorIds::default(),
             may_follow: false,
             likeness: Likeness::None,
-            generation: 0,
             recall: Recall::default(),
             bindings: Vec::new(),
             bound_with: None,
@@ -103,6 +133,11 @@ impl GraphAllocator {
             }
         }
         this
+    }
+
+    /// Keeps up to `n` plans. One only where plans shall be as the original makes them.
+    pub fn keep_plans(&mut self, n: usize) {
+        self.max_plans = if self.online_only { 1 } else { n.max(1) };
     }
 
     /// Buffer types named at the start.
@@ -138,16 +173,38 @@ impl GraphAllocator {
     /// suffice. `buffers`: index of the buffer type by place, leafs first; empty: the first for all. After an error the
     /// allocator has no plan, and another call may succeed.
     pub fn reserve(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
-        self.make_plan(problem, buffers)?;
-        self.improve();
+        self.start_over(problem, buffers)?;
         self.fit_buffers(true)
+    }
+
+    /// Makes the only plan, as small as it can be. Others, and what was bound, are forgotten, and nothing is in flight (the contract of
+    /// those who reserve).
+    fn start_over(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
+        self.buffers_serial += 1;
+        self.plans.iter_mut().for_each(|kept| kept.sizes.clear());
+        self.make_plan(problem, buffers)?;
+        self.in_use = self.plans[0].serial;
+        self.improve();
+        Ok(())
+    }
+
+    /// Keeps the plan in front, and brings the one used longest ago there, or a new one, to be made.
+    fn make_room(&mut self) {
+        if self.plans[0].sizes.is_empty() {
+            return;
+        }
+        if self.plans.len() < self.max_plans {
+            self.plans.push(Kept::default());
+        }
+        self.plans.rotate_right(1);
     }
 
     /// As [`Self::reserve`], for a graph that is computed at once: the search for a small plan is left out as long as the
     /// buffers suffice without it.
     pub fn replan(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
+        self.make_room();
         self.make_plan(problem, buffers)?;
-        if !std::iter::zip(&self.groups, &self.planners).all(|(group, planner)| group.suffices(planner)) {
+        if !std::iter::zip(&self.groups, &self.planners).all(|(group, planner)| group.suffices(planner.chunk_sizes())) {
             self.improve();
         }
         self.fit_buffers(true)
@@ -156,8 +213,7 @@ impl GraphAllocator {
     /// Plans `problem` and returns the bytes for each of the buffer types; makes no buffers, and frees those that would
     /// not suffice.
     pub fn measure(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<Vec<usize>> {
-        self.make_plan(problem, buffers)?;
-        self.improve();
+        self.start_over(problem, buffers)?;
         self.fit_buffers(false)?;
         Ok(self.group_of.iter().map(|&g| self.planners[g].total()).collect())
     }
@@ -167,40 +223,66 @@ impl GraphAllocator {
     }
 
     fn make_plan(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
-        self.generation += 1;
+        self.n_plans += 1;
         let targets = Targets { bufts: &self.bufts, group_of: &self.group_of, expands: &self.expands };
-        self.plan.make(problem, &targets, &mut self.planners, buffers)
+        let kept = &mut self.plans[0];
+        (kept.serial, kept.node_bytes) = (self.n_plans, 0);
+        kept.sizes.clear();
+        kept.plan.make(problem, &targets, &mut self.planners, buffers)
     }
 
     fn improve(&mut self) {
         if !self.online_only {
             let targets = Targets { bufts: &self.bufts, group_of: &self.group_of, expands: &self.expands };
-            self.plan.improve(&targets, &mut self.planners);
+            self.plans[0].plan.improve(&targets, &mut self.planners);
         }
     }
 
-    /// Changes with each plan: between two equal numbers, plan and buffers are the same.
-    pub fn generation(&self) -> u64 {
-        self.generation
+    /// The plan in front, and the buffers.
+    pub fn ticket(&self) -> Ticket {
+        Ticket { plan: self.plans[0].serial, buffers: self.buffers_serial }
+    }
+
+    /// Whether what was bound with a ticket can be bound again.
+    pub fn honours(&self, ticket: Ticket) -> bool {
+        ticket.buffers == self.buffers_serial
+    }
+
+    /// Whether the tensors that were bound last lie by the ticket's plan. Those of another plan may lie in the same bytes, and must not be
+    /// in flight when tensors are bound with this one.
+    pub fn is_in_use(&self, ticket: Ticket) -> bool {
+        ticket.plan == self.in_use
+    }
+
+    /// Writes down what the nodes take of the graph that the plan in front was made for.
+    pub fn set_node_bytes(&mut self, bytes: usize) {
+        self.plans[0].node_bytes = bytes;
+    }
+
+    /// What the nodes take of the graph that the plan in use was made for; 0 when it is not kept any more.
+    pub fn node_bytes(&self) -> usize {
+        self.plans.iter().find(|kept| kept.serial == self.in_use).map_or(0, |kept| kept.node_bytes)
     }
 
     /// How good the plan for buffer type `i` is.
     #[cfg(test)]
     pub fn quality(&self, i: usize) -> super::plan::Quality {
-        self.plan.quality().get(self.group_of[i]).copied().unwrap_or_default()
+        self.plans[0].plan.quality().get(self.group_of[i]).copied().unwrap_or_default()
     }
 
     fn fit_buffers(&mut self, make: bool) -> Result<()> {
         for (group, planner) in std::iter::zip(&mut self.groups, &self.planners) {
-            if group.suffices(planner) {
+            if group.suffices(planner.chunk_sizes()) {
                 continue;
             }
+            self.buffers_serial += 1;
             // Old buffers go first: there may not be room for both.
             group.chunks = None;
             if make {
                 group.chunks = Some(make_chunks(group.buft, planner)?);
             }
         }
+        self.plans[0].sizes = self.planners.iter().map(|p| p.chunk_sizes().collect()).collect();
         Ok(())
     }
 
@@ -209,18 +291,36 @@ impl GraphAllocator {
         if self.groups.iter().any(|g| g.chunks.is_none()) {
             return Err(Misfit::NoPlan);
         }
-        self.plan.fits(problem, &self.targets(), buffers)
+        self.plans[0].plan.fits(problem, &self.targets(), buffers)
+    }
+
+    /// As [`Self::check`]. A plan that was used before takes its place in front where it serves `problem`, too, and the one in front does not.
+    pub fn choose(&mut self, problem: &Problem, buffers: &[i32]) -> std::result::Result<(), Misfit> {
+        let result = self.check(problem, buffers);
+        if result.is_err() && result != Err(Misfit::NoPlan) {
+            let serves = |kept: &Kept| {
+                std::iter::zip(&self.groups, &kept.sizes).all(|(group, sizes)| group.suffices(sizes.iter().copied()))
+                    && kept.sizes.len() == self.groups.len()
+                    && kept.plan.fits(problem, &self.targets(), buffers).is_ok()
+            };
+            if let Some(i) = (1..self.plans.len()).find(|&i| serves(&self.plans[i])) {
+                self.plans[..=i].rotate_right(1);
+                return Ok(());
+            }
+        }
+        result
     }
 
     /// Whether a leaf or node of `problem` has its memory in another buffer type than what was planned at its place.
     pub fn moves(&self, problem: &Problem, buffers: &[i32]) -> bool {
-        self.plan.moves(problem, &self.targets(), buffers)
+        self.plans[0].plan.moves(problem, &self.targets(), buffers)
     }
 
     /// Binds the tensors of `problem`, for which [`Self::check`] holds, to the buffers. After an error the tensors are
     /// as they were.
     pub fn bind(&mut self, problem: &Problem) -> Result<()> {
-        Binder::run(&self.groups, &self.group_of, &self.plan, problem, &mut self.bound)
+        self.in_use = self.plans[0].serial;
+        Binder::run(&self.groups, &self.group_of, &self.plans[0].plan, problem, &mut self.bound)
     }
 
     /// As [`Self::bind`], and writes down what was bound, for [`Self::bind_again`].
@@ -232,21 +332,32 @@ impl GraphAllocator {
 
     /// Binds the tensors of the graph that was planned last, and writes down what was bound.
     pub fn bind_planned(&mut self, bindings: &mut Vec<Binding>) -> Result<()> {
-        Binder::run(&self.groups, &self.group_of, &self.plan, self.plan.problem(), &mut self.bound)?;
+        self.bind_own()?;
         note(&self.bound, bindings);
         Ok(())
     }
 
-    /// Binds tensors to the memory that they were bound to before. Since then the [generation](Self::generation) has not
-    /// changed, and the tensors are again as they were before they were bound. After an error they are so, too.
-    pub fn bind_again(&mut self, bindings: &[Binding]) -> Result<()> {
+    /// Binds the tensors of the graph that the plan in front was made for.
+    fn bind_own(&mut self) -> Result<()> {
+        self.in_use = self.plans[0].serial;
+        let plan = &self.plans[0].plan;
+        Binder::run(&self.groups, &self.group_of, plan, plan.problem(), &mut self.bound)
+    }
+
+    /// Binds tensors to the memory that they were bound to with a ticket, which the allocator still [honours](Self::honours). The tensors
+    /// are again as they were before they were bound. After an error they are so, too.
+    pub fn bind_again(&mut self, ticket: Ticket, bindings: &[Binding]) -> Result<()> {
+        if let Some(i) = self.plans.iter().position(|kept| kept.serial == ticket.plan) {
+            self.plans[..=i].rotate_right(1);
+        }
+        self.in_use = ticket.plan;
         again(&self.groups, bindings)
     }
 
-    /// Allocates a graph. Plans anew when the plan does not serve it and there is only one buffer type; with several, only
+    /// Allocates a graph. Makes another plan when this one does not serve it and there is only one buffer type; with several, only
     /// the host knows which tensor goes where, and this is an error.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
-        if self.bound_with == Some(self.generation) && self.recall.recognises(graph, &self.ids, &[], 0) {
+        if self.bound_with == Some(self.ticket()) && self.recall.recognises(graph, &self.ids, &[], 0) {
             return again(&self.groups, &self.bindings);
         }
         self.bound_with = None;
@@ -254,13 +365,13 @@ impl GraphAllocator {
         if self.likeness == Likeness::Sizes {
             self.recall.consider(graph, &self.ids, &[], 0);
         }
-        let generation = self.generation;
+        let n_plans = self.n_plans;
         let result = self.alloc_described(&mut problem);
         self.put_back(problem);
         // A new plan has taken the description.
-        self.may_follow = self.generation == generation;
+        self.may_follow = self.n_plans == n_plans;
         if result.is_ok() && self.recall.is_valid() {
-            self.bound_with = Some(self.generation);
+            self.bound_with = Some(self.ticket());
         }
         result
     }
@@ -270,7 +381,7 @@ impl GraphAllocator {
             Ok(()) => self.bind(problem),
             Err(_) if self.bufts.len() == 1 => {
                 self.replan(problem, &[])?;
-                Binder::run(&self.groups, &self.group_of, &self.plan, self.plan.problem(), &mut self.bound)
+                self.bind_own()
             }
             Err(why) => Err(invalid!(
                 "the graph was not reserved ({why:?}), and the allocator has {} buffer types: reserve it first",
@@ -299,7 +410,7 @@ fn again(groups: &[Group], bindings: &[Binding]) -> Result<()> {
     for (i, b) in bindings.iter().enumerate() {
         b.tensor.set_buffer_raw(b.buffer);
         b.tensor.set_data(b.data);
-        // SAFETY: buffers of the plan live as long as the generation, those of what views look at as long as that.
+        // SAFETY: buffers of the plan live as long as tickets are honoured, those of what views look at as long as that.
         let buffer = unsafe { BufferRef::from_ptr(b.buffer) };
         let status = buffer.map_or(ggml_status::GGML_STATUS_SUCCESS, |buffer| buffer.init_tensor(b.tensor));
         if status != ggml_status::GGML_STATUS_SUCCESS {
@@ -346,7 +457,7 @@ struct Chunk {
 
 /// Binds the tensors of one graph.
 struct Binder<'a> {
-    plan: &'a Plan,
+    plan: &'a MemoryPlan,
     problem: &'a Problem,
     /// By buffer type of the host.
     chunks: Vec<Vec<Chunk>>,
@@ -362,7 +473,7 @@ impl Binder<'_> {
     fn run(
         groups: &[Group],
         group_of: &[usize],
-        plan: &Plan,
+        plan: &MemoryPlan,
         problem: &Problem,
         bound: &mut Vec<(TensorRef, *mut u8)>,
     ) -> Result<()> {

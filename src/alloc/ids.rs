@@ -3,8 +3,8 @@
 //! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are walked
 //! in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut into regions,
 //! each region met gets a page with an entry for each window of 256 bytes, and only the page is found by hashing. Tensors
-//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held. The stretch of
-//! memory that a graph's nodes lie in, mostly one context, has a table of its own without regions: the home.
+//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held. The range of
+//! memory that a graph's nodes lie in, mostly one context, has a table of its own without regions, the direct table.
 
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const REGION_BITS: u32 = 15;
 /// Windows of a region.
 const PAGE: usize = 1 << (REGION_BITS - WINDOW_BITS);
 
-/// Windows on either side of the nodes in which leafs belong to the home.
+/// Windows on either side of the nodes in which leafs belong to the direct table.
 const BESIDE: usize = 64;
 
 const _: () = assert!(crate::tensor::context::TENSOR_SIZE >= 1 << WINDOW_BITS);
@@ -30,9 +30,9 @@ pub struct TensorIds {
     directory: Vec<(usize, u32)>,
     pages: Vec<[u32; PAGE]>,
     n_pages: usize,
-    /// By window, from the address `home_at` on.
-    home: Vec<u32>,
-    home_at: usize,
+    /// The direct table: by window, from the address `direct_start` on.
+    direct: Vec<u32>,
+    direct_start: usize,
     /// The region met last, and its page: the next tensor is most likely there too.
     last: (usize, u32),
     keys: Vec<TensorRef>,
@@ -40,7 +40,7 @@ pub struct TensorIds {
     crowded: HashMap<TensorRef, u32>,
 }
 
-/// How much further the tensors of one graph lie than those of another that lay in the home. All others lie where they did.
+/// How much further the tensors of one graph lie than those of another that were in the direct table. All others lie where they did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shift(usize);
 
@@ -55,8 +55,8 @@ impl Default for TensorIds {
             directory: vec![(0, NONE); 64],
             pages: Vec::new(),
             n_pages: 0,
-            home: Vec::new(),
-            home_at: 0,
+            direct: Vec::new(),
+            direct_start: 0,
             last: (usize::MAX, NONE),
             keys: Vec::new(),
             crowded: HashMap::new(),
@@ -108,7 +108,7 @@ impl TensorIds {
             self.keys.clear();
             self.directory.fill((0, NONE));
             self.n_pages = 0;
-            self.home.clear();
+            self.direct.clear();
             self.last = (usize::MAX, NONE);
             self.crowded.clear();
         }
@@ -120,27 +120,32 @@ impl TensorIds {
     }
 
     /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No two
-    /// numbers come to one tensor: what lay in the home lies in the new one, as far from its start, and all else outside of
-    /// it, where it has been. After `false` the numbers are of no use until they are cleared.
+    /// numbers come to one tensor: what was in the direct table is in the new one, as far from its start, and all else is outside of
+    /// it, where it was. After `false` the numbers are of no use until they are [put back](Self::put_back) or cleared.
     #[inline]
     pub fn follow(&mut self, id: u32, t: TensorRef, shift: Shift) -> bool {
         let Some(key) = self.keys.get_mut(id as usize) else { return false };
         let (was, is) = (key.as_ptr() as usize, t.as_ptr() as usize);
         *key = t;
-        match self.is_home(was) {
+        match self.is_direct(was) {
             true => is == was.wrapping_add(shift.0),
-            false => is == was && (shift == Shift::NONE || !self.is_home(is.wrapping_sub(shift.0))),
+            false => is == was && (shift == Shift::NONE || !self.is_direct(is.wrapping_sub(shift.0))),
         }
     }
 
-    /// The home has moved: [`Self::follow`] was true for all numbers.
-    pub fn has_shifted(&mut self, shift: Shift) {
-        // Windows are counted from here on, so the table holds as it is.
-        self.home_at = self.home_at.wrapping_add(shift.0);
+    /// Gives the first numbers back to the tensors that had them before [`Self::follow`].
+    pub fn put_back(&mut self, tensors: &[TensorRef]) {
+        self.keys[..tensors.len()].copy_from_slice(tensors);
     }
 
-    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, their stretch of memory
-    /// becomes the home, with leafs that lie just beside it, as inputs do.
+    /// The direct table has moved: [`Self::follow`] was true for all numbers.
+    pub fn has_shifted(&mut self, shift: Shift) {
+        // Windows are counted from here on, so the table holds as it is.
+        self.direct_start = self.direct_start.wrapping_add(shift.0);
+    }
+
+    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, they get the direct
+    /// table, with leafs that lie just beside them, as inputs do.
     pub fn expect(&mut self, nodes: impl ExactSizeIterator<Item = TensorRef>, leafs: impl Iterator<Item = TensorRef>) {
         if !self.keys.is_empty() {
             return;
@@ -153,22 +158,22 @@ impl TensorIds {
             let beside = first.saturating_sub(BESIDE)..last.saturating_add(BESIDE);
             let beside = leafs.map(window).filter(|window| beside.contains(window));
             let (first, last) = beside.fold((first, last), wider);
-            self.home_at = first << WINDOW_BITS;
-            self.home.clear();
-            self.home.resize(last - first + 1, NONE);
+            self.direct_start = first << WINDOW_BITS;
+            self.direct.clear();
+            self.direct.resize(last - first + 1, NONE);
         }
     }
 
-    /// The place of a tensor in the home, if it lies there.
+    /// The window of a tensor in the direct table, if it lies there.
     #[inline]
-    fn at_home(&self, t: TensorRef) -> usize {
-        (t.as_ptr() as usize).wrapping_sub(self.home_at) >> WINDOW_BITS
+    fn direct_window(&self, t: TensorRef) -> usize {
+        (t.as_ptr() as usize).wrapping_sub(self.direct_start) >> WINDOW_BITS
     }
 
-    /// Whether an address lies in the home.
+    /// Whether an address lies in the direct table.
     #[inline]
-    fn is_home(&self, at: usize) -> bool {
-        at.wrapping_sub(self.home_at) >> WINDOW_BITS < self.home.len()
+    fn is_direct(&self, at: usize) -> bool {
+        at.wrapping_sub(self.direct_start) >> WINDOW_BITS < self.direct.len()
     }
 
     /// Makes room for `n` tensors.
@@ -190,7 +195,7 @@ impl TensorIds {
     /// The number of `t`, if it has one.
     #[inline]
     pub fn get(&self, t: TensorRef) -> Option<u32> {
-        let id = match self.home.get(self.at_home(t)) {
+        let id = match self.direct.get(self.direct_window(t)) {
             Some(&id) => id,
             None => {
                 let page = if self.last.0 == region(t) { self.last.1 } else { self.directory[self.find(region(t))].1 };
@@ -209,18 +214,18 @@ impl TensorIds {
     /// The number of `t`, a new one when it has none.
     #[inline]
     pub fn insert(&mut self, t: TensorRef) -> u32 {
-        let home = self.at_home(t);
-        if let Some(&id) = self.home.get(home)
+        let window = self.direct_window(t);
+        if let Some(&id) = self.direct.get(window)
             && self.keys.get(id as usize) == Some(&t)
         {
             return id;
         }
-        self.insert_slowly(t, home)
+        self.insert_slowly(t, window)
     }
 
     #[inline(never)]
-    fn insert_slowly(&mut self, t: TensorRef, home: usize) -> u32 {
-        let entry = if let Some(entry) = self.home.get_mut(home) {
+    fn insert_slowly(&mut self, t: TensorRef, direct: usize) -> u32 {
+        let entry = if let Some(entry) = self.direct.get_mut(direct) {
             entry
         } else {
             let region = region(t);
@@ -254,14 +259,14 @@ impl TensorIds {
     #[inline]
     pub fn insert_all(&mut self, tensors: impl Iterator<Item = TensorRef>, numbers: &mut Vec<u32>) {
         numbers.extend(tensors.map(|t| {
-            let (home, new) = (self.at_home(t), self.keys.len() as u32);
-            match self.home.get_mut(home) {
+            let (window, new) = (self.direct_window(t), self.keys.len() as u32);
+            match self.direct.get_mut(window) {
                 Some(entry) if *entry == NONE => {
                     *entry = new;
                     self.keys.push(t);
                     new
                 }
-                _ => self.insert_slowly(t, home),
+                _ => self.insert_slowly(t, window),
             }
         }));
     }

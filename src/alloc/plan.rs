@@ -79,7 +79,7 @@ pub struct Quality {
 
 /// A plan and the graph that it was made for.
 #[derive(Default)]
-pub struct Plan {
+pub struct MemoryPlan {
     made: bool,
     problem: Problem,
     placed: Vec<Placed>,
@@ -273,7 +273,7 @@ fn same_layout(a: TensorRef, b: TensorRef) -> bool {
     a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
 }
 
-impl Plan {
+impl MemoryPlan {
     /// The graph that the plan was made for.
     pub fn problem(&self) -> &Problem {
         &self.problem

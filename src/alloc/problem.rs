@@ -94,7 +94,7 @@ impl Fact {
         is_plain.then(|| Self { bytes: t.nbytes(), ..Self::outline(t) })
     }
 
-    /// What can be told without looking at memory.
+    /// What is known without looking at memory.
     #[inline]
     fn outline(t: TensorRef) -> Self {
         const FLAGS: u8 = Traits::INPUT | Traits::OUTPUT;

@@ -1,4 +1,4 @@
-//! Recognising a graph: hosts build the same graph anew for each token, in the same memory. When every tensor that takes part
+//! Recognising a graph: hosts build the same graph again for each token, in the same memory. When every tensor that takes part
 //! is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from it: placement, splits,
 //! copies, plan and addresses. They are put in place again instead of being worked out.
 //!
@@ -6,22 +6,22 @@
 //! sources, views, buffers, even names, because a device may look at any of them when it is asked what it computes. Besides:
 //! the buffers that hold weights (a freed one may come back at the same address), and what the host has placed.
 //!
-//! An image of all tensors costs memory and a copy of it time, so one is taken only of a graph that has the structure, the sizes
-//! and the addresses of the one before it, and more rarely the more often that was in vain.
+//! An image of all tensors costs memory and the time to take it, so one is taken only of a graph that has the structure, the sizes
+//! and the addresses of the one before it, and more rarely the more often that was in vain. Tensors of a graph have most of their bytes in common:
+//! the same shapes come in each layer, and parameters and names are mostly zeros. Images name such parts by numbers (`image`), which keeps
+//! those of several graphs in the cache.
 
 use super::ids::TensorIds;
+use super::image::Images;
 use crate::abi::backend_impl::ggml_backend_buffer;
-use crate::abi::ggml::ggml_tensor;
 use crate::graph::GraphRef;
-use crate::tensor::{TensorRef, context::TENSOR_SIZE};
+use crate::tensor::TensorRef;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
 /// Allocations between two images when they were of no use, at most.
 const MAX_PAUSE: u32 = 64;
-
-type Image = MaybeUninit<ggml_tensor>;
 
 /// A buffer that tensors were in, and its bytes.
 type Holder = (*const ggml_backend_buffer, MaybeUninit<ggml_backend_buffer>);
@@ -34,7 +34,7 @@ const HOLDER_SIZE: usize = std::mem::offset_of!(ggml_backend_buffer, usage) + si
 pub struct Recall {
     /// Tensors by number: leafs, nodes, then what these read or are views of. Each after the first two is
     /// named by an earlier one.
-    images: Vec<Image>,
+    images: Images,
     holders: Vec<Holder>,
     /// What the host had placed.
     user: Vec<(TensorRef, i8)>,
@@ -70,20 +70,35 @@ impl Recall {
         self.is_valid = false;
     }
 
-    /// Whether this is the graph whose images were taken, to be computed in the same way. `ids` are its numbers.
+    /// As [`Self::matches`], for a caller that knows one graph only: the images are forgotten when it is another.
     pub fn recognises(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
         if !self.is_valid {
             return false;
         }
-        let same = self.compare(graph, ids, user, cur_copy);
+        let same = self.matches(graph, ids, user, cur_copy);
         if same {
-            self.failures = 0;
+            self.succeeded()
         } else {
-            self.is_valid = false;
-            self.failures += 1;
-            self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
+            self.failed()
         }
         same
+    }
+
+    /// Whether this is the graph whose images were taken, to be computed in the same way. `ids` are its numbers.
+    pub fn matches(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
+        self.is_valid && self.compare(graph, ids, user, cur_copy)
+    }
+
+    /// The images were of use.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The images were taken in vain: the graph came again, but was another.
+    pub fn failed(&mut self) {
+        self.is_valid = false;
+        self.failures += 1;
+        self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
     }
 
     fn compare(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
@@ -97,12 +112,10 @@ impl Recall {
         if !same_places {
             return false;
         }
-        for (t, image) in std::iter::zip(known, &self.images) {
-            // SAFETY: leafs and nodes of a valid graph are valid. All others were named by a source or a view of one that
-            // has just been found to name the same address, so they are valid, too.
-            if !unsafe { same_bytes(t.as_ptr(), image.as_ptr(), TENSOR_SIZE) } {
-                return false;
-            }
+        // SAFETY: leafs and nodes of a valid graph are valid. All others are named by a source or a view of an earlier one that was just
+        // found to name the same address, so they are valid, too.
+        if !unsafe { self.images.are_of(known) } {
+            return false;
         }
         // SAFETY: buffers of valid tensors are valid.
         self.holders.iter().all(|(p, bytes)| unsafe { same_bytes(*p, bytes.as_ptr(), HOLDER_SIZE) })
@@ -122,12 +135,9 @@ impl Recall {
         if !graph.nodes().eq(ids.tensors().get(n_leafs..n_leafs + n_nodes).unwrap_or(&[]).iter().copied()) {
             return;
         }
-        self.images.clear();
         self.holders.clear();
-        self.images.extend(ids.tensors().iter().map(|t| {
-            // SAFETY: the tensors of a valid graph are valid.
-            unsafe { t.as_ptr().cast::<Image>().read() }
-        }));
+        // SAFETY: the tensors of a valid graph are valid.
+        unsafe { self.images.take(ids.tensors()) };
         let mut last = ptr::null_mut();
         for t in ids.tensors() {
             let p = t.buffer_raw();

@@ -54,7 +54,7 @@ impl Blocks {
         self.sizes.clear();
     }
 
-    /// A new block that lives until it is told otherwise.
+    /// A new block that lives until its end is set.
     pub fn begin(&mut self, group: u32, step: u32, bytes: usize) -> u32 {
         self.sizes.push(Size { from: step, bytes, before: NONE });
         self.all.push(Block { birth: step, death: u32::MAX, group, bytes, size: self.sizes.len() as u32 - 1 });
@@ -152,7 +152,7 @@ impl Layout {
 struct FirstFit<'a> {
     blocks: &'a Blocks,
     max_chunk: usize,
-    /// Blocks placed, by the stretch of steps in which they live.
+    /// Blocks placed, by the range of steps in which they live.
     buckets: Vec<Vec<u32>>,
     /// Addresses where the block at hand may not begin: chunk, behind this one, before that one.
     taken: Vec<(u32, i128, usize)>,

@@ -3,11 +3,15 @@
 use super::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
 use crate::backend::testing::{State, buffer_type};
+use crate::error::Result;
 use crate::graph::{GraphRef, build};
+use crate::sys::memory::AlignedBlock;
 use crate::tensor::ops::{Place, binary, copy, matmul, unary, view};
 use crate::tensor::{Context, TensorRef};
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -390,7 +394,7 @@ fn reserved_plans_are_small_and_safe() {
 /// Graphs that are built alike, with other sizes and elsewhere, are described without a table: their plan is the one that a new
 /// allocator uses, and one with another edge is seen.
 #[test]
-fn the_same_structure_with_other_sizes_is_placed_as_anew() {
+fn the_same_structure_with_other_sizes_is_placed_as_a_new_one() {
     let make = |n: i64, before: usize, late: bool| {
         let mut c = ctx();
         (0..before).for_each(|_| _ = input(&mut c, 1));
@@ -430,4 +434,60 @@ fn the_same_structure_with_other_sizes_is_placed_as_anew() {
         is_reserved &= !late;
         assert!(!is_reserved || here == offsets(h), "{n} elements behind {before}");
     }
+}
+
+/// Memory that is given out again and again, at the same address.
+struct OneBlock(Arc<AlignedBlock>);
+
+impl Buffer for OneBlock {
+    fn base(&self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+    fn memset(&self, _: TensorRef, _: u8, _: usize, _: usize) {}
+    fn set(&self, _: TensorRef, _: &[u8], _: usize) {}
+    fn get(&self, _: TensorRef, _: &mut [u8], _: usize) {}
+    fn clear(&self, _: u8) {}
+}
+
+impl BufferType for OneBlock {
+    type Buffer = Self;
+    fn name(&self) -> &CStr {
+        c"One block"
+    }
+    fn alloc(&self, _: usize) -> Result<Self> {
+        Ok(Self(self.0.clone()))
+    }
+    fn alignment(&self) -> usize {
+        32
+    }
+}
+
+/// A larger buffer takes the place of the one that a graph was bound to, at the same address: that graph is not bound there again.
+#[test]
+fn a_ticket_holds_as_long_as_its_buffers() {
+    let block = Arc::new(AlignedBlock::zeroed(1 << 16, 32, "a test").unwrap());
+    let mut alloc = GraphAllocator::new(&[leak_buffer_type(None, OneBlock(block))]);
+    alloc.keep_plans(4);
+    let make = |n: i64, more: bool| {
+        let mut c = ctx();
+        let x = input(&mut c, n);
+        let mut y = unary::scale(&mut c, x, 2.0).unwrap();
+        if more {
+            y = binary::add(&mut c, x, y).unwrap();
+        }
+        let g = graph(&mut c, &[y]);
+        (c, g)
+    };
+    let base = |g: GraphRef| g.leafs().next().and_then(|t| t.buffer()).map(|b| b.base());
+    let (_c, small) = make(64, false);
+    alloc.alloc_graph(small).unwrap();
+    let (ticket, at, size) = (alloc.ticket(), base(small), alloc.buffer_size(0));
+    // Another plan in the same buffer.
+    let (_d, other) = make(16, true);
+    alloc.alloc_graph(other).unwrap();
+    assert!(alloc.honours(ticket) && !alloc.is_in_use(ticket) && alloc.ticket() != ticket);
+    let (_e, large) = make(4096, true);
+    alloc.alloc_graph(large).unwrap();
+    assert!(base(large) == at && alloc.buffer_size(0) > size, "a larger buffer at the same address");
+    assert!(!alloc.honours(ticket));
 }

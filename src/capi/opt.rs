@@ -206,7 +206,7 @@ pub unsafe extern "C" fn ggml_opt_default_params(
 /// The checked parameters.
 ///
 /// # Safety
-/// The scheduler is NULL or valid, and nobody else uses it during a call, for as long as a run with these settings lives; so is the
+/// The scheduler is NULL or valid, and no other thread uses it during a call, for as long as a run with these settings lives; so is the
 /// function that gives an optimizer's parameters, for its argument.
 #[track_caller]
 unsafe fn settings(p: &ggml_opt_params) -> Settings {
@@ -214,7 +214,7 @@ unsafe fn settings(p: &ggml_opt_params) -> Settings {
     let (scheduler, params) =
         unsafe { (Lent::from_ptr(p.backend_sched.cast()), ParamsSource::new(p.get_opt_pars, p.get_opt_pars_ud)) };
     Settings {
-        scheduler: Rc::new(Shared::new(need(scheduler, "backend_sched"))),
+        scheduler: Rc::new(need(scheduler, "backend_sched")),
         loss: known(ggml_opt_loss_type::from_raw(p.loss_type), "loss_type", p.loss_type),
         build: known(ggml_opt_build_type::from_raw(p.build_type), "build_type", p.build_type),
         period: p.opt_period,

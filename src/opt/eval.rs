@@ -22,11 +22,9 @@ pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> 
             }
         });
     }
-    let computed = scheduler.with(|s| {
-        let status = s.get().compute_async(graph);
-        s.get().synchronize();
-        status
-    });
+    let scheduler = scheduler.look();
+    let computed = scheduler.compute_async(graph);
+    let computed = scheduler.synchronize().and(computed);
     let computed = computed.and_then(|status| match status {
         GGML_STATUS_SUCCESS => Ok(()),
         status => Err(Error::Backend(format!("computing ended with {status:?}"))),

@@ -68,12 +68,19 @@ impl<T> Lent<T> {
     /// The object at `p`, or `None` for NULL.
     ///
     /// # Safety
-    /// `p` is NULL, or valid for as long as the result lives; nobody else uses the object while a reference from [`Self::get`] is in use.
+    /// `p` is NULL, or valid for as long as the result lives. While a reference of ours is in use, no other thread uses the object and nobody
+    /// has a mutable reference to it; while one from [`Self::get`] is, nobody has any other.
     pub unsafe fn from_ptr(p: *mut T) -> Option<Self> {
         NonNull::new(p).map(Self)
     }
 
-    /// The object.
+    /// The object, which others may look at too: callbacks of a scheduler call it again.
+    pub fn look(&self) -> &T {
+        // SAFETY: valid, and no other thread uses it, by the promise of `from_ptr`. A mutable reference of ours would borrow this handle.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The object, to change.
     pub fn get(&mut self) -> &mut T {
         // SAFETY: valid, and nobody else uses it, by the promise of `from_ptr`. Nor do we: this type is not `Copy`, and it is borrowed.
         unsafe { self.0.as_mut() }

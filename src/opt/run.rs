@@ -23,7 +23,7 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct Settings {
     /// Computes the graphs.
-    pub scheduler: Rc<Shared<Lent<Scheduler>>>,
+    pub scheduler: Rc<Lent<Scheduler>>,
     /// What is minimised.
     pub loss: ggml_opt_loss_type,
     /// The most that is built.
@@ -201,7 +201,7 @@ impl Run {
 
     fn build_on(&mut self, state: &mut State, ctx: &mut Context, forward: GraphRef, outputs: TensorRef) -> Result<()> {
         let Settings { loss, build, period, optimizer, .. } = self.settings;
-        let buft = self.settings.scheduler.with(|s| s.get().backends()[0].default_buffer_type());
+        let buft = self.settings.scheduler.look().read()?.backends()[0].default_buffer_type();
         let first = !state.is_allocated();
         // What to build: all when memory is made, later what the next evaluation needs.
         let kind = if first { build } else { self.kind };
@@ -238,6 +238,8 @@ impl Run {
     /// evaluation itself fails when it cannot be placed, as it does with the original.
     pub fn alloc(&mut self, backward: bool) -> Result<()> {
         ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
+        // Called from a callback of the scheduler, it fails before anything has changed.
+        drop(self.settings.scheduler.look().write()?);
         let Settings { build, period, .. } = self.settings;
         if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
             // The step is done: the sums start again.
@@ -266,7 +268,7 @@ impl Run {
         if self.allocated.is_some_and(|a| a.graph == graph) {
             return Ok(());
         }
-        self.settings.scheduler.with(|s| s.get().reset());
+        self.settings.scheduler.look().reset()?;
         let placed = if self.is_static {
             // The old mirror is freed once the scheduler no longer uses it.
             self.mirror = None;
@@ -275,11 +277,11 @@ impl Run {
             graph
         };
         self.allocated = Some(Allocated { graph, placed });
-        self.settings.scheduler.with(|s| s.get().alloc_graph(placed))
+        self.settings.scheduler.look().alloc_graph(placed)
     }
 
     /// The graph that waits for its evaluation, and the scheduler to compute it with.
-    pub(super) fn pending(&self) -> (Rc<Shared<Lent<Scheduler>>>, GraphRef) {
+    pub(super) fn pending(&self) -> (Rc<Lent<Scheduler>>, GraphRef) {
         ggml_assert!(self.is_ready, "nothing is allocated: call ggml_opt_alloc");
         match self.allocated {
             Some(a) => (Rc::clone(&self.settings.scheduler), a.placed),

@@ -67,7 +67,7 @@ fn bench() -> Bench {
     let (lent, params) =
         unsafe { (Lent::from_ptr(scheduler).unwrap(), ParamsSource::new(Some(rates), std::ptr::null_mut())) };
     let settings = Settings {
-        scheduler: Rc::new(Shared::new(lent)),
+        scheduler: Rc::new(lent),
         loss: GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR,
         build: GGML_OPT_BUILD_TYPE_OPT,
         period: 1,

@@ -1,10 +1,12 @@
-//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live.
+//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live. Where they stand in
+//! the host's graphs is written down, so that a graph that is split again gets its own sources back.
 
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
 use crate::invalid;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
+use std::collections::HashMap;
 
 /// Tensors of the first block; each further block holds twice as many.
 const FIRST_BLOCK: usize = 64;
@@ -14,7 +16,7 @@ const FIRST_BLOCK: usize = 64;
 pub struct Arena {
     blocks: Vec<AlignedBlock>,
     used: usize,
-    /// The stretch of memory that all blocks lie in, and maybe other things.
+    /// The range of addresses that all blocks lie in, and maybe other things.
     span: std::ops::Range<usize>,
 }
 
@@ -64,6 +66,76 @@ impl Arena {
         let at = t.as_ptr() as usize;
         self.span.contains(&at)
             && self.blocks.iter().any(|b| (b.as_ptr() as usize..b.as_ptr() as usize + b.size()).contains(&at))
+    }
+}
+
+/// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
+const MAX_REPLACED: usize = 1 << 20;
+
+/// A source of a node of the host that a copy stands for.
+#[derive(Clone, Copy)]
+pub struct Rewired {
+    /// The node.
+    pub node: TensorRef,
+    /// Which source.
+    pub slot: u8,
+    /// What it reads now.
+    pub copy: TensorRef,
+    /// What it reads by the host.
+    pub original: TensorRef,
+}
+
+/// The copies of all graphs that are kept, each with an arena of its own, which it never loses.
+#[derive(Default)]
+pub struct CopyPool {
+    arenas: Vec<Arena>,
+    /// By node and source: the copy that stands there, and the original.
+    replaced: HashMap<(TensorRef, u8), (TensorRef, TensorRef)>,
+}
+
+impl CopyPool {
+    /// Forgets the copies of a graph, for another round.
+    pub fn reset(&mut self, slot: usize) {
+        if let Some(arena) = self.arenas.get_mut(slot) {
+            arena.reset();
+        }
+        if self.replaced.len() > MAX_REPLACED {
+            self.replaced.clear();
+        }
+    }
+
+    /// As [`Arena::copy_of`], for the graph in a slot.
+    pub fn copy_of(&mut self, slot: usize, t: TensorRef, name: &[u8]) -> Result<TensorRef> {
+        if self.arenas.len() <= slot {
+            self.arenas.resize_with(slot + 1, Arena::default);
+        }
+        self.arenas[slot].copy_of(t, name)
+    }
+
+    /// Puts a copy in the place of a source.
+    pub fn rewire(&mut self, r: Rewired) {
+        r.node.set_src(r.slot.into(), Some(r.copy));
+        self.replaced.insert((r.node, r.slot), (r.copy, r.original));
+    }
+
+    /// The source that a copy of ours stands for, which is put back, or the source itself.
+    #[inline]
+    pub fn original(&self, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
+        if !self.arenas.iter().any(|arena| arena.contains(src)) {
+            return Ok(src);
+        }
+        self.restored(node, slot, src)
+    }
+
+    #[inline(never)]
+    fn restored(&self, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
+        match self.replaced.get(&(node, slot as u8)) {
+            Some(&(copy, tensor)) if copy == src => {
+                node.set_src(slot, Some(tensor));
+                Ok(tensor)
+            }
+            _ => Err(invalid!("a source of '{}' is a copy from an earlier split: build the graph again", node.name())),
+        }
     }
 }
 

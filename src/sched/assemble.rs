@@ -1,7 +1,8 @@
 //! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them, copies at
-//! the start of the stretch that reads them, and what has to stay in memory longer than its readers.
+//! the start of the split that reads them, and what has to stay in memory longer than its readers.
 
-use super::scheduler::Scheduler;
+use super::settings::Settings;
+use super::split_graph::SplitGraph;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::{NONE, Problem};
@@ -13,8 +14,8 @@ use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// Wishes of backends: by node, the tensors that must live until it has been computed.
-pub(super) type Kept = HashMap<TensorRef, Vec<TensorRef>>;
+/// What backends ask to keep: by node, the tensors that must live until it has been computed.
+pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// `add_alloc_dep` for backends.
 ///
@@ -34,23 +35,24 @@ unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, unti
     }
 }
 
-/// Asks each backend to reorder its stretch, and collects what must live longer.
-pub(super) fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
+/// Asks each backend to reorder its split, and collects what must live longer.
+fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
     let mut kept = Kept::new();
     for split in splits {
-        let stretch = split.graph.insert(graph.slice(split.nodes.clone()));
+        let part = split.graph.insert(graph.slice(split.nodes.clone()));
         // SAFETY: a slice of a valid graph, in its place for the call.
-        let Some(stretch) = (unsafe { GraphRef::from_ptr(stretch) }) else { continue };
+        let Some(part) = (unsafe { GraphRef::from_ptr(part) }) else { continue };
         let user_data = (&raw mut kept).cast();
         let mut params = ggml_backend_graph_optimize_params { add_alloc_dep: Some(keep), user_data };
-        backends[split.backend].graph_optimize(stretch, &mut params);
+        backends[split.backend].graph_optimize(part, &mut params);
     }
     kept
 }
 
 /// The assembly at work.
 struct Assembler<'a> {
-    sched: &'a Scheduler,
+    settings: &'a Settings,
+    graph: &'a SplitGraph,
     problem: &'a mut Problem,
     buffers: &'a mut Vec<i32>,
     /// By number: the place in the host's order. Filled when a backend has moved a node.
@@ -70,12 +72,12 @@ impl Assembler<'_> {
 
     /// Copies of inputs first, so that they are in memory before everything else; then the host's leafs.
     fn leafs(&mut self) -> Result<()> {
-        let s = self.sched;
-        if s.n_copies > 1 {
+        let (s, n_copies) = (self.graph, self.settings.n_copies);
+        if n_copies > 1 {
             let of_graph = s.graph_inputs.iter().copied();
             let of_splits = s.splits.iter().flat_map(|split| split.inputs.iter().map(|i| (i.set, split.backend)));
             for (set, backend) in of_graph.chain(of_splits) {
-                for c in 0..s.n_copies {
+                for c in 0..n_copies {
                     self.leaf(s.copies.get(set, c).key, backend as i8)?;
                 }
             }
@@ -88,7 +90,7 @@ impl Assembler<'_> {
 
     /// All nodes in the order of their evaluation.
     fn nodes(&mut self, graph: GraphRef, mut kept: Kept) -> Result<()> {
-        let s = self.sched;
+        let (s, reorders) = (self.graph, self.settings.reorders);
         for split in &s.splits {
             for input in &split.inputs {
                 // The original stays until the copy has been made; the copy is in memory from there on.
@@ -100,7 +102,7 @@ impl Assembler<'_> {
                 self.problem.end_node();
                 self.buffers.push(split.backend as i32);
             }
-            if !s.reorders && kept.is_empty() {
+            if !reorders && kept.is_empty() {
                 self.problem.append(&s.flat.problem, split.nodes.clone());
                 let ids = &s.flat.nodes()[split.nodes.clone()];
                 self.buffers.extend(ids.iter().map(|&id| i32::from(s.placed[id as usize].backend)));
@@ -108,7 +110,7 @@ impl Assembler<'_> {
             }
             for i in split.nodes.clone() {
                 let (mut id, mut place) = (s.flat.nodes()[i], i);
-                if s.reorders {
+                if reorders {
                     let t = graph.node(i);
                     if s.ids.tensor(id) != t {
                         (id, place) = self.moved(t)?;
@@ -146,7 +148,7 @@ impl Assembler<'_> {
 
     /// Number, and place in the host's order, of a node that a backend has moved.
     fn moved(&mut self, t: TensorRef) -> Result<(u32, usize)> {
-        let s = self.sched;
+        let s = self.graph;
         if self.place_of.is_empty() {
             self.place_of.resize(s.ids.len(), NONE);
             for (place, &id) in s.flat.nodes().iter().enumerate() {
@@ -161,18 +163,18 @@ impl Assembler<'_> {
     }
 
     fn key_of(&self, t: TensorRef) -> Result<u32> {
-        let copy = || self.sched.copies.made().find(|c| c.tensor == t).map(|c| c.key);
-        let known = self.sched.ids.get(t).filter(|&id| (id as usize) < self.problem.len());
+        let copy = || self.graph.copies.made().find(|c| c.tensor == t).map(|c| c.key);
+        let known = self.graph.ids.get(t).filter(|&id| (id as usize) < self.problem.len());
         known.or_else(copy).ok_or_else(|| invalid!("a backend wants to keep '{}', which is not of the graph", t.name()))
     }
 
     /// In a pipeline the copy in use may be the host's own tensor. Its number is that of its place among the copies, so that
     /// each copy keeps its address from graph to graph, whichever of them is the host's.
     fn rotate(&mut self) {
-        let s = self.sched;
+        let (s, n_copies) = (self.graph, self.settings.n_copies);
         let mut map: Vec<u32> = (0..self.problem.len() as u32).collect();
         for &(set, _) in &s.graph_inputs {
-            let keys: Vec<u32> = (0..s.n_copies).map(|c| s.copies.get(set, c).key).collect();
+            let keys: Vec<u32> = (0..n_copies).map(|c| s.copies.get(set, c).key).collect();
             let mut numbers = keys.clone();
             numbers.sort_unstable();
             for (key, number) in std::iter::zip(keys, numbers) {
@@ -183,17 +185,18 @@ impl Assembler<'_> {
     }
 }
 
-impl Scheduler {
-    /// Lets backends reorder their stretches and describes the whole for the allocator: fills `problem` and `buffers`. A graph
+impl SplitGraph {
+    /// Lets backends reorder their splits and describes the whole for the allocator: fills `problem` and `buffers`. A graph
     /// without copies, in the host's order, is described already (`is_plain`).
-    pub(super) fn assemble(&mut self, graph: GraphRef) -> Result<()> {
-        let kept = optimize(graph, &mut self.splits, &self.backends);
-        if self.reorders {
+    pub fn assemble(&mut self, graph: GraphRef, settings: &Settings) -> Result<()> {
+        let n_copies = settings.n_copies;
+        let kept = optimize(graph, &mut self.splits, &settings.backends);
+        if settings.reorders {
             self.reordered.clear();
             self.reordered.extend(graph.nodes());
             self.kept.clone_from(&kept);
         }
-        if self.n_copies > 1 {
+        if n_copies > 1 {
             // Their flags have changed since they were looked at.
             for c in self.copies.originals() {
                 self.flat.problem.refresh(c.key);
@@ -204,28 +207,44 @@ impl Scheduler {
         }
         let (mut problem, mut buffers) = (std::mem::take(&mut self.problem), std::mem::take(&mut self.buffers));
         buffers.clear();
-        self.is_plain = self.n_copies == 1 && !self.reorders && self.splits.iter().all(|s| s.inputs.is_empty());
+        self.is_plain = n_copies == 1 && !settings.reorders && self.splits.iter().all(|s| s.inputs.is_empty());
         let n_keepers: usize = kept.values().map(|list| list.len().div_ceil(GGML_MAX_SRC)).sum();
         let result = if self.is_plain {
             self.plain_buffers(&mut buffers)
         } else {
             problem.start_from(&self.flat.problem);
             self.copies.made().for_each(|c| problem.add_tensor(c.tensor));
-            let mut assembler =
-                Assembler { sched: self, problem: &mut problem, buffers: &mut buffers, place_of: Vec::new() };
+            let (problem, buffers) = (&mut problem, &mut buffers);
+            let mut assembler = Assembler { settings, graph: self, problem, buffers, place_of: Vec::new() };
             let result = assembler.leafs().and_then(|()| assembler.nodes(graph, kept));
-            if self.n_copies > 1 && result.is_ok() {
+            if n_copies > 1 && result.is_ok() {
                 assembler.rotate();
             }
             result
         };
-        self.prev_graph_size = self.graph_size;
-        // Hosts hear whether this number changed, so it is counted as the original counts it.
         let n_inputs = self.graph_inputs.len() + self.splits.iter().map(|s| s.inputs.len()).sum::<usize>();
-        self.graph_size = graph.n_nodes().max(graph.n_leafs()) + n_inputs * 2 * self.n_copies + n_keepers;
+        self.size = graph.n_nodes().max(graph.n_leafs()) + n_inputs * 2 * n_copies + n_keepers;
         self.problem = problem;
         self.buffers = buffers;
         result
+    }
+
+    /// Lets backends reorder the splits of a graph that was recognised. `false`: not as they did before; the nodes stand in the host's
+    /// order again.
+    pub fn reorder_again(&mut self, graph: GraphRef, settings: &Settings) -> bool {
+        let uids: Vec<_> = self.splits.iter().map(|s| s.graph.as_ref().map_or(0, |g| g.uid)).collect();
+        let kept = optimize(graph, &mut self.splits, &settings.backends);
+        for (split, uid) in std::iter::zip(&mut self.splits, uids) {
+            // The same nodes at the same addresses: what a backend knows of them still holds.
+            split.graph.iter_mut().for_each(|g| g.uid = uid);
+        }
+        let as_before = !settings.reorders || kept == self.kept && graph.nodes().eq(self.reordered.iter().copied());
+        if !as_before {
+            for (i, &t) in self.ids.tensors()[graph.n_leafs()..][..graph.n_nodes()].iter().enumerate() {
+                graph.set_node(i, t);
+            }
+        }
+        as_before
     }
 
     /// The backends of leafs and nodes, for a graph without copies.

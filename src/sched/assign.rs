@@ -170,10 +170,10 @@ impl Assigner<'_, '_> {
             return Placement::default();
         }
         let weight = problem.srcs(n)[i];
-        let home = problem.data_buffer(weight).and_then(|buffer| self.by_buffer(buffer, id));
-        let Some(home) = home else { return Placement::default() };
+        let owner = problem.data_buffer(weight).and_then(|buffer| self.by_buffer(buffer, id));
+        let Some(owner) = owner else { return Placement::default() };
         let t = self.ids.tensor(id);
-        if self.op_offload && home == self.last() && home > 0 {
+        if self.op_offload && owner == self.last() && owner > 0 {
             let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
             let taker = (0..self.last()).find(|&b| {
                 (in_host_memory || mutant::on("S17")) && self.rules.computes(b, id) && self.rules.offers(b, id)
@@ -187,7 +187,7 @@ impl Assigner<'_, '_> {
             true => i,
             false => t.srcs().nth(i).map_or(0, |(slot, _)| slot),
         };
-        Placement::new(home as i8, Cause::weight(slot as u8))
+        Placement::new(owner as i8, Cause::weight(slot as u8))
     }
 
     /// Pass 2: placed nodes take their neighbours along, as far as the backend can compute them. First accelerators

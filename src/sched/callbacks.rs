@@ -52,11 +52,11 @@ impl CopyWeights {
 
 impl Realloc {
     /// Calls the host: buffers are allocated again for `graph`.
-    pub fn tell(&self, sched: &Scheduler, graph: GraphRef, backend_ids_changed: bool, graph_size_changed: bool) {
+    pub fn call(&self, sched: &Scheduler, graph: GraphRef, backend_ids_changed: bool, graph_size_changed: bool) {
         if let Some(f) = self.callback {
             let sched = std::ptr::from_ref(sched).cast_mut().cast();
-            // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called, and the header
-            // allows it to ask the scheduler only, not to change it.
+            // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called. It gets the
+            // address of a `Scheduler`, as all exported functions take it, which lives for the call and is only ever used shared.
             unsafe { f(sched, graph.as_ptr().cast(), backend_ids_changed, graph_size_changed, self.user_data) }
         }
     }

@@ -1,32 +1,24 @@
-//! The run: stretch after stretch, copies first. The order between backends is the contract in `mod.rs`.
+//! The run: split after split, copies first. The order between backends is the contract in `mod.rs`.
 
 use super::experts::{self, Routing};
 use super::flat;
-use super::order::{self, Mask};
+use super::order::Mask;
+use super::queues::Queues;
 use super::race;
-use super::scheduler::Scheduler;
+use super::settings::Settings;
 use super::split::{self, Input, Split};
+use super::split_graph::SplitGraph;
 use super::traced;
 use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
-use crate::abi::graph::ggml_cgraph;
 use crate::backend::{BackendRef, EventRef, tensor_io};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 
-/// A graph struct of ours as a handle.
-fn handle(graph: &ggml_cgraph) -> GraphRef {
-    // SAFETY: a slice of a valid graph, borrowed for as long as the handle is used.
-    match unsafe { GraphRef::from_ptr(graph) } {
-        Some(g) => g,
-        None => unreachable!("a reference is never NULL"),
-    }
-}
-
-/// Says which backend failed, unless it stopped on the host's wish.
-fn report_failure(backend: BackendRef, stretch: usize, status: ggml_status) {
+/// Says which backend failed, unless the host stopped it.
+fn report_failure(backend: BackendRef, split: usize, status: ggml_status) {
     if status != ggml_status::GGML_STATUS_ABORTED {
-        crate::log_error!("the backend {} failed in stretch {stretch} of the graph: {status:?}", backend.name());
+        crate::log_error!("the backend {} failed in split {split} of the graph: {status:?}", backend.name());
     }
 }
 
@@ -35,65 +27,35 @@ fn host_writes(t: TensorRef) -> bool {
     t.has_flag(GGML_TENSOR_FLAG_INPUT) || flat::is_view_op(t.op_raw()) && split::is_input(t)
 }
 
-impl Scheduler {
-    /// The event that a backend records after its stretches, for one copy of the pipeline.
-    fn event_for(&self, backend: usize, copy: usize) -> Option<EventRef> {
-        self.events.get(backend * self.n_copies + copy)?.as_ref().map(|e| e.handle())
+/// A graph that is split and has memory, on its way through the backends.
+pub struct Run<'a> {
+    /// The backends, and who watches them.
+    pub settings: &'a Settings,
+    /// What is in flight on them.
+    pub queues: &'a Queues,
+    /// The graph.
+    pub graph: &'a SplitGraph,
+}
+
+impl Run<'_> {
+    fn backend(&self, index: usize) -> BackendRef {
+        self.settings.backends[index]
     }
 
     /// The event of a backend for the copy in use.
     fn event(&self, backend: usize) -> Option<EventRef> {
-        self.event_for(backend, self.cur_copy)
+        self.queues.event(backend, self.graph.cur_copy)
     }
 
     /// Waits until a backend has done what it was last given for the copy in use.
     fn wait_for(&self, backend: usize) {
-        match self.event(backend) {
-            Some(event) => {
-                event.synchronize();
-                self.order.borrow_mut().reached(backend, self.cur_copy);
-            }
-            None => self.drain(backend),
-        }
+        self.queues.wait_for(backend, self.graph.cur_copy);
     }
 
-    /// Waits until a backend has done everything.
-    fn drain(&self, backend: usize) {
-        self.backends[backend].synchronize();
-        self.order.borrow_mut().landed(backend);
-    }
-
-    /// Waits until each of a set of backends has done everything: by its last event where that stands at the end.
-    fn wait_out(&self, backends: Mask) {
-        for b in order::members(backends) {
-            let last = self.order.borrow().event(b);
-            match last.and_then(|copy| self.event_for(b, copy)) {
-                Some(event) => {
-                    event.synchronize();
-                    self.order.borrow_mut().landed(b);
-                }
-                None => self.drain(b),
-            }
-        }
-    }
-
-    /// Waits until each of a set of backends has done its copies out of memory of backends without a queue.
-    fn wait_for_copies(&self, backends: Mask) {
-        for b in order::members(backends) {
-            match self.copied.borrow()[b].as_ref() {
-                Some(event) => {
-                    event.synchronize();
-                    self.order.borrow_mut().returned(b);
-                }
-                None => self.drain(b),
-            }
-        }
-    }
-
-    /// Starts all stretches. The status is that of the first backend that fails. On return the host may write its inputs.
-    pub(super) fn run_splits(&self) -> Result<ggml_status> {
+    /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
+    pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
-        race::stretch(None);
+        race::split(None);
         self.release_inputs();
         result
     }
@@ -102,32 +64,33 @@ impl Scheduler {
         let mut routing = Routing::default();
         let mut before = None;
         let traced = traced::begin();
-        for (number, split) in self.splits.iter().enumerate() {
-            race::stretch(Some(number));
+        for (number, split) in self.graph.splits.iter().enumerate() {
+            race::split(Some(number));
             if split.inputs.is_empty()
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
-                // Nothing else orders this stretch behind the one before, whose memory it may have been given.
+                // Nothing else orders this split behind the one before, whose memory it may have been given.
                 self.wait_for(other);
             }
-            let (at_work, copying) = self.order.borrow().before(split.backend, split.guest_of);
-            self.wait_out(at_work);
-            self.wait_for_copies(copying);
+            let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.reads_in_place);
+            self.queues.wait_out(at_work);
+            self.queues.wait_for_copies(copying);
             // Weights in host memory come last: what chooses among them is one of the other inputs.
             let (weights, others): (Vec<_>, Vec<_>) =
                 split.inputs.iter().partition(|input| experts::is_host_weight(input.tensor));
             for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
                 self.copy_input(split, input, &mut routing)?;
-                traced::copy(begun, input.tensor, self.backends[input.from], self.backends[split.backend]);
+                traced::copy(begun, input.tensor, self.backend(input.from), self.backend(split.backend));
             }
-            let backend = self.backends[split.backend];
+            let backend = self.backend(split.backend);
             let begun = traced::begin();
-            if let Some(graph) = &split.graph {
-                self.order.borrow_mut().given(split.backend, split.guest_of);
-                let status = match self.eval.callback {
-                    None => self.plans.compute(number, backend, handle(graph)),
-                    Some(_) => self.run_observed(backend, handle(graph)),
+            // SAFETY: the splits are borrowed while the handle is used.
+            if let Some(graph) = unsafe { split.graph() } {
+                self.queues.order.borrow_mut().given(split.backend, split.reads_in_place);
+                let status = match self.settings.eval.get().callback {
+                    None => self.graph.plans.compute(number, backend, graph),
+                    Some(_) => self.run_observed(backend, graph),
                 };
                 if status != ggml_status::GGML_STATUS_SUCCESS {
                     report_failure(backend, number, status);
@@ -136,7 +99,7 @@ impl Scheduler {
             }
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
-                self.order.borrow_mut().recorded(split.backend, self.cur_copy);
+                self.queues.order.borrow_mut().recorded(split.backend, self.graph.cur_copy);
             }
             traced::split(begun, number, split, backend);
             before = Some(split.backend);
@@ -147,33 +110,33 @@ impl Scheduler {
 
     /// Waits for those who still read what the host may write next.
     fn release_inputs(&self) {
-        let in_place = self.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
-        let (mut guests, borrowers) = self.order.borrow().in_host_memory();
-        if self.n_copies > 1 {
+        let in_place = self.graph.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
+        let (mut users, copiers) = self.queues.order.borrow().in_host_memory();
+        if self.settings.n_copies > 1 {
             // Inputs have memory of their own then.
-            guests &= in_place;
+            users &= in_place;
         } else {
-            self.wait_for_copies(borrowers);
+            self.queues.wait_for_copies(copiers);
         }
-        self.wait_out(guests);
+        self.queues.wait_out(users);
     }
 
     fn copy_of(&self, input: &Input) -> TensorRef {
-        self.copies.get(input.set, self.cur_copy).tensor
+        self.graph.copies.get(input.set, self.graph.cur_copy).tensor
     }
 
     fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing) -> Result<()> {
-        let (to, from) = (self.backends[split.backend], self.backends[input.from]);
+        let (to, from) = (self.backend(split.backend), self.backend(input.from));
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         // Whoever else shares the memory of `from` may have written the tensor.
-        let writers = self.order.borrow().writers(input.from);
-        self.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
+        let writers = self.queues.order.borrow().writers(input.from);
+        self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
         if flagged || host_writes(tensor) && to.queues_copies() {
             // At once: the host may write its input again as soon as the graph has been started.
             if flat::is_computed(tensor) || !flagged {
                 // What `from` itself computes into it comes first.
-                self.wait_out(writers & 1 << input.from);
+                self.queues.wait_out(writers & 1 << input.from);
             }
             self.wait_for(split.backend);
             return tensor_io::copy(tensor, copy);
@@ -181,18 +144,18 @@ impl Scheduler {
         // The copy may still be read by what this backend was last given.
         match self.event(split.backend) {
             Some(event) => event.wait(to),
-            None => self.drain(split.backend),
+            None => self.queues.drain(split.backend),
         }
         if experts::is_host_weight(tensor) && self.copy_weight(split, tensor, copy, input.from, routing)? {
             return Ok(());
         }
         if to.try_copy_async(from, tensor, copy) {
-            if self.order.borrow_mut().copies(input.from, self.guest_of(input.from), split.backend) {
-                self.record_copied(split.backend);
+            if self.queues.order.borrow_mut().copies(input.from, self.reads_in_place(input.from), split.backend) {
+                self.queues.record_copied(split.backend);
             }
             return Ok(());
         }
-        self.drain(input.from);
+        self.queues.drain(input.from);
         self.wait_for(split.backend);
         tensor_io::copy(tensor, copy)
     }
@@ -206,45 +169,35 @@ impl Scheduler {
         from: usize,
         routing: &mut Routing,
     ) -> Result<bool> {
-        let Some(graph) = split.graph.as_ref().map(handle) else { return Ok(false) };
-        let to = self.backends[split.backend];
-        if self.copies_weights.callback.is_some() {
-            self.order.borrow_mut().given(split.backend, 0);
-            return Ok(self.copies_weights.copy(to, weight, copy, graph));
+        // SAFETY: as above.
+        let Some(graph) = (unsafe { split.graph() }) else { return Ok(false) };
+        let to = self.backend(split.backend);
+        let copies = self.settings.copies_weights.get();
+        if copies.callback.is_some() {
+            self.queues.order.borrow_mut().given(split.backend, 0);
+            return Ok(copies.copy(to, weight, copy, graph));
         }
         let first = (graph.n_nodes() > 0).then(|| graph.node(0));
         let Some(ids) = first.filter(|_| experts::applies(first, copy)).and_then(|node| node.src(2)) else {
             return Ok(false);
         };
-        self.drain(from);
+        self.queues.drain(from);
         if !ids.is_empty() {
             // Where the routing is an input, too, it is read where it comes from: it may be a weight that is copied later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
-            let ids = input.map_or((ids, to), |other| (other.tensor, self.backends[other.from]));
-            self.order.borrow_mut().given(split.backend, 0);
+            let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
+            self.queues.order.borrow_mut().given(split.backend, 0);
             routing.copy_used(weight, copy, to, ids)?;
         }
         Ok(true)
     }
 
-    /// Whose memory the stretches of a backend read where it lies.
-    fn guest_of(&self, backend: usize) -> Mask {
-        self.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.guest_of)
+    /// Backends whose memory the splits of a backend read in place.
+    fn reads_in_place(&self, backend: usize) -> Mask {
+        self.graph.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.reads_in_place)
     }
 
-    /// Marks the end of the copies that a backend has been given so far.
-    fn record_copied(&self, backend: usize) {
-        let stream = self.backends[backend];
-        let event = &mut self.copied.borrow_mut()[backend];
-        if event.is_none() {
-            *event = stream.device().event_new();
-        }
-        if let Some(event) = event {
-            event.record(stream);
-        }
-    }
-
-    /// Runs a stretch in pieces that end where the host wants to look. The host can end the stretch there.
+    /// Runs a split in pieces that end where the host wants to look. The host can end the split there.
     fn run_observed(&self, backend: BackendRef, graph: GraphRef) -> ggml_status {
         let n = graph.n_nodes();
         let mut start = 0;
@@ -252,15 +205,18 @@ impl Scheduler {
             let mut end = start;
             let mut wanted = false;
             while end < n && !wanted {
-                wanted = self.eval.ask(graph.node(end), true);
+                wanted = self.settings.eval.get().ask(graph.node(end), true);
                 end += 1;
             }
-            let status = backend.graph_compute_async(handle(&graph.slice(start..end)));
+            let piece = graph.slice(start..end);
+            // SAFETY: a slice of a valid graph, which stays in its place until the backend has computed it.
+            let Some(piece) = (unsafe { GraphRef::from_ptr(&raw const piece) }) else { break };
+            let status = backend.graph_compute_async(piece);
             if status != ggml_status::GGML_STATUS_SUCCESS {
                 return status;
             }
             backend.synchronize();
-            if wanted && !self.eval.ask(graph.node(end - 1), false) {
+            if wanted && !self.settings.eval.get().ask(graph.node(end - 1), false) {
                 break;
             }
             start = end;

@@ -57,7 +57,7 @@ impl Flat {
         Ok(())
     }
 
-    /// As [`Self::fill`], for a graph of the same structure as the last one. If it has another, all is to be made anew.
+    /// As [`Self::fill`], for a graph of the same structure as the last one. If it has another, the caller fills all again.
     pub fn follow(
         &mut self,
         graph: GraphRef,

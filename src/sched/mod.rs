@@ -1,16 +1,27 @@
 //! One graph over several backends: which backend computes which node, what has to be copied between them, and the run.
 //!
 //! Who lives here: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
-//! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: stretches of
-//! one backend and the copies they need), `arena` (the tensors of the copies), `assemble`
-//! (backends reorder their stretches; the whole as a problem for the allocator), `compute`, `order`, `experts` and `plans` (the
-//! run), `report` (debug output, placement reports, fallbacks), `traced` (stretches and copies as events of the trace), `race` (a
-//! checker of the contract below), `callbacks` (what the host hears of), `scheduler` (the object that hosts hold).
+//! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `split` (pass 5: splits of
+//! one backend each and the copies they need), `arena` (the tensors of the copies), `assemble`
+//! (backends reorder their splits; the whole as a problem for the allocator), `split_graph` (one graph with all of this), `cache` (the
+//! graphs that are remembered), `compute`, `queues`, `order`, `experts` and `plans` (the
+//! run), `report` (debug output, placement reports, fallbacks), `traced` (splits and copies as events of the trace), `race` (a
+//! checker of the contract below), `settings`, `callbacks` (what the host hears of), `engine` (the state, and the order of all these
+//! steps), `scheduler` (the object that hosts hold, and may call again from their callbacks).
+//!
+//! # The life of a graph
+//!
+//! Hosts build the same few graphs again and again, so what is worked out for one is kept (`split_graph::Life`). The very same graph is
+//! *repeated*: its copies and addresses are put in place again. One of the same structure is *followed*: its placement is kept if the
+//! devices still answer the same. All others begin with a blank entry of the cache. A graph of the same structure takes the place of the
+//! one before, as sizes grow with a context; where sizes or places come back, their host takes turns, and each gets an entry of its own.
+//! So does each copy of a pipeline. Memory is planned for several graphs, too, in the same buffers: before another plan is used than
+//! the one in use, all backends are waited for.
 //!
 //! # A graph and its allocation
 //!
 //! `split` writes into the host's graph: a source that a backend cannot read is replaced by the copy that it can. The
-//! copies belong to the scheduler and live until its next split. A host therefore builds its graph anew for each
+//! copies belong to the scheduler, which uses their memory for other graphs later. A host therefore builds its graph again for each
 //! allocation. Where it does not, the next split puts the original sources back first; memory that an earlier allocation
 //! bound stays bound, and must not have been freed in between.
 //!
@@ -52,8 +63,8 @@
 //!   `alloc_graph` moves on to the next copy, so that a graph may be started while up to `n_copies - 1` earlier ones still
 //!   run. Before a copy is written again, the event that its readers recorded last time is waited for. The same
 //!   allocation computed twice uses the same copy. After `synchronize` without an allocation in force, copy 0 is next.
-//! - **Between stretches**, of one graph or of graphs that follow each other: a stretch with inputs waits for what it copies.
-//!   A stretch without inputs waits for the stretch before it when that ran elsewhere, because the allocator may have given
+//! - **Between splits**, of one graph or of graphs that follow each other: a split with inputs waits for what it copies.
+//!   A split without inputs waits for the split before it when that ran elsewhere, because the allocator may have given
 //!   it the same memory. Beyond that, whoever writes memory that another backend in flight reads or writes where it lies, or
 //!   copies out of behind its owner's back, waits for that backend first (`order`).
 //! - **Growing** (`reserve`, or an allocation that the plan does not serve) waits for all backends before buffers are freed.
@@ -63,19 +74,27 @@
 pub mod arena;
 pub mod assemble;
 pub mod assign;
+pub mod cache;
 pub mod callbacks;
 pub mod cause;
 pub mod compute;
+pub mod engine;
 pub mod experts;
 pub mod flat;
 pub mod order;
 pub mod plans;
+pub mod progress;
+pub mod queues;
 pub mod race;
 pub mod report;
 pub mod rules;
 pub mod scheduler;
+pub mod settings;
 pub mod split;
+pub mod split_graph;
 mod traced;
+#[cfg(test)]
+mod cache_tests;
 #[cfg(test)]
 mod follow_tests;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who may still use whose memory. The allocator plans memory as if the stretches ran one after the other, so a stretch
+//! Who may still use whose memory. The allocator plans memory as if the splits ran one after the other, so a split
 //! that writes memory has to stand behind everything in flight that uses the same memory. Copies and the queues
 //! themselves make most of that order; this file knows what they leave open.
 //!
@@ -20,10 +20,10 @@ pub struct Order {
     queued: Mask,
     /// By domain: backends in flight that write it.
     writers: Vec<Mask>,
-    /// By domain: backends in flight that read it as guests.
+    /// By domain: backends in flight that compute elsewhere and read it in place.
     readers: Vec<Mask>,
     /// By domain: backends in flight that copy out of it, in their own queue only.
-    lent: Vec<Mask>,
+    copiers: Vec<Mask>,
     /// By backend: the copy of the pipeline whose event stands behind all of its work.
     event: Vec<Option<usize>>,
 }
@@ -39,7 +39,7 @@ impl Order {
     /// Nothing in flight. `domain`: by backend, the first backend with the same buffer type; `queued`: who has a queue.
     pub fn new(domain: Vec<usize>, queued: Mask) -> Self {
         let n = domain.len();
-        Self { domain, queued, writers: vec![0; n], readers: vec![0; n], lent: vec![0; n], event: vec![None; n] }
+        Self { domain, queued, writers: vec![0; n], readers: vec![0; n], copiers: vec![0; n], event: vec![None; n] }
     }
 
     /// Whether a backend has a queue.
@@ -47,14 +47,14 @@ impl Order {
         self.queued >> b & 1 != 0
     }
 
-    /// Whom a stretch of `b` that reads memory of `guest_of` where it lies has to stand behind: those at work in the same
-    /// memory, and those who only copy out of it. A guest may also write: a result can take the place of its source.
-    pub fn before(&self, b: usize, guest_of: Mask) -> (Mask, Mask) {
+    /// The backends that a split of `b` has to wait for, when it also reads memory of `in_place` in place: those that compute in
+    /// the same memory, and those that only copy out of it. Who reads in place may also write: a result can take the place of its source.
+    pub fn before(&self, b: usize, in_place: Mask) -> (Mask, Mask) {
         let (mut at_work, mut copying) = (0, 0);
-        for host in members(guest_of | 1 << b) {
-            let d = self.domain[host];
+        for owner in members(in_place | 1 << b) {
+            let d = self.domain[owner];
             at_work |= self.writers[d] | self.readers[d];
-            copying |= self.lent[d];
+            copying |= self.copiers[d];
         }
         if mutant::on("S1 guests") { (0, 0) } else { (at_work & !(1 << b), copying & !(1 << b)) }
     }
@@ -64,26 +64,26 @@ impl Order {
         self.writers[self.domain[b]]
     }
 
-    /// `b` has been given a stretch, or a copy, that reads memory of `guest_of` where it lies.
-    pub fn given(&mut self, b: usize, guest_of: Mask) {
+    /// `b` has been given a split, or a copy, that reads memory of `in_place` in place.
+    pub fn given(&mut self, b: usize, in_place: Mask) {
         if !self.is_queued(b) {
             return;
         }
         self.event[b] = None;
         self.writers[self.domain[b]] |= 1 << b;
-        for f in members(guest_of) {
+        for f in members(in_place) {
             self.readers[self.domain[f]] |= 1 << b;
         }
     }
 
-    /// `to` has been given a copy out of the memory of `from`, which is a guest elsewhere. True when only the queue of `to`
-    /// knows of it.
-    pub fn copies(&mut self, from: usize, guest_of: Mask, to: usize) -> bool {
-        self.given(to, guest_of);
-        self.given(from, guest_of);
+    /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. True when only the
+    /// queue of `to` knows of it.
+    pub fn copies(&mut self, from: usize, in_place: Mask, to: usize) -> bool {
+        self.given(to, in_place);
+        self.given(from, in_place);
         let behind_its_back = self.is_queued(to) && !self.is_queued(from);
         if behind_its_back {
-            self.lent[self.domain[from]] |= 1 << to;
+            self.copiers[self.domain[from]] |= 1 << to;
         }
         behind_its_back
     }
@@ -107,7 +107,7 @@ impl Order {
 
     /// `b` has done all its copies.
     pub fn returned(&mut self, b: usize) {
-        self.lent.iter_mut().for_each(|m| *m &= !(1 << b));
+        self.copiers.iter_mut().for_each(|m| *m &= !(1 << b));
     }
 
     /// `b` has done all its work.
@@ -118,12 +118,10 @@ impl Order {
         }
     }
 
-    /// Guests, and borrowers, in the memory of backends without a queue: there the host writes its inputs.
+    /// Who computes, and who copies, in the memory of backends without a queue: the host writes its inputs there.
     pub fn in_host_memory(&self) -> (Mask, Mask) {
         let hosts = (0..self.domain.len()).filter(|&b| !self.is_queued(b)).map(|b| self.domain[b]);
-        hosts.fold((0, 0), |(guests, borrowers), d| {
-            (guests | self.readers[d] | self.writers[d], borrowers | self.lent[d])
-        })
+        hosts.fold((0, 0), |(users, copiers), d| (users | self.readers[d] | self.writers[d], copiers | self.copiers[d]))
     }
 }
 
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_stands_behind_guests_in_its_memory() {
+    fn a_split_waits_for_all_who_use_its_memory() {
         let mut o = order();
         o.given(0, 0b100);
         assert_eq!(o.before(2, 0), (0b001, 0));

@@ -1,7 +1,7 @@
-//! Graph plans: a backend that can prepare a graph is given each stretch once, when it comes again, and then only the plan.
+//! Graph plans: a backend that can prepare a graph is given each split once, when it comes again, and then only the plan.
 //!
-//! A stretch comes again when its graph is computed a second time, or has been recognised (`alloc::Recall`): nodes, parameters and
-//! addresses are the same. The plan of a stretch that changes is kept and brought up to date when the new one comes again.
+//! A split comes again when its graph is computed a second time, or has been recognised (`alloc::Recall`): nodes, parameters and
+//! addresses are the same. The plan of a split that changes is kept and brought up to date when the new one comes again.
 //! Backends that cannot update a plan are left alone: the CPU backend's plans fix its number of threads and its thread
 //! pool, which hosts change from graph to graph.
 
@@ -12,17 +12,17 @@ use crate::graph::GraphRef;
 use std::cell::RefCell;
 use std::ptr;
 
-/// The plan for one stretch.
+/// The plan for one split.
 struct Slot {
     backend: BackendRef,
     /// NULL: none yet.
     plan: ggml_backend_graph_plan_t,
-    /// The plan is one of the stretch as it is.
+    /// The plan is one of the split as it is.
     is_current: bool,
     /// The backend could not make one.
     refused: bool,
     runs: u32,
-    /// Where the stretch's nodes are listed: a plan may hold on to the list.
+    /// Where the split's nodes are listed: a plan may hold on to the list.
     nodes: *const u8,
 }
 
@@ -59,12 +59,12 @@ impl Drop for Slot {
     }
 }
 
-/// The plans of a scheduler, by stretch.
+/// The plans of a scheduler, by split.
 #[derive(Default)]
-pub struct Plans(RefCell<Vec<Slot>>);
+pub struct BackendPlans(RefCell<Vec<Slot>>);
 
-impl Plans {
-    /// Another graph, with these backends for its stretches.
+impl BackendPlans {
+    /// Another graph, with these backends for its splits.
     pub fn begin(&mut self, backends: impl Iterator<Item = BackendRef>) {
         let slots = self.0.get_mut();
         let mut n = 0;
@@ -83,7 +83,7 @@ impl Plans {
         slots.truncate(n);
     }
 
-    /// Computes a stretch, by its plan where it has come again.
+    /// Computes a split, by its plan where it has come again.
     pub fn compute(&self, number: usize, backend: BackendRef, graph: GraphRef) -> ggml_status {
         let mut slots = self.0.borrow_mut();
         let Some(slot) = slots.get_mut(number).filter(|s| s.backend == backend && backend.has_lasting_plans()) else {

@@ -62,7 +62,7 @@ impl Known {
     }
 }
 
-/// Buffers met that are remembered. With more, a graph of the same structure is placed anew.
+/// Buffers met that are remembered. With more, a graph of the same structure is placed from the start.
 const MOST_BUFFERS: usize = 64;
 
 /// The backends, and what they answered.
@@ -76,7 +76,7 @@ pub struct Rules<'a> {
     /// The buffer met last, with the backends that can use its memory.
     last: Option<(BufferRef, Mask)>,
     /// By backend: who can use the memory it computes in.
-    guests: [Option<Mask>; MAX_BACKENDS],
+    readers_of: [Option<Mask>; MAX_BACKENDS],
 }
 
 impl<'a> Rules<'a> {
@@ -87,7 +87,7 @@ impl<'a> Rules<'a> {
         ids: &'a TensorIds,
         known: &'a mut Known,
     ) -> Self {
-        Self { backends, bufts, ids, known, last: None, guests: [None; MAX_BACKENDS] }
+        Self { backends, bufts, ids, known, last: None, readers_of: [None; MAX_BACKENDS] }
     }
 
     /// Whether a backend wants to compute a node although its weights lie elsewhere.
@@ -148,12 +148,12 @@ impl<'a> Rules<'a> {
 
     /// The backends that can use memory that backend `b` computes in.
     #[inline]
-    fn guests(&mut self, b: usize) -> Mask {
-        if let Some(mask) = self.guests[b] {
+    fn readers_of(&mut self, b: usize) -> Mask {
+        if let Some(mask) = self.readers_of[b] {
             return mask;
         }
         let mask = self.readers_of_type(self.bufts[b]);
-        self.guests[b] = Some(mask);
+        self.readers_of[b] = Some(mask);
         mask
     }
 
@@ -166,7 +166,7 @@ impl<'a> Rules<'a> {
                 if !of.is_set() && flat.base(id) != NONE {
                     of = placed[flat.base(id) as usize];
                 }
-                usize::try_from(of.backend).map_or(0, |of| self.guests(of))
+                usize::try_from(of.backend).map_or(0, |of| self.readers_of(of))
             }
         };
         readers >> b & 1 != 0

@@ -1,121 +1,27 @@
-//! The scheduler as hosts hold it: its state, and the order in which its parts work.
+//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), which may call the scheduler again from there: it
+//! can ask while a graph is computed or is about to get larger buffers, and is refused whatever would change the scheduler meanwhile.
+#![forbid(unsafe_code)]
 
-use super::arena::Arena;
-use super::assemble::{Kept, optimize};
-use super::assign::Assigner;
 use super::callbacks::{CopyWeights, Eval, Realloc};
-use super::cause::{Cause, Placement};
-use super::flat::Flat;
-use super::order::{Mask, Order};
-use super::plans::Plans;
-use super::report::fallback;
-use super::rules::{Known, Rules};
-use super::split::{Copies, Replaced, Split, Splitter};
-use super::traced;
-use super::{MAX_BACKENDS, MAX_COPIES, race};
-use crate::abi::backend::ggml_backend_dev_type;
+use super::engine::{Engine, Unplaced};
 use crate::abi::ggml::ggml_status;
-use crate::alloc::{Binding, GraphAllocator, Likeness, Misfit, Problem, Recall, TensorIds};
-use crate::backend::{BackendRef, BufferTypeRef, EventBox};
+use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
-use crate::graph::{GraphRef, next_uid};
+use crate::graph::GraphRef;
+use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, ggml_assert, invalid};
-use std::cell::RefCell;
-use std::path::PathBuf;
-
-/// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
-const MAX_REPLACED: usize = 1 << 20;
+use std::cell::{Cell, Ref, RefCell, RefMut};
 
 /// Spreads graphs over backends.
 pub struct Scheduler {
-    pub(super) backends: Vec<BackendRef>,
-    pub(super) bufts: Vec<BufferTypeRef>,
-    /// By backend and copy; `None` where a device has no events, empty without pipelining.
-    pub(super) events: Vec<Option<EventBox>>,
-    /// By backend: an event behind its last copy out of memory of a backend without a queue. Made when first needed.
-    pub(super) copied: RefCell<Vec<Option<EventBox>>>,
-    /// What is in flight.
-    pub(super) order: RefCell<Order>,
-    galloc: GraphAllocator,
-    pub(super) n_copies: usize,
-    pub(super) cur_copy: usize,
-    next_copy: usize,
-    op_offload: bool,
-    pub(super) debug: i32,
-    debug_realloc: i32,
-    pub(super) eval: Eval,
-    pub(super) copies_weights: CopyWeights,
-    hears_of_reallocs: Realloc,
-    /// No graph has been split since the last reset. What there is belongs to an earlier graph, which may come again.
-    is_reset: bool,
-    /// What the host has placed since the last reset, before the first split.
-    user: Vec<(TensorRef, i8)>,
-    user_ids: TensorIds,
-    /// A graph is split and has its memory.
-    is_alloc: bool,
-    pub(super) ids: TensorIds,
-    /// By tensor, from one reset to the next.
-    pub(super) placed: Vec<Placement>,
-    pub(super) flat: Flat,
-    arena: Arena,
-    replaced: Replaced,
-    pub(super) copies: Copies,
-    pub(super) splits: Vec<Split>,
-    /// Sets of copies of the graph's inputs, with their backends, for a pipelining scheduler.
-    pub(super) graph_inputs: Vec<(u32, usize)>,
-    pub(super) problem: Problem,
-    /// The graph is its own problem: there are no copies, and nothing is reordered.
-    pub(super) is_plain: bool,
-    /// Backend by place of `problem`.
-    pub(super) buffers: Vec<i32>,
-    pub(super) graph_size: usize,
-    pub(super) prev_graph_size: usize,
-    /// A bit for each operation of which has been said that only the CPU computes it.
-    said_fallbacks: u128,
-    /// Nodes of the graph that was last looked through for that.
-    asked_fallbacks: usize,
-    /// Where the environment wants a placement report.
-    pub(super) report_path: Option<PathBuf>,
-    /// Bytes of the nodes of the graph that memory was planned for last.
-    pub(super) planned_bytes: usize,
-    /// Some backend reorders its stretches.
-    pub(super) reorders: bool,
-    /// The nodes after that, and what backends wanted to keep.
-    pub(super) reordered: Vec<TensorRef>,
-    pub(super) kept: Kept,
-    recall: Recall,
-    /// The graph at hand is allocated, not only split: it may be the first of many.
-    may_repeat: bool,
-    rewired: Vec<(TensorRef, u8, TensorRef)>,
-    known: Known,
-    /// Nodes that the splitter has to look at.
-    visits: Vec<u32>,
-    /// What the host had placed in the graph that was split last, by number.
-    wishes: Vec<(u32, i8)>,
-    /// All that is placed was placed for one graph: after a reset, without an error, and before the split.
-    may_follow: bool,
-    pub(super) plans: Plans,
-    /// Allocations that only put the last graph's splits and addresses in place again.
-    n_repeats: u64,
-    n_follows: u64,
-    /// Where the last graph was bound, and with which plan.
-    bindings: Vec<Binding>,
-    bound_with: Option<u64>,
-}
-
-fn number_from_env(name: &str) -> i32 {
-    let text = std::env::var(name).unwrap_or_default();
-    // As C's `atoi`: what follows the digits does not matter.
-    let text = text.trim_start();
-    let (sign, text) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    sign * text[..digits].parse().unwrap_or(0)
+    /// Borrowed mutably only where no callback of the scheduler is called.
+    engine: RefCell<Engine>,
+    realloc: Cell<Realloc>,
+    n_backends: usize,
 }
 
 impl Scheduler {
-    /// A scheduler over backends in the order of their priority, the last one a CPU (the contract). `bufts`: the buffer
-    /// type each computes in; without it, its device's preferred one. `graph_size`: nodes to expect; larger graphs work.
+    /// As [`Engine::new`].
     pub fn new(
         backends: &[BackendRef],
         bufts: Option<&[BufferTypeRef]>,
@@ -123,481 +29,116 @@ impl Scheduler {
         parallel: bool,
         op_offload: bool,
     ) -> Self {
-        race::start();
-        ggml_assert!(!backends.is_empty() && backends.len() <= MAX_BACKENDS, "{} backends", backends.len());
-        let last = backends[backends.len() - 1].device();
-        ggml_assert!(
-            last.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU),
-            "the last backend of a scheduler must be a CPU, not {}",
-            last.name()
-        );
-        let bufts = match bufts {
-            Some(bufts) => bufts.to_vec(),
-            None => backends.iter().map(|b| b.default_buffer_type()).collect(),
-        };
-        ggml_assert!(bufts.len() == backends.len());
-        for (backend, &buft) in std::iter::zip(backends, &bufts) {
-            ggml_assert!(backend.supports_buft(buft), "{} cannot use buffers of {}", backend.name(), buft.name());
-        }
-        let n_copies = if parallel { MAX_COPIES } else { 1 };
-        let events = match parallel {
-            true => backends.iter().flat_map(|b| (0..n_copies).map(|_| b.device().event_new())).collect(),
-            false => Vec::new(),
-        };
-        let domain = bufts.iter().map(|t| bufts.iter().position(|o| o == t).unwrap_or(0)).collect();
-        let queued = backends.iter().enumerate().fold(0, |m, (i, b)| m | Mask::from(b.has_queue()) << i);
-        let order = Order::new(domain, queued);
-        let mut ids = TensorIds::default();
-        ids.reserve(graph_size.min(1 << 24));
-        Self {
-            backends: backends.to_vec(),
-            galloc: GraphAllocator::new(&bufts),
-            bufts,
-            events,
-            copied: RefCell::new(backends.iter().map(|_| None).collect()),
-            order: RefCell::new(order),
-            n_copies,
-            cur_copy: 0,
-            next_copy: 0,
-            op_offload,
-            debug: number_from_env("GGML_SCHED_DEBUG"),
-            debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
-            eval: Eval::default(),
-            copies_weights: CopyWeights::default(),
-            hears_of_reallocs: Realloc::default(),
-            is_reset: true,
-            user: Vec::new(),
-            user_ids: TensorIds::default(),
-            is_alloc: false,
-            ids,
-            placed: Vec::new(),
-            flat: Flat::default(),
-            arena: Arena::default(),
-            replaced: Replaced::new(),
-            copies: Copies::new(0, backends.len(), n_copies),
-            splits: Vec::new(),
-            graph_inputs: Vec::new(),
-            problem: Problem::default(),
-            is_plain: false,
-            buffers: Vec::new(),
-            graph_size: 0,
-            prev_graph_size: 0,
-            said_fallbacks: 0,
-            asked_fallbacks: 0,
-            report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
-            planned_bytes: 0,
-            reorders: backends.iter().any(|b| b.has_graph_optimize()),
-            reordered: Vec::new(),
-            kept: Kept::default(),
-            recall: Recall::default(),
-            may_repeat: false,
-            rewired: Vec::new(),
-            known: Known::default(),
-            visits: Vec::new(),
-            wishes: Vec::new(),
-            may_follow: false,
-            plans: Plans::default(),
-            n_repeats: 0,
-            n_follows: 0,
-            bindings: Vec::new(),
-            bound_with: None,
-        }
+        let engine = Engine::new(backends, bufts, graph_size, parallel, op_offload);
+        Self { engine: RefCell::new(engine), realloc: Cell::default(), n_backends: backends.len() }
     }
 
-    /// The backends in the order of their priority.
-    pub fn backends(&self) -> &[BackendRef] {
-        &self.backends
+    /// Number of backends, known at any time.
+    pub fn n_backends(&self) -> usize {
+        self.n_backends
     }
 
-    /// The priority of a backend, if it is one of the scheduler's.
-    pub fn index_of(&self, backend: BackendRef) -> Option<usize> {
-        self.backends.iter().position(|&b| b == backend)
+    /// What can be asked.
+    ///
+    /// # Errors
+    /// A graph is being split or allocated: the caller is a function that the scheduler calls for that.
+    pub fn read(&self) -> Result<Ref<'_, Engine>> {
+        self.engine
+            .try_borrow()
+            .map_err(|_| invalid!("the scheduler is busy: it was called while it allocates a graph"))
     }
 
-    /// The buffer type that a backend computes in.
-    pub fn buffer_type(&self, index: usize) -> BufferTypeRef {
-        self.bufts[index]
+    /// What can be changed.
+    ///
+    /// # Errors
+    /// A function of the scheduler is under way: the caller is one of its callbacks.
+    pub fn write(&self) -> Result<RefMut<'_, Engine>> {
+        let busy = |_| invalid!("the scheduler is busy: a callback may query it, but not change it");
+        self.engine.try_borrow_mut().map_err(busy)
     }
 
-    /// Bytes of compute buffers of a backend; 0 where one of higher priority uses the same type.
-    pub fn buffer_size(&self, index: usize) -> usize {
-        self.galloc.buffer_size(index)
-    }
-
-    /// Stretches of the graph that was split last.
-    pub fn n_splits(&self) -> usize {
-        self.splits.len()
-    }
-
-    /// Copies that exist of each input.
-    pub fn n_copies(&self) -> usize {
-        self.n_copies
-    }
-
-    /// Whether placements and splits are of a graph that the host still has: nothing was reset since.
-    pub(super) fn has_graph(&self) -> bool {
-        !self.is_reset && !self.splits.is_empty()
-    }
-
-    /// Allocations of graphs that were recognised: nothing was placed, split or planned for them.
-    #[cfg(test)]
-    pub fn n_repeats(&self) -> u64 {
-        self.n_repeats
-    }
-
-    /// Graphs that had the structure of the one before, so that nothing was placed for them.
-    #[cfg(test)]
-    pub fn n_follows(&self) -> u64 {
-        self.n_follows
-    }
-
-    /// Sets who watches the nodes.
-    pub fn set_eval(&mut self, eval: Eval) {
-        self.eval = eval;
+    /// Sets who watches the nodes; from the next node on.
+    pub fn set_eval(&self, eval: Eval) -> Result<()> {
+        self.read()?.settings.eval.set(eval);
+        Ok(())
     }
 
     /// Sets who copies weights in place of the scheduler.
-    pub fn set_copy(&mut self, copy: CopyWeights) {
-        self.copies_weights = copy;
+    pub fn set_copy(&self, copy: CopyWeights) -> Result<()> {
+        self.read()?.settings.copies_weights.set(copy);
+        Ok(())
     }
 
     /// Sets who hears that buffers are allocated again.
-    pub fn set_realloc(&mut self, realloc: Realloc) {
-        self.hears_of_reallocs = realloc;
+    pub fn set_realloc(&self, realloc: Realloc) {
+        self.realloc.set(realloc);
     }
 
-    /// Places a tensor of the next graph. Holds until the next reset.
-    pub fn set_tensor_backend(&mut self, t: TensorRef, index: usize) {
-        if self.is_reset {
-            let i = self.user_ids.insert(t) as usize;
-            match self.user.get_mut(i) {
-                Some(known) => known.1 = index as i8,
-                None => self.user.push((t, index as i8)),
-            }
-        } else {
-            self.recall.forget();
-            self.may_follow = false;
-            self.place_for_user(t, index as i8);
-        }
-    }
-
-    /// Returns the tensor's number.
-    fn place_for_user(&mut self, t: TensorRef, backend: i8) -> u32 {
-        let id = self.ids.insert(t);
-        if self.placed.len() <= id as usize {
-            self.placed.resize(id as usize + 1, Placement::default());
-        }
-        self.placed[id as usize] = Placement::new(backend, Cause::USER);
-        id
-    }
-
-    /// Where a tensor is, and why.
-    pub fn placement(&self, t: TensorRef) -> Placement {
-        if self.is_reset {
-            let user = self.user_ids.get(t).map(|i| self.user[i as usize].1);
-            return user.map_or(Placement::default(), |b| Placement::new(b, Cause::USER));
-        }
-        self.ids.get(t).and_then(|id| self.placed.get(id as usize)).copied().unwrap_or_default()
-    }
-
-    /// Forgets the graph and all placements, the host's too.
-    pub fn reset(&mut self) {
-        self.is_reset = true;
-        self.user.clear();
-        self.user_ids.clear();
-        self.is_alloc = false;
-    }
-
-    /// Waits until all backends are done.
-    pub fn synchronize(&mut self) {
-        self.wait_for_all();
-        if !self.is_alloc {
-            // The same copy each time, so that backends that remember graphs see the same one again.
-            self.next_copy = 0;
-        }
-    }
-
-    fn wait_for_all(&self) {
-        for (i, b) in self.backends.iter().enumerate() {
-            b.synchronize();
-            self.order.borrow_mut().landed(i);
-        }
-    }
-
-    /// Places every tensor and splits the graph. Replaces sources in `graph` by copies.
-    pub fn split_graph(&mut self, graph: GraphRef) -> Result<()> {
-        self.splits.clear();
-        self.graph_inputs.clear();
-        let result = self.try_split(graph);
-        if result.is_err() {
-            self.splits.clear();
-            self.graph_inputs.clear();
-            self.recall.forget();
-            self.may_follow = false;
-        }
-        result
-    }
-
-    fn try_split(&mut self, graph: GraphRef) -> Result<()> {
-        let was_reset = std::mem::replace(&mut self.is_reset, false);
-        self.recall.forget();
-        self.rewired.clear();
-        graph.set_uid(next_uid());
-        let (arena, replaced) = (&self.arena, &mut self.replaced);
-        let mut restore = |node, slot, src| original(arena, replaced, node, slot, src);
-        let may_follow = std::mem::replace(&mut self.may_follow, was_reset) && was_reset;
-        let likeness = match may_follow {
-            true => self.flat.follow(graph, &mut self.ids, &mut restore)?,
-            false => Likeness::None,
-        };
-        let follows = likeness != Likeness::None;
-        if !follows {
-            if was_reset {
-                self.ids.clear();
-                self.placed.clear();
-            }
-            self.flat.fill(graph, &mut self.ids, restore)?;
-        }
-        if likeness == Likeness::Sizes && self.may_repeat {
-            self.recall.consider(graph, &self.ids, &self.user, self.cur_copy);
-        }
-        // With the same wishes and the same answers the placement is the same.
-        let wishes = self.user.iter().map(|&(t, backend)| (Some(t), backend));
-        let known = self.wishes.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
-        let is_placed = follows && wishes.eq(known) && self.known.holds(&self.backends, &self.ids);
-        if !is_placed {
-            self.place_anew(follows);
-        }
-        self.user.clear();
-        self.user_ids.clear();
-        self.arena.reset();
-        if self.replaced.len() > MAX_REPLACED {
-            self.replaced.clear();
-        }
-        let n_ids = self.ids.len();
-        self.copies.reset(n_ids);
-        self.n_follows += u64::from(is_placed);
-        let mut rules = Rules::new(&self.backends, &self.bufts, &self.ids, &mut self.known);
-        if !is_placed {
-            Assigner {
-                rules: &mut rules,
-                flat: &self.flat,
-                ids: &self.ids,
-                placed: &mut self.placed,
-                op_offload: self.op_offload,
-                n_open: 0,
-            }
-            .run()?;
-        }
-        // Graphs of as many nodes are mostly the same graph.
-        if self.asked_fallbacks != graph.n_nodes() {
-            self.asked_fallbacks = graph.n_nodes();
-            fallback::warn(&mut rules, &self.flat, &self.placed, &mut self.said_fallbacks);
-        }
-        let mut splitter = Splitter {
-            rules: &mut rules,
-            flat: &mut self.flat,
-            ids: &self.ids,
-            placed: &self.placed,
-            arena: &mut self.arena,
-            copies: &mut self.copies,
-            cur_copy: self.cur_copy,
-            replaced: &mut self.replaced,
-            rewired: &mut self.rewired,
-        };
-        if !is_placed {
-            splitter.find_visits(&mut self.visits);
-        }
-        self.splits = splitter.run(&self.visits)?;
-        if self.n_copies > 1 {
-            self.graph_inputs = splitter.graph_inputs()?;
-        }
-        if self.debug != 0 {
-            self.print_assignments(graph);
-        }
-        self.assemble(graph)?;
-        for stretch in self.splits.iter_mut().filter_map(|s| s.graph.as_mut()) {
-            stretch.uid = next_uid();
-        }
-        self.plans.begin(self.splits.iter().map(|s| self.backends[s.backend]));
+    /// As [`Engine::set_tensor_backend`].
+    pub fn set_tensor_backend(&self, t: TensorRef, index: usize) -> Result<()> {
+        self.write()?.set_tensor_backend(t, index);
         Ok(())
     }
 
-    /// Begins the placement with what the host has placed. `of_graph`: what is placed already was placed for another graph.
-    fn place_anew(&mut self, of_graph: bool) {
-        if of_graph {
-            self.placed.clear();
-        }
-        self.wishes.clear();
-        for i in 0..self.user.len() {
-            let (t, backend) = self.user[i];
-            let id = self.place_for_user(t, backend);
-            self.wishes.push((id, backend));
-            if self.flat.problem.len() < self.ids.len() {
-                // It is not of this graph. Numbers of copies come behind those of all tensors.
-                self.flat.problem.add_stranger(t);
-            }
-        }
-        self.known.clear(self.ids.len());
-        self.placed.resize(self.ids.len(), Placement::default());
-    }
-
-    /// Makes `problem` one that the allocator can keep.
-    fn own_problem(&mut self) {
-        if self.is_plain {
-            self.problem.copy_from(&self.flat.problem);
-        }
-    }
-
-    /// Bytes that each backend needs for a graph; makes no buffers.
-    pub fn measure(&mut self, graph: GraphRef) -> Result<Vec<usize>> {
-        self.reset();
-        self.synchronize();
-        self.split_graph(graph)?;
-        self.own_problem();
-        self.galloc.measure(&mut self.problem, &self.buffers)
-    }
-
-    /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
-    /// forgotten afterwards.
-    pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
-        self.synchronize();
-        self.is_alloc = false;
-        self.split_graph(graph)?;
-        self.own_problem();
-        self.galloc.reserve(&mut self.problem, &self.buffers)?;
-        self.planned_bytes = bytes_of_nodes(graph);
-        self.reset();
+    /// As [`Engine::reset`].
+    pub fn reset(&self) -> Result<()> {
+        self.write()?.reset();
         Ok(())
     }
 
-    /// Splits a graph and gives its tensors memory.
-    pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
-        ggml_assert!(!self.is_alloc, "a graph is allocated already: reset first");
-        self.cur_copy = self.next_copy;
-        self.next_copy = (self.next_copy + 1) % self.n_copies;
-        let begun = traced::begin();
-        if self.repeat(graph)? {
-            self.is_alloc = true;
-            traced::step(begun, "recognise and bind", graph.n_nodes());
-            return Ok(());
-        }
-        self.may_repeat = true;
-        let split = self.split_graph(graph);
-        self.may_repeat = false;
-        split?;
-        self.bound_with = None;
-        let problem = if self.is_plain { &self.flat.problem } else { &self.problem };
-        match self.galloc.check(problem, &self.buffers) {
-            Ok(()) if self.recall.is_valid() => self.galloc.bind_and_note(problem, &mut self.bindings)?,
-            Ok(()) => self.galloc.bind(problem)?,
-            Err(why) => {
-                self.reallocate(graph, why)?;
-                self.planned_bytes = bytes_of_nodes(graph);
-            }
-        }
-        self.bound_with = Some(self.galloc.generation());
-        self.is_alloc = true;
-        traced::step(begun, "split and allocate", graph.n_nodes());
-        self.report_if_asked(graph);
+    /// As [`Engine::synchronize`].
+    pub fn synchronize(&self) -> Result<()> {
+        self.read()?.synchronize();
         Ok(())
     }
 
-    /// Puts the last graph's splits and addresses in place again, when this is the same graph and has the same plan.
-    fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
-        let same_plan = self.is_reset && self.bound_with == Some(self.galloc.generation());
-        if !same_plan || !self.recall.recognises(graph, &self.ids, &self.user, self.cur_copy) {
-            return Ok(false);
-        }
-        graph.set_uid(next_uid());
-        for &(node, slot, copy) in &self.rewired {
-            node.set_src(slot as usize, Some(copy));
-        }
-        self.copies.renew();
-        if self.debug != 0 {
-            self.is_reset = false;
-            self.print_assignments(graph);
-        }
-        let uids: Vec<_> = self.splits.iter().map(|s| s.graph.as_ref().map_or(0, |g| g.uid)).collect();
-        let kept = optimize(graph, &mut self.splits, &self.backends);
-        for (split, uid) in std::iter::zip(&mut self.splits, uids) {
-            // The same nodes at the same addresses: what a backend knows of them still holds.
-            split.graph.iter_mut().for_each(|g| g.uid = uid);
-        }
-        if self.reorders && (kept != self.kept || !graph.nodes().eq(self.reordered.iter().copied())) {
-            // A backend has changed its mind: everything is to be done anew, from the host's order on.
-            for (i, &t) in self.ids.tensors()[graph.n_leafs()..][..graph.n_nodes()].iter().enumerate() {
-                graph.set_node(i, t);
-            }
-            self.recall.forget();
-            self.is_reset = true;
-            return Ok(false);
-        }
-        self.is_reset = false;
-        self.user.clear();
-        self.user_ids.clear();
-        self.prev_graph_size = self.graph_size;
-        self.galloc.bind_again(&self.bindings)?;
-        self.n_repeats += 1;
-        Ok(true)
+    /// As [`Engine::split_graph`].
+    pub fn split_graph(&self, graph: GraphRef) -> Result<()> {
+        self.write()?.split_graph(graph)
     }
 
-    fn reallocate(&mut self, graph: GraphRef, why: Misfit) -> Result<()> {
-        let resized = self.prev_graph_size != self.graph_size;
-        // Another way through the same sizes is no surprise: only who reads whom has changed.
-        let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && !resized;
-        // With one backend the allocator is free to plan anew.
-        if self.backends.len() > 1 && self.hears_of_reallocs.callback.is_some() {
-            let problem = if self.is_plain { &self.flat.problem } else { &self.problem };
-            let moved = self.galloc.moves(problem, &self.buffers);
-            self.hears_of_reallocs.tell(self, graph, moved, resized);
+    /// As [`Engine::measure`].
+    pub fn measure(&self, graph: GraphRef) -> Result<Vec<usize>> {
+        self.write()?.measure(graph)
+    }
+
+    /// As [`Engine::reserve`].
+    pub fn reserve(&self, graph: GraphRef) -> Result<()> {
+        self.write()?.reserve(graph)
+    }
+
+    /// Splits a graph and gives its tensors memory. The host hears of it first when buffers are allocated again for that.
+    pub fn alloc_graph(&self, graph: GraphRef) -> Result<()> {
+        let Some(unplaced) = self.write()?.alloc_graph(graph)? else { return Ok(()) };
+        self.announce(graph, &unplaced)?;
+        self.write()?.reallocate(graph, unplaced)
+    }
+
+    /// With one backend the allocator is free to plan again, and nobody hears of it.
+    fn announce(&self, graph: GraphRef, unplaced: &Unplaced) -> Result<()> {
+        let engine = self.read()?;
+        let realloc = self.realloc.get();
+        if realloc.callback.is_some() && self.n_backends > 1 {
+            realloc.call(self, graph, engine.moves(), unplaced.is_resized);
         }
-        let debug_realloc = if self.backends.len() == 1 { 0 } else { self.debug_realloc };
-        if debug_realloc > 1 && why != Misfit::Edges || debug_realloc > 0 && surprising {
-            ggml_abort!(
-                "unexpected graph reallocation ({why:?}): {} nodes and leafs, debug_realloc = {debug_realloc}",
-                self.graph_size
-            );
-        }
-        // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
-        self.wait_for_all();
-        self.own_problem();
-        self.galloc.replan(&mut self.problem, &self.buffers)?;
-        self.galloc.bind_planned(&mut self.bindings)
+        Ok(())
     }
 
     /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that of
     /// the first backend that fails.
-    pub fn compute_async(&mut self, graph: GraphRef) -> Result<ggml_status> {
-        if !self.is_alloc {
-            self.reset();
+    pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
+        // Not from a callback of the graph under way, although that only has to be read.
+        drop(self.write()?);
+        if !self.read()?.is_allocated() {
+            self.reset()?;
             self.alloc_graph(graph)?;
         }
-        self.run_splits()
+        self.read()?.compute()
     }
-}
 
-/// What the nodes of a graph take, views included: tells a graph from one of the same shape with other sizes.
-pub(super) fn bytes_of_nodes(graph: GraphRef) -> usize {
-    graph.nodes().fold(0, |sum, t| sum.wrapping_add(t.nbytes()))
-}
-
-/// The source that a copy of ours stands for, or the source itself.
-#[inline]
-fn original(arena: &Arena, replaced: &Replaced, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
-    if !arena.contains(src) {
-        return Ok(src);
-    }
-    restored(replaced, node, slot, src)
-}
-
-#[inline(never)]
-fn restored(replaced: &Replaced, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
-    match replaced.get(&(node, slot as u8)) {
-        Some(&(copy, tensor)) if copy == src => {
-            node.set_src(slot, Some(tensor));
-            Ok(tensor)
-        }
-        _ => Err(invalid!("a source of '{}' is a copy from an earlier split: build the graph anew", node.name())),
+    /// What a test looks into.
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> Ref<'_, Engine> {
+        self.read().unwrap()
     }
 }

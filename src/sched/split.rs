@@ -1,6 +1,6 @@
-//! Pass 5: stretches of nodes on one backend, and copies of what a stretch cannot read where it lies.
+//! Pass 5: splits, which are runs of nodes on one backend, and copies of what a split cannot read in place.
 
-use super::arena::Arena;
+use super::arena::{CopyPool, Rewired};
 use super::cause::Placement;
 use super::flat::Flat;
 use super::order::{self, Mask};
@@ -9,11 +9,11 @@ use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::error::{Error, Result};
+use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use std::collections::HashMap;
 use std::ops::Range;
 
-/// A tensor that a stretch reads through a copy.
+/// A tensor that a split reads through a copy.
 #[derive(Clone, Copy)]
 pub struct Input {
     /// The tensor.
@@ -22,11 +22,11 @@ pub struct Input {
     pub id: u32,
     /// Its backend.
     pub from: usize,
-    /// Its copies on the stretch's backend: a set of `n_copies`.
+    /// Its copies on the split's backend: a set of `n_copies`.
     pub set: u32,
 }
 
-/// A stretch of nodes that one backend computes.
+/// Consecutive nodes that one backend computes.
 pub struct Split {
     /// The backend.
     pub backend: usize,
@@ -34,12 +34,23 @@ pub struct Split {
     pub nodes: Range<usize>,
     /// What is copied before it starts, in this order.
     pub inputs: Vec<Input>,
-    /// The stretch as a graph for the backend. Filled in when the graph is assembled.
+    /// The nodes as a graph for the backend. Filled in when the graph is assembled.
     pub graph: Option<ggml_cgraph>,
-    /// Backends whose memory it reads where it lies; weights, which nobody writes, do not count.
-    pub guest_of: Mask,
-    /// It reads inputs of the graph, which the host writes, where they lie on another backend.
+    /// Backends whose memory it reads in place; weights, which nobody writes, do not count.
+    pub reads_in_place: Mask,
+    /// It reads inputs of the graph, which the host writes, in place in another backend's memory.
     pub reads_inputs: bool,
+}
+
+impl Split {
+    /// The nodes as a graph for the backend, once the whole graph is assembled.
+    ///
+    /// # Safety
+    /// The handle is used only while the split stays in its place. (That its nodes are there is the promise of the host's graph.)
+    pub unsafe fn graph(&self) -> Option<GraphRef> {
+        // SAFETY: a slice of a valid graph, in its place by the caller's promise.
+        self.graph.as_ref().and_then(|graph| unsafe { GraphRef::from_ptr(graph) })
+    }
 }
 
 /// One copy.
@@ -117,7 +128,8 @@ impl Copies {
     /// Makes the set of a tensor on a backend. `own`: the copy that is the tensor itself.
     fn make(
         &mut self,
-        arena: &mut Arena,
+        pool: &mut CopyPool,
+        slot: usize,
         id: u32,
         t: TensorRef,
         backend: usize,
@@ -133,7 +145,7 @@ impl Copies {
                 name.extend(t.name_bytes());
                 name.extend(format!("#{c}").bytes());
                 self.next_key += 1;
-                Copy { tensor: arena.copy_of(t, &name)?, key: self.next_key - 1 }
+                Copy { tensor: pool.copy_of(slot, t, &name)?, key: self.next_key - 1 }
             };
             if self.n_copies > 1 {
                 mark(copy.tensor);
@@ -151,9 +163,6 @@ fn mark(copy: TensorRef) {
     copy.mark_output();
 }
 
-/// Sources that were replaced by copies in the host's graphs: by node and source, the copy and the original.
-pub type Replaced = HashMap<(TensorRef, u8), (TensorRef, TensorRef)>;
-
 /// The pass at work.
 pub struct Splitter<'a, 'b> {
     /// What backends can do.
@@ -164,20 +173,20 @@ pub struct Splitter<'a, 'b> {
     pub ids: &'a TensorIds,
     /// Their backends.
     pub placed: &'a [Placement],
-    /// Where copies are made.
-    pub arena: &'a mut Arena,
+    /// Where copies are made, and written down for the next split.
+    pub pool: &'a mut CopyPool,
+    /// Whose copies they are there.
+    pub slot: usize,
     /// Copies so far.
     pub copies: &'a mut Copies,
     /// Which copy the graph uses.
     pub cur_copy: usize,
-    /// What was replaced, for the next split.
-    pub replaced: &'a mut Replaced,
-    /// Sources replaced by this split: node, source and copy.
-    pub rewired: &'a mut Vec<(TensorRef, u8, TensorRef)>,
+    /// Sources replaced by this split.
+    pub rewired: &'a mut Vec<Rewired>,
 }
 
 impl Splitter<'_, '_> {
-    /// Writes down the places of the nodes that [`Self::run`] has to look at: those that begin a stretch or have a source
+    /// Writes down the places of the nodes that [`Self::run`] has to look at: those that begin a split or have a source
     /// elsewhere. They are the same for each graph of the same placement.
     pub fn find_visits(&self, visits: &mut Vec<u32>) {
         visits.clear();
@@ -185,11 +194,11 @@ impl Splitter<'_, '_> {
         if self.rules.backends.len() == 1 {
             return;
         }
-        // With the backend of the node before it, and all sources at hand, a node goes on with the stretch and needs no copy.
+        // With the backend of the node before it, and all sources at hand, a node goes on with the split and needs no copy.
         let mut here = -1;
         for &place in self.flat.computed() {
             let node = place as usize;
-            if here < 0 || !self.is_at_home(node, here) {
+            if here < 0 || !self.is_local(node, here) {
                 visits.push(place);
             }
             here = self.placed[self.flat.nodes()[node] as usize].backend;
@@ -221,17 +230,17 @@ impl Splitter<'_, '_> {
                 self.copy_inputs(i, split)?;
             }
         }
-        // A graph of views only, or of nothing, is one stretch of the first backend.
+        // A graph of views only, or of nothing, is one split of the first backend.
         let mut last = current.unwrap_or_else(|| new_split(0, 0));
         last.nodes.end = n;
         splits.push(last);
-        share_guests(&mut splits, self.rules.backends.len());
+        spread_in_place_reads(&mut splits, self.rules.backends.len());
         Ok(splits)
     }
 
     /// Whether a node and all its sources are on a backend.
     #[inline]
-    fn is_at_home(&self, node: usize, backend: i8) -> bool {
+    fn is_local(&self, node: usize, backend: i8) -> bool {
         let on = |id: u32| self.placed[id as usize].backend == backend;
         on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src))
     }
@@ -242,7 +251,7 @@ impl Splitter<'_, '_> {
         usize::try_from(self.placed[id as usize].backend).map_err(|_| none())
     }
 
-    /// Whether the node needs a copy of a weight. It then begins a new stretch, so that the memory of weights copied
+    /// Whether the node needs a copy of a weight. It then begins a new split, so that the memory of weights copied
     /// for the nodes before can be used again.
     fn has_foreign_weight(&mut self, node: usize, backend: usize) -> bool {
         for i in 0..self.flat.srcs(node).len() {
@@ -267,7 +276,7 @@ impl Splitter<'_, '_> {
             let tensor = self.ids.tensor(id);
             if self.rules.reads_tensor(split.backend, id, self.flat, self.placed) {
                 if !tensor.data_buffer().is_some_and(|b| b.is_weights()) {
-                    split.guest_of |= 1 << from;
+                    split.reads_in_place |= 1 << from;
                     split.reads_inputs |= is_input(tensor);
                 }
                 continue;
@@ -275,16 +284,16 @@ impl Splitter<'_, '_> {
             let mut set = self.copies.set(id, split.backend);
             if set == NONE {
                 let name = self.rules.backends[split.backend].name();
-                set = self.copies.make(self.arena, id, tensor, split.backend, &name, None)?;
+                set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, None)?;
                 split.inputs.push(Input { tensor, id, from, set });
             }
             let copy = self.copies.get(set, self.cur_copy);
             let reader = self.ids.tensor(self.flat.nodes()[node]);
             // Sources that are not set do not count; those before this one are as many as they were.
             let slot = reader.srcs().nth(i).map_or(0, |(slot, _)| slot);
-            reader.set_src(slot, Some(copy.tensor));
-            self.replaced.insert((reader, slot as u8), (copy.tensor, tensor));
-            self.rewired.push((reader, slot as u8, copy.tensor));
+            let rewired = Rewired { node: reader, slot: slot as u8, copy: copy.tensor, original: tensor };
+            self.pool.rewire(rewired);
+            self.rewired.push(rewired);
             self.flat.problem.set_src(node, i, copy.key);
         }
         Ok(())
@@ -304,7 +313,7 @@ impl Splitter<'_, '_> {
             let mut set = self.copies.set(id, backend);
             if set == NONE {
                 let name = self.rules.backends[backend].name();
-                set = self.copies.make(self.arena, id, leaf, backend, &name, Some(self.cur_copy))?;
+                set = self.copies.make(self.pool, self.slot, id, leaf, backend, &name, Some(self.cur_copy))?;
             }
             sets.push((set, backend));
         }
@@ -312,24 +321,24 @@ impl Splitter<'_, '_> {
     }
 }
 
-/// A guest's results can take the place of their sources, in its host's memory, where other stretches find them: a backend
-/// that is a guest once counts as one in all its stretches, and so do its own guests.
-fn share_guests(splits: &mut [Split], n_backends: usize) {
-    if splits.iter().all(|s| s.guest_of == 0) {
+/// Results can take the place of their sources. A backend that reads another's memory in place may so write it, and other splits of its own
+/// read what it wrote there: what one of its splits reads in place counts for all of them, and for those who read its memory in place.
+fn spread_in_place_reads(splits: &mut [Split], n_backends: usize) {
+    if splits.iter().all(|s| s.reads_in_place == 0) {
         return;
     }
     let mut of = vec![0; n_backends];
-    splits.iter().for_each(|s| of[s.backend] |= s.guest_of);
+    splits.iter().for_each(|s| of[s.backend] |= s.reads_in_place);
     for _ in 0..n_backends {
         for b in 0..n_backends {
-            of[b] = order::members(of[b]).fold(of[b], |m: Mask, host| m | of[host]);
+            of[b] = order::members(of[b]).fold(of[b], |m: Mask, owner| m | of[owner]);
         }
     }
-    splits.iter_mut().for_each(|s| s.guest_of = of[s.backend]);
+    splits.iter_mut().for_each(|s| s.reads_in_place = of[s.backend]);
 }
 
 fn new_split(backend: usize, start: usize) -> Split {
-    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None, guest_of: 0, reads_inputs: false }
+    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None, reads_in_place: 0, reads_inputs: false }
 }
 
 /// Whether the host writes the tensor, or what it is a view of.

@@ -111,24 +111,24 @@ fn the_same_allocation_uses_the_same_copy() {
         let gpu = Fake::lazy(Spec { supports: no_sub, ..Spec::gpu() });
         let cpu = Fake::new(Spec::cpu());
         let layers = Layers::new(&gpu, 3);
-        let mut s = scheduler(&[&gpu, &cpu], parallel);
+        let s = scheduler(&[&gpu, &cpu], parallel);
         let mut c = ctx();
         let (g, x, y) = layers.graph(&mut c);
         // The first copy would also be in use after a mistaken start from the beginning.
         for _ in 0..2 {
-            s.reset();
+            s.reset().unwrap();
             s.alloc_graph(g).unwrap();
         }
-        assert_eq!(s.n_splits(), 6);
-        let copy = s.cur_copy;
+        assert_eq!(s.engine().n_splits(), 6);
+        let copy = s.engine().cur_copy();
         assert_eq!(copy, usize::from(parallel));
         for i in 0..5 {
             set(x, &[i as f32; 64]);
             assert_eq!(s.compute_async(g).unwrap(), OK);
             // A device input was copied: the host may write it again at once. S7: what crosses back waits for its readers.
-            s.synchronize();
+            s.synchronize().unwrap();
             assert_eq!(get(y), [layers.expected(i as f32); 64], "run {i}");
-            assert_eq!(s.cur_copy, copy);
+            assert_eq!(s.engine().cur_copy(), copy);
         }
     }
 }
@@ -139,7 +139,7 @@ fn pipelined_graphs_do_not_disturb_each_other() {
     let gpu = Fake::lazy(Spec::gpu());
     let cpu = Fake::new(Spec::cpu());
     let layers = Layers::new(&gpu, 2);
-    let mut s = scheduler(&[&gpu, &cpu], true);
+    let s = scheduler(&[&gpu, &cpu], true);
     let mut c = ctx();
     let (g, ..) = layers.graph(&mut c);
     s.reserve(g).unwrap();
@@ -148,9 +148,9 @@ fn pipelined_graphs_do_not_disturb_each_other() {
     for i in 0..9 {
         let mut c = ctx();
         let (g, x, y) = layers.graph(&mut c);
-        s.reset();
+        s.reset().unwrap();
         s.alloc_graph(g).unwrap();
-        assert_eq!(s.cur_copy, i % MAX_COPIES);
+        assert_eq!(s.engine().cur_copy(), i % MAX_COPIES);
         set(x, &[i as f32; 64]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
         // The result is fetched in the device's queue, behind the computation.
@@ -160,7 +160,7 @@ fn pipelined_graphs_do_not_disturb_each_other() {
         unsafe { gpu.handle().get_async(y, target, 0, 256) };
     }
     assert_eq!(gpu.state.allocs.load(SeqCst), allocs, "rotating copies needs no new buffer");
-    s.synchronize();
+    s.synchronize().unwrap();
     for (i, (bytes, _)) in results.iter().enumerate() {
         let first = f32::from_ne_bytes(bytes[..4].try_into().unwrap());
         assert_eq!(first, layers.expected(i as f32), "graph {i}");
@@ -171,27 +171,27 @@ fn pipelined_graphs_do_not_disturb_each_other() {
 #[test]
 fn reserving_keeps_what_the_host_placed() {
     let (gpu, cpu) = gpu_and_cpu();
-    let mut s = scheduler(&[&gpu, &cpu], false);
-    let make = |s: &mut Scheduler| {
+    let s = scheduler(&[&gpu, &cpu], false);
+    let make = |s: &Scheduler| {
         let mut c = ctx();
         let x = input(&mut c, 1000);
         let y = copy::cont(&mut c, x).unwrap();
         let z = copy::cont(&mut c, y).unwrap();
         let g = graph(&mut c, &[z]);
-        s.set_tensor_backend(y, 0);
+        s.set_tensor_backend(y, 0).unwrap();
         (c, g, x, y, z)
     };
-    let (_c, g, _, y, _) = make(&mut s);
+    let (_c, g, _, y, _) = make(&s);
     s.reserve(g).unwrap();
-    assert!(s.buffer_size(0) >= 8000 && !s.placement(y).is_set());
+    assert!(s.engine().buffer_size(0) >= 8000 && !s.engine().placement(y).is_set());
     let allocs = (gpu.state.allocs.load(SeqCst), cpu.state.allocs.load(SeqCst));
-    let (_d, g, x, y, z) = make(&mut s);
+    let (_d, g, x, y, z) = make(&s);
     s.alloc_graph(g).unwrap();
-    assert_eq!(s.placement(y), cause::Placement::new(0, Cause::USER));
+    assert_eq!(s.engine().placement(y), cause::Placement::new(0, Cause::USER));
     assert_eq!((gpu.state.allocs.load(SeqCst), cpu.state.allocs.load(SeqCst)), allocs);
     set(x, &[3.0; 1000]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!(get(z), [3.0; 1000]);
 }
 
@@ -208,21 +208,21 @@ fn the_cpu_computes_what_the_weights_device_cannot() {
     let x = input(&mut c, 8);
     let y = binary::mul(&mut c, x, w).unwrap();
     let g = graph(&mut c, &[y]);
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     s.alloc_graph(g).unwrap();
-    assert_eq!(s.placement(y), cause::Placement::new(1, Cause::BEST_INPUTS));
+    assert_eq!(s.engine().placement(y), cause::Placement::new(1, Cause::BEST_INPUTS));
     assert_eq!(y.src(1).unwrap().name(), "CPU#leaf_1#0");
     set(x, &[2.0; 8]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
     assert_eq!(get(y), [6.0; 8]);
 }
 
-/// S13: far more inputs in one stretch than the original's first limit.
+/// S13: far more inputs in one split than the original's first limit.
 #[test]
-fn a_stretch_may_have_many_inputs() {
+fn a_split_may_have_many_inputs() {
     for parallel in [false, true] {
         let (gpu, cpu) = gpu_and_cpu();
-        let mut s = scheduler(&[&gpu, &cpu], parallel);
+        let s = scheduler(&[&gpu, &cpu], parallel);
         let mut c = ctx();
         let xs: Vec<_> = (0..200).map(|_| input(&mut c, 8)).collect();
         let mut sum = xs[0];
@@ -230,34 +230,34 @@ fn a_stretch_may_have_many_inputs() {
             sum = binary::add(&mut c, sum, *x).unwrap();
         }
         let g = graph(&mut c, &[sum]);
-        g.nodes().for_each(|t| s.set_tensor_backend(t, 0));
+        g.nodes().for_each(|t| s.set_tensor_backend(t, 0).unwrap());
         s.alloc_graph(g).unwrap();
-        assert_eq!((s.n_splits(), s.splits[0].inputs.len()), (1, 200));
+        assert_eq!((s.engine().n_splits(), s.engine().splits()[0].inputs.len()), (1, 200));
         xs.iter().enumerate().for_each(|(i, x)| set(*x, &[i as f32; 8]));
         assert_eq!(s.compute_async(g).unwrap(), OK);
-        s.synchronize();
+        s.synchronize().unwrap();
         assert_eq!(get(sum), [19900.0; 8]);
     }
 }
 
-/// S14: as many stretches as nodes.
+/// S14: as many splits as nodes.
 #[test]
-fn a_graph_may_have_many_stretches() {
+fn a_graph_may_have_many_splits() {
     let (gpu, cpu) = gpu_and_cpu();
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let x = input(&mut c, 4);
     let mut t = x;
     for i in 0..10000 {
         t = unary::scale(&mut c, t, if i % 2 == 0 { 2.0 } else { 0.5 }).unwrap();
-        s.set_tensor_backend(t, i % 2);
+        s.set_tensor_backend(t, i % 2).unwrap();
     }
     let g = graph(&mut c, &[t]);
     s.alloc_graph(g).unwrap();
-    assert_eq!(s.n_splits(), 10000);
+    assert_eq!(s.engine().n_splits(), 10000);
     set(x, &[7.0; 4]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!(get(t), [7.0; 4]);
 }
 
@@ -273,7 +273,7 @@ fn failed_allocations_are_errors() {
     for device in [&gpu, &cpu] {
         for k in 1..=3 {
             for reserve in [false, true] {
-                let mut s = scheduler(&[&gpu, &cpu], false);
+                let s = scheduler(&[&gpu, &cpu], false);
                 device.state.fail_at.store(device.state.allocs.load(SeqCst) + k, SeqCst);
                 let mut c = ctx();
                 let (g, ..) = layers.graph(&mut c);
@@ -283,13 +283,13 @@ fn failed_allocations_are_errors() {
                     assert_eq!(e.status(), ggml_status::GGML_STATUS_ALLOC_FAILED);
                 }
                 device.state.fail_at.store(0, SeqCst);
-                s.reset();
+                s.reset().unwrap();
                 let mut c = ctx();
                 let (g, x, y) = layers.graph(&mut c);
                 s.alloc_graph(g).unwrap();
                 set(x, &[1.0; 64]);
                 assert_eq!(s.compute_async(g).unwrap(), OK);
-                s.synchronize();
+                s.synchronize().unwrap();
                 assert_eq!(get(y), [layers.expected(1.0); 64]);
                 drop(s);
                 assert_eq!(lives(), before);
@@ -307,14 +307,14 @@ fn impossible_placements_are_errors() {
     let mut model = ctx();
     let w = model.new_tensor(GGML_TYPE_F32, &[8]).unwrap();
     let _buffer = weights(&model, &stranger);
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let y = unary::scale(&mut c, w, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
     assert!(matches!(s.alloc_graph(g), Err(crate::error::Error::Unsupported(_))));
-    assert_eq!(s.n_splits(), 0);
+    assert_eq!(s.engine().n_splits(), 0);
     let none = Fake::new(Spec { supports: |_| false, ..Spec::cpu() });
-    let mut s = scheduler(&[&none], false);
+    let s = scheduler(&[&none], false);
     let x = input(&mut c, 8);
     let y = unary::scale(&mut c, x, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
@@ -331,42 +331,42 @@ fn only_weights_in_host_memory_are_offloaded_from() {
         let w = model.new_tensor(GGML_TYPE_F32, &[4, 4]).unwrap();
         let _buffer = weights(&model, &cpu);
         set(w, &(0..16).map(|i| i as f32).collect::<Vec<_>>());
-        let mut s = scheduler(&[&gpu, &cpu], false);
+        let s = scheduler(&[&gpu, &cpu], false);
         let mut c = ctx();
         let x = input(&mut c, 4);
         let y = matmul::mul_mat(&mut c, w, x).unwrap();
         let g = graph(&mut c, &[y]);
         s.alloc_graph(g).unwrap();
         let expected = if host { (0, Cause::OFFLOAD) } else { (1, Cause::weight(0)) };
-        assert_eq!(s.placement(y), cause::Placement::new(expected.0, expected.1));
+        assert_eq!(s.engine().placement(y), cause::Placement::new(expected.0, expected.1));
         set(x, &[1.0; 4]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
-        s.synchronize();
+        s.synchronize().unwrap();
         assert_eq!(get(y), [6.0, 22.0, 38.0, 54.0]);
     }
 }
 
-/// S19: the same graph, split again after a reset, without being built anew.
+/// S19: the same graph, split again after a reset, without being built again.
 #[test]
 fn a_graph_can_be_split_again() {
     let gpu = Fake::lazy(Spec { supports: no_sub, ..Spec::gpu() });
     let cpu = Fake::new(Spec::cpu());
     let layers = Layers::new(&gpu, 3);
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let (g, x, y) = layers.graph(&mut c);
     let (other, ..) = layers.graph(&mut c);
     for i in 0..4 {
-        s.reset();
+        s.reset().unwrap();
         if i == 2 {
             s.split_graph(other).unwrap();
-            s.reset();
+            s.reset().unwrap();
         }
         s.alloc_graph(g).unwrap();
-        assert_eq!(s.n_splits(), 6);
+        assert_eq!(s.engine().n_splits(), 6);
         set(x, &[i as f32; 64]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
-        s.synchronize();
+        s.synchronize().unwrap();
         assert_eq!(get(y), [layers.expected(i as f32); 64]);
     }
 }
@@ -379,31 +379,31 @@ fn views_of_placed_memory_stay_with_it() {
     let cache = cache_ctx.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
     let mut list = [cache.as_ptr()];
     let _cache = gpu.buft.alloc_buffer_n(&mut list).unwrap().unwrap();
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let x = input(&mut c, 16);
     let y = unary::scale(&mut c, x, 3.0).unwrap();
-    s.set_tensor_backend(y, 1);
+    s.set_tensor_backend(y, 1).unwrap();
     let place = view::view(&mut c, cache, &[16], &[], 64).unwrap();
     let stored = copy::cpy(&mut c, y, place).unwrap();
     let g = graph(&mut c, &[stored]);
     s.alloc_graph(g).unwrap();
     for t in [place, stored] {
-        assert_eq!(s.placement(t), cause::Placement::new(0, Cause::BUFFER), "{}", t.name());
+        assert_eq!(s.engine().placement(t), cause::Placement::new(0, Cause::BUFFER), "{}", t.name());
     }
-    assert_eq!(s.placement(y).backend, 1);
+    assert_eq!(s.engine().placement(y).backend, 1);
     set(x, &[2.0; 16]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!(get(cache)[16..32], [6.0; 16]);
 }
 
-/// S1: a stretch without inputs does not write into memory that the stretch before it still reads.
+/// S1: a split without inputs does not write into memory that the split before it still reads.
 #[test]
-fn a_stretch_without_inputs_waits_for_the_one_before() {
+fn a_split_without_inputs_waits_for_the_one_before() {
     let cpu = Fake::new(Spec::cpu());
     let gpu = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let (x, y) = (input(&mut c, 64), input(&mut c, 64));
     // x is read by the device where it lies; its memory is free for what the CPU computes next. (An operation that may
@@ -411,16 +411,16 @@ fn a_stretch_without_inputs_waits_for_the_one_before() {
     let a = copy::cont(&mut c, x).unwrap();
     let b = copy::cont(&mut c, y).unwrap();
     let b = unary::scale(&mut c, b, 5.0).unwrap();
-    s.set_tensor_backend(a, 0);
-    s.set_tensor_backend(b, 1);
-    s.set_tensor_backend(b.src(0).unwrap(), 1);
+    s.set_tensor_backend(a, 0).unwrap();
+    s.set_tensor_backend(b, 1).unwrap();
+    s.set_tensor_backend(b.src(0).unwrap(), 1).unwrap();
     let g = graph(&mut c, &[a, b]);
     s.alloc_graph(g).unwrap();
-    assert_eq!((s.n_splits(), s.splits[1].inputs.len()), (2, 0));
+    assert_eq!((s.engine().n_splits(), s.engine().splits()[1].inputs.len()), (2, 0));
     set(x, &[1.0; 64]);
     set(y, &[10.0; 64]);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!((get(a)[0], get(b)[0]), (1.0, 50.0));
 }
 
@@ -436,7 +436,7 @@ fn only_the_experts_in_use_are_copied() {
         let values: Vec<f32> = (0..64 * 64 * 8).map(|i| (i / 4096 + 10 * k) as f32).collect();
         set(*e, &values);
     }
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let x = c.new_tensor(GGML_TYPE_F32, &[64, 1, 1]).unwrap();
     x.add_flag(GGML_TENSOR_FLAG_INPUT);
@@ -451,14 +451,14 @@ fn only_the_experts_in_use_are_copied() {
     let b = matmul::mul_mat_id(&mut c, experts[1], x, routing[1]).unwrap();
     let g = graph(&mut c, &[a, b]);
     s.alloc_graph(g).unwrap();
-    assert_eq!(s.placement(a).cause, Cause::OFFLOAD);
+    assert_eq!(s.engine().placement(a).cause, Cause::OFFLOAD);
     set(x, &[1.0; 64]);
     let bits = |v: [i32; 2]| v.map(|v| f32::from_bits(v as u32));
     set(routing[0], &bits([1, 2]));
     set(routing[1], &bits([7, 4]));
     gpu.state.bytes_set.store(0, SeqCst);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!((get(a)[0], get(a)[64]), (64.0, 128.0));
     assert_eq!((get(b)[0], get(b)[64]), (17.0 * 64.0, 14.0 * 64.0));
     // Two experts each, and the start of the one behind a run: of 1 and 2, and of 4.
@@ -468,7 +468,7 @@ fn only_the_experts_in_use_are_copied() {
     // A routing that names an expert that is not there is an error.
     set(routing[1], &bits([7, 8]));
     assert!(s.compute_async(g).is_err());
-    s.synchronize();
+    s.synchronize().unwrap();
 }
 
 struct Seen {
@@ -492,29 +492,29 @@ unsafe extern "C" fn watch(t: *mut ggml_tensor, ask: bool, user_data: *mut c_voi
 fn the_host_can_watch_nodes_and_stop() {
     for stop_at in [0, 1] {
         let (gpu, cpu) = gpu_and_cpu();
-        let mut s = scheduler(&[&gpu, &cpu], false);
+        let s = scheduler(&[&gpu, &cpu], false);
         let mut c = ctx();
         let x = input(&mut c, 4);
         let mut t = x;
         for (i, name) in ["a", "look1", "b", "c", "look2", "d"].iter().enumerate() {
             t = unary::scale(&mut c, t, 2.0).unwrap();
             t.set_name(name.as_bytes());
-            s.set_tensor_backend(t, usize::from(i > 2));
+            s.set_tensor_backend(t, usize::from(i > 2)).unwrap();
         }
         let g = graph(&mut c, &[t]);
         let mut seen = Seen { asked: Vec::new(), shown: Vec::new(), stop_at };
-        s.set_eval(Eval { callback: Some(watch), user_data: (&raw mut seen).cast() });
+        s.set_eval(Eval { callback: Some(watch), user_data: (&raw mut seen).cast() }).unwrap();
         s.alloc_graph(g).unwrap();
-        assert_eq!(s.n_splits(), 2);
+        assert_eq!(s.engine().n_splits(), 2);
         set(x, &[1.0; 4]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
-        s.synchronize();
+        s.synchronize().unwrap();
         if stop_at == 0 {
             assert_eq!(seen.asked, ["a", "look1", "b", "c", "look2", "d"]);
             assert_eq!(seen.shown, ["look1=4", "look2=32"]);
             assert_eq!(get(t)[0], 64.0);
         } else {
-            // The stretch ends, the next one runs.
+            // The split ends, the next one runs.
             assert_eq!(seen.asked, ["a", "look1", "c", "look2", "d"]);
         }
     }
@@ -524,7 +524,7 @@ fn the_host_can_watch_nodes_and_stop() {
 fn a_failing_backend_is_a_status() {
     let (gpu, cpu) = gpu_and_cpu();
     let layers = Layers::new(&gpu, 1);
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let (g, x, y) = layers.graph(&mut c);
     s.alloc_graph(g).unwrap();
@@ -533,7 +533,7 @@ fn a_failing_backend_is_a_status() {
     assert_eq!(s.compute_async(g).unwrap(), ggml_status::GGML_STATUS_ABORTED);
     gpu.state.refuse.store(false, SeqCst);
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!(get(y), [layers.expected(1.0); 64]);
 }
 
@@ -541,16 +541,16 @@ fn a_failing_backend_is_a_status() {
 fn measuring_makes_no_buffer_and_agrees_with_reserving() {
     let (gpu, cpu) = gpu_and_cpu();
     let layers = Layers::new(&gpu, 2);
-    let mut s = scheduler(&[&gpu, &cpu], false);
+    let s = scheduler(&[&gpu, &cpu], false);
     let allocs = gpu.state.allocs.load(SeqCst);
     let mut c = ctx();
     let (g, ..) = layers.graph(&mut c);
     let sizes = s.measure(g).unwrap();
     assert_eq!(gpu.state.allocs.load(SeqCst), allocs);
-    s.reset();
+    s.reset().unwrap();
     let (g, ..) = layers.graph(&mut c);
     s.reserve(g).unwrap();
-    assert_eq!(sizes, [s.buffer_size(0), s.buffer_size(1)]);
+    assert_eq!(sizes, [s.engine().buffer_size(0), s.engine().buffer_size(1)]);
 }
 
 /// S6: an input that a device reads where it lies, and one that it reaches through a view, written again at once.
@@ -561,7 +561,7 @@ fn inputs_may_be_written_as_soon_as_the_graph_is_started() {
             let cpu = Fake::new(Spec::cpu());
             let reads = if in_place { vec![cpu.buft] } else { Vec::new() };
             let gpu = Fake::lazy(Spec { reads, host_copies: true, ..Spec::gpu() });
-            let mut s = scheduler(&[&gpu, &cpu], parallel);
+            let s = scheduler(&[&gpu, &cpu], parallel);
             let mut c = ctx();
             let x = input(&mut c, 64);
             // Otherwise a result may take its place.
@@ -569,15 +569,15 @@ fn inputs_may_be_written_as_soon_as_the_graph_is_started() {
             let v = view::view(&mut c, x, &[32], &[], 128).unwrap();
             let a = unary::scale(&mut c, v, 2.0).unwrap();
             let b = unary::scale(&mut c, x, 3.0).unwrap();
-            s.set_tensor_backend(a, 0);
-            s.set_tensor_backend(b, 0);
+            s.set_tensor_backend(a, 0).unwrap();
+            s.set_tensor_backend(b, 0).unwrap();
             let g = graph(&mut c, &[a, b]);
             s.alloc_graph(g).unwrap();
             for i in 0..3 {
                 set(x, &[i as f32; 64]);
                 assert_eq!(s.compute_async(g).unwrap(), OK);
                 set(x, &[77.0; 64]);
-                s.synchronize();
+                s.synchronize().unwrap();
                 let expected = (2.0 * i as f32, 3.0 * i as f32);
                 assert_eq!((get(a)[0], get(b)[0]), expected, "parallel {parallel}, in place {in_place}");
             }
@@ -591,15 +591,15 @@ fn memory_that_is_being_copied_is_not_written() {
     for parallel in [false, true] {
         let gpu = Fake::lazy(Spec { host_copies: true, ..Spec::gpu() });
         let cpu = Fake::new(Spec::cpu());
-        let mut s = scheduler(&[&gpu, &cpu], parallel);
+        let s = scheduler(&[&gpu, &cpu], parallel);
         let mut results = Vec::new();
         for i in 0..6 {
             let mut c = ctx();
             let x = input(&mut c, 64);
             let e = unary::scale(&mut c, x, 10.0).unwrap();
             let y = unary::scale(&mut c, e, 2.0).unwrap();
-            s.set_tensor_backend(e, 1);
-            s.set_tensor_backend(y, 0);
+            s.set_tensor_backend(e, 1).unwrap();
+            s.set_tensor_backend(y, 0).unwrap();
             let g = graph(&mut c, &[y]);
             s.alloc_graph(g).unwrap();
             set(x, &[i as f32; 64]);
@@ -608,9 +608,9 @@ fn memory_that_is_being_copied_is_not_written() {
             let target = results[i].0.as_mut_ptr();
             // SAFETY: the box lives, unread, until the device is synchronised below.
             unsafe { gpu.handle().get_async(y, target, 0, 256) };
-            s.reset();
+            s.reset().unwrap();
         }
-        s.synchronize();
+        s.synchronize().unwrap();
         for (i, (bytes, _)) in results.iter().enumerate() {
             let first = f32::from_ne_bytes(bytes[..4].try_into().unwrap());
             assert_eq!(first, 20.0 * i as f32, "graph {i}, parallel {parallel}");
@@ -618,13 +618,65 @@ fn memory_that_is_being_copied_is_not_written() {
     }
 }
 
-/// The wait for the stretch before is not enough: the one before that may still read the memory.
+/// Two graphs take turns, each with a plan of its own, and the second begins before the first is done.
 #[test]
-fn a_stretch_waits_for_all_guests_in_its_memory() {
+fn two_plans_take_turns_in_the_same_buffers() {
+    let gpu = Fake::lazy(Spec { host_copies: true, ..Spec::gpu() });
     let cpu = Fake::new(Spec::cpu());
-    let guest = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
+    let s = scheduler(&[&gpu, &cpu], true);
+    let mut memory = [ctx(), ctx()];
+    // One value on the CPU, ten times that on the way to the device, twenty times that there.
+    let few = |c: &mut Context| {
+        c.reset();
+        let x = input(c, 64);
+        let e = unary::scale(c, x, 10.0).unwrap();
+        let y = unary::scale(c, e, 2.0).unwrap();
+        s.reset().unwrap();
+        s.set_tensor_backend(e, 1).unwrap();
+        s.set_tensor_backend(y, 0).unwrap();
+        let g = graph(c, &[y]);
+        s.alloc_graph(g).unwrap();
+        (g, vec![x], y)
+    };
+    let many = |c: &mut Context| {
+        c.reset();
+        let xs: Vec<_> = (0..16).map(|_| input(c, 64)).collect();
+        let y = xs[1..].iter().fold(xs[0], |sum, &x| binary::add(c, sum, x).unwrap());
+        s.reset().unwrap();
+        let g = graph(c, &[y]);
+        g.nodes().for_each(|t| s.set_tensor_backend(t, 1).unwrap());
+        s.alloc_graph(g).unwrap();
+        (g, xs, y)
+    };
+    for i in 0..40 {
+        // First with a wait for all behind each.
+        let is_late = i >= 20;
+        let (g, xs, y) = few(&mut memory[0]);
+        set(xs[0], &[i as f32; 64]);
+        assert_eq!(s.compute_async(g).unwrap(), OK);
+        let mut bytes = [0u8; 256];
+        if !is_late {
+            s.synchronize().unwrap();
+        }
+        // SAFETY: the bytes live, unread, until the device is synchronised below.
+        unsafe { gpu.handle().get_async(y, bytes.as_mut_ptr(), 0, 256) };
+        let (g, xs, y) = many(&mut memory[1]);
+        xs.iter().for_each(|&x| set(x, &[1.0; 64]));
+        assert_eq!(s.compute_async(g).unwrap(), OK);
+        s.synchronize().unwrap();
+        assert_eq!(get(y), [16.0; 64]);
+        let first = f32::from_ne_bytes(bytes[..4].try_into().unwrap());
+        assert_eq!(first, 20.0 * i as f32, "graph {i}");
+    }
+}
+
+/// The wait for the split before is not enough: the one before that may still read the memory.
+#[test]
+fn a_split_waits_for_all_who_use_its_memory() {
+    let cpu = Fake::new(Spec::cpu());
+    let reader = Fake::lazy(Spec { reads: vec![cpu.buft], ..Spec::gpu() });
     let other = Fake::lazy(Spec { name: c"GPU2", ..Spec::gpu() });
-    let mut s = scheduler(&[&guest, &other, &cpu], false);
+    let s = scheduler(&[&reader, &other, &cpu], false);
     let mut c = ctx();
     let (x, y, z) = (input(&mut c, 64), input(&mut c, 64), input(&mut c, 64));
     let a = copy::cont(&mut c, x).unwrap();
@@ -632,16 +684,16 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
     let d = copy::cont(&mut c, y).unwrap();
     let e = unary::scale(&mut c, d, 5.0).unwrap();
     for (t, device) in [(a, 0), (b, 1), (d, 2), (e, 2)] {
-        s.set_tensor_backend(t, device);
+        s.set_tensor_backend(t, device).unwrap();
     }
     let g = graph(&mut c, &[a, b, e]);
     s.alloc_graph(g).unwrap();
-    assert_eq!((s.n_splits(), s.splits[2].inputs.len()), (3, 0));
+    assert_eq!((s.engine().n_splits(), s.engine().splits()[2].inputs.len()), (3, 0));
     for (t, v) in [(x, 1.0), (y, 10.0), (z, 100.0)] {
         set(t, &[v; 64]);
     }
     assert_eq!(s.compute_async(g).unwrap(), OK);
-    s.synchronize();
+    s.synchronize().unwrap();
     assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (1.0, 300.0, 50.0));
 }
 
@@ -650,14 +702,14 @@ fn a_stretch_waits_for_all_guests_in_its_memory() {
 fn the_report_is_of_the_graph_with_the_most_work() {
     let path = std::env::temp_dir().join(format!("ggml-report-{}.json", std::process::id()));
     let cpu = Fake::new(Spec::cpu());
-    let mut first = scheduler(&[&cpu], false);
-    let mut second = scheduler(&[&cpu], false);
+    let first = scheduler(&[&cpu], false);
+    let second = scheduler(&[&cpu], false);
     let said = || {
         let text = std::fs::read_to_string(&path).unwrap();
         serde_json::from_str::<serde_json::Value>(&text).unwrap()["nodes"].as_array().unwrap().len()
     };
     // Columns of one product, and how many sums follow it: more nodes need not be more work.
-    let round = |sched: &mut Scheduler, columns: i64, sums: usize| {
+    let round = |sched: &Scheduler, columns: i64, sums: usize| {
         let mut c = ctx();
         let a = c.new_tensor(GGML_TYPE_F32, &[64, 64]).unwrap();
         let b = c.new_tensor(GGML_TYPE_F32, &[64, columns]).unwrap();
@@ -669,19 +721,19 @@ fn the_report_is_of_the_graph_with_the_most_work() {
             t = unary::scale(&mut c, t, 2.0).unwrap();
         }
         let g = graph(&mut c, &[t]);
-        sched.report_path = Some(path.clone());
-        sched.reset();
+        sched.write().unwrap().settings.report_path = Some(path.clone());
+        sched.reset().unwrap();
         sched.alloc_graph(g).unwrap();
     };
-    round(&mut first, 2, 3);
+    round(&first, 2, 3);
     assert_eq!(said(), 4);
-    round(&mut first, 64, 2);
+    round(&first, 64, 2);
     assert_eq!(said(), 3, "fewer nodes, more work");
-    round(&mut first, 1, 9);
+    round(&first, 1, 9);
     assert_eq!(said(), 3);
-    round(&mut second, 8, 5);
+    round(&second, 8, 5);
     assert_eq!(said(), 3, "less than the other scheduler had");
-    round(&mut second, 100, 1);
+    round(&second, 100, 1);
     assert_eq!(said(), 2);
     std::fs::remove_file(path).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Stretches and copies as events of the trace. Times are those of the calling thread: of a backend that computes
+//! Splits and copies as events of the trace. Times are those of the calling thread: of a backend that computes
 //! asynchronously they show when the work was queued; its own line, if it records one, shows when it was done.
 
 use super::split::Split;
@@ -12,7 +12,7 @@ pub(super) fn begin() -> Option<u64> {
     trace::is_on().then(trace::now)
 }
 
-/// A stretch that was computed, or queued, since `from`.
+/// A split that was computed, or queued, since `from`.
 pub(super) fn split(from: Option<u64>, number: usize, split: &Split, backend: BackendRef) {
     let Some(from) = from else { return };
     let (to, name) = (trace::now(), backend.name());

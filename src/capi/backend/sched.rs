@@ -13,15 +13,26 @@ use crate::guard::guarded;
 use crate::log_error;
 use crate::sched::Scheduler;
 use crate::sched::callbacks::{CopyWeights, Eval, Realloc};
+use crate::sched::engine::Engine;
+use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
 /// The scheduler behind the opaque pointer, or `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or came from `ggml_backend_sched_new`, and nobody else uses it during the call.
-unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a mut Scheduler> {
-    // SAFETY: by the caller's promise.
-    unsafe { p.cast::<Scheduler>().as_mut() }
+/// `p` is NULL or came from `ggml_backend_sched_new` and is not freed during the call, and no other thread uses it meanwhile.
+unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a Scheduler> {
+    // SAFETY: by the caller's promise. A callback of the scheduler may be the caller: all references to a scheduler are shared.
+    unsafe { p.cast::<Scheduler>().as_ref() }
+}
+
+/// What can be asked of a scheduler, or `None` for NULL, and with a line in the log while it cannot answer.
+///
+/// # Safety
+/// As for [`opt_sched`].
+unsafe fn opt_engine<'a>(what: &str, p: ggml_backend_sched_t) -> Option<Ref<'a, Engine>> {
+    // SAFETY: forwarded to the caller.
+    logged(what, unsafe { opt_sched(p) }?.read())
 }
 
 /// The scheduler, which the header forbids to be NULL.
@@ -29,7 +40,7 @@ unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a mut Scheduler> {
 /// # Safety
 /// As for [`opt_sched`].
 #[track_caller]
-pub(in crate::capi) unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a mut Scheduler {
+pub(in crate::capi) unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a Scheduler {
     // SAFETY: forwarded to the caller.
     match unsafe { opt_sched(p) } {
         Some(s) => s,
@@ -42,9 +53,9 @@ pub(in crate::capi) unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a mut
 /// # Safety
 /// `backend` is NULL or a valid backend.
 #[track_caller]
-unsafe fn index_of(sched: &Scheduler, backend: ggml_backend_t) -> usize {
+unsafe fn index_of(engine: &Engine, backend: ggml_backend_t) -> usize {
     // SAFETY: forwarded to the caller.
-    match unsafe { BackendRef::from_ptr(backend) }.and_then(|b| sched.index_of(b)) {
+    match unsafe { BackendRef::from_ptr(backend) }.and_then(|b| engine.index_of(b)) {
         Some(i) => i,
         None => broken("the backend is not one of the scheduler's"),
     }
@@ -94,8 +105,12 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
     if !sched.is_null() {
-        // SAFETY: it came from `ggml_backend_sched_new`, and the contract forbids any later use.
-        drop(unsafe { Box::from_raw(sched.cast::<Scheduler>()) });
+        // SAFETY: a valid scheduler, by the contract.
+        let is_idle = logged("ggml_backend_sched_free", unsafe { need_sched(sched) }.write()).is_some();
+        if is_idle {
+            // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the contract forbids any later use.
+            drop(unsafe { Box::from_raw(sched.cast::<Scheduler>()) });
+        }
     }
 }
 
@@ -112,7 +127,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
     // SAFETY: a valid scheduler and a valid graph, by the contract.
     let (s, graph) = unsafe { (need_sched(sched), need_graph(measure_graph)) };
     let measured = logged("ggml_backend_sched_reserve_size", s.measure(graph));
-    let measured = measured.unwrap_or_else(|| vec![0; s.backends().len()]);
+    let measured = measured.unwrap_or_else(|| vec![0; s.n_backends()]);
     // SAFETY: `sizes` has room for a number for each backend, by the contract.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
@@ -136,7 +151,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_sched(sched) }.map_or(0, |s| s.backends().len() as c_int)
+    unsafe { opt_engine("ggml_backend_sched_get_n_backends", sched) }.map_or(0, |s| s.backends().len() as c_int)
 }
 
 /// Returns backend `i`, in order of priority.
@@ -144,7 +159,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sched_t, i: c_int) -> ggml_backend_t {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_sched(sched) }) else { return std::ptr::null_mut() };
+    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_backend", sched) }) else { return std::ptr::null_mut() };
     ggml_assert!(i >= 0 && (i as usize) < s.backends().len());
     s.backends()[i as usize].as_ptr()
 }
@@ -154,7 +169,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sche
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_sched(sched) }.map_or(0, |s| s.n_splits() as c_int)
+    unsafe { opt_engine("ggml_backend_sched_get_n_splits", sched) }.map_or(0, |s| s.n_splits() as c_int)
 }
 
 /// Returns the number of copies of each input: 1, or 4 for a scheduler created with `parallel`.
@@ -162,7 +177,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sched_t) -> c_int {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_sched(sched) }.map_or(0, |s| s.n_copies() as c_int)
+    unsafe { opt_engine("ggml_backend_sched_get_n_copies", sched) }.map_or(0, |s| s.n_copies() as c_int)
 }
 
 /// Returns the buffer type that `backend`, one of the scheduler's, computes in.
@@ -173,9 +188,11 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
     backend: ggml_backend_t,
 ) -> ggml_backend_buffer_type_t {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_sched(sched) }) else { return std::ptr::null_mut() };
+    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_buffer_type", sched) }) else {
+        return std::ptr::null_mut();
+    };
     // SAFETY: a valid backend, by the contract.
-    s.buffer_type(unsafe { index_of(s, backend) }).as_ptr()
+    s.buffer_type(unsafe { index_of(&s, backend) }).as_ptr()
 }
 
 /// Returns the size in bytes of the compute buffers of `backend`, one of the scheduler's. 0 if it shares them with a
@@ -187,9 +204,9 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
     backend: ggml_backend_t,
 ) -> usize {
     // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_sched(sched) }) else { return 0 };
+    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_buffer_size", sched) }) else { return 0 };
     // SAFETY: a valid backend, by the contract.
-    s.buffer_size(unsafe { index_of(s, backend) })
+    s.buffer_size(unsafe { index_of(&s, backend) })
 }
 
 /// Assigns `node` to `backend`, one of the scheduler's, until the next reset. Computing a graph that has not been
@@ -201,12 +218,15 @@ pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
     node: *mut ggml_tensor,
     backend: ggml_backend_t,
 ) {
-    // SAFETY: a valid scheduler, a valid tensor and a valid backend, by the contract.
-    unsafe {
-        let s = need_sched(sched);
-        let index = index_of(s, backend);
-        s.set_tensor_backend(need_tensor(node, "node"), index);
-    }
+    // SAFETY: a valid scheduler and a valid tensor, by the contract.
+    let (s, node) = unsafe { (need_sched(sched), need_tensor(node, "node")) };
+    let done = s.read().and_then(|engine| {
+        // SAFETY: a valid backend, by the contract.
+        let index = unsafe { index_of(&engine, backend) };
+        drop(engine);
+        s.set_tensor_backend(node, index)
+    });
+    logged("ggml_backend_sched_set_tensor_backend", done);
 }
 
 /// Returns the backend that `node` is assigned to, or NULL if it has not been assigned since the last reset.
@@ -217,7 +237,11 @@ pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
     node: *mut ggml_tensor,
 ) -> ggml_backend_t {
     // SAFETY: NULL or a valid scheduler, NULL or a valid tensor, by the contract.
-    let (Some(s), Some(t)) = (unsafe { (opt_sched(sched), opt_tensor(node)) }) else { return std::ptr::null_mut() };
+    let (Some(s), Some(t)) =
+        (unsafe { (opt_engine("ggml_backend_sched_get_tensor_backend", sched), opt_tensor(node)) })
+    else {
+        return std::ptr::null_mut();
+    };
     let placed = usize::try_from(s.placement(t).backend).ok();
     placed.map_or(std::ptr::null_mut(), |b| s.backends()[b].as_ptr())
 }
@@ -254,7 +278,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
     // SAFETY: a valid scheduler and a valid graph, by the contract.
     let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
     let result = s.compute_async(graph);
-    s.synchronize();
+    let result = s.synchronize().and(result);
     status("ggml_backend_sched_graph_compute", result)
 }
 
@@ -279,7 +303,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
 pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sched_t) {
     // SAFETY: NULL or a valid scheduler, by the contract.
     if let Some(s) = unsafe { opt_sched(sched) } {
-        s.synchronize();
+        logged("ggml_backend_sched_synchronize", s.synchronize());
     }
 }
 
@@ -290,7 +314,7 @@ pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sche
 pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
     // SAFETY: NULL or a valid scheduler, by the contract.
     if let Some(s) = unsafe { opt_sched(sched) } {
-        s.reset();
+        logged("ggml_backend_sched_reset", s.reset());
     }
 }
 
@@ -304,7 +328,8 @@ pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
     user_data: *mut c_void,
 ) {
     // SAFETY: a valid scheduler, by the contract.
-    unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
+    let set = unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
+    logged("ggml_backend_sched_set_eval_callback", set);
 }
 
 /// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`.
@@ -317,7 +342,8 @@ pub unsafe extern "C" fn ggml_backend_sched_set_copy_callback(
     user_data: *mut c_void,
 ) {
     // SAFETY: a valid scheduler, by the contract.
-    unsafe { need_sched(sched) }.set_copy(CopyWeights { callback, user_data });
+    let set = unsafe { need_sched(sched) }.set_copy(CopyWeights { callback, user_data });
+    logged("ggml_backend_sched_set_copy_callback", set);
 }
 
 /// Sets the callback that reports reallocations of the compute buffers, or NULL for none; see

@@ -35,7 +35,8 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
     let format = format_of(format);
     // SAFETY: a valid scheduler whose graph lives, by the contract.
-    let text = logged("ggml_rs_sched_report", unsafe { need_sched(sched) }.report_text(format));
+    let sched = unsafe { need_sched(sched) };
+    let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| Ok(s.view()?.report_text(format))));
     // JSON writes a zero byte of a name as an escape, so there is none in the text.
     text.and_then(|t| CString::new(t).ok()).map_or(std::ptr::null_mut(), CString::into_raw)
 }
@@ -56,7 +57,8 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
         return false;
     };
     // SAFETY: a valid scheduler whose graph lives, by the contract.
-    logged("ggml_rs_sched_write_report", unsafe { need_sched(sched) }.write_report(format, path)).is_some()
+    let sched = unsafe { need_sched(sched) };
+    logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.view()?.write_report(format, path))).is_some()
 }
 
 /// Frees a string that a function of this header returned. Does nothing for NULL.
@@ -79,7 +81,8 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
     max: usize,
 ) -> usize {
     // SAFETY: a valid scheduler whose graph lives, by the contract.
-    let all = unsafe { need_sched(sched) }.fallbacks();
+    let sched = unsafe { need_sched(sched) };
+    let Some(all) = logged("ggml_rs_sched_fallbacks", sched.read().map(|s| s.fallbacks())) else { return 0 };
     let room = if list.is_null() { 0 } else { max.min(all.len()) };
     for (i, f) in all.iter().take(room).enumerate() {
         let mut out = ggml_rs_fallback { node: f.node.as_ptr(), cause: f.cause, reason: [0; 256] };

@@ -70,7 +70,7 @@ fn row_of(t: TensorRef) -> usize {
 
 impl Checker {
     /// Looks at a deed. Returns a text for each race.
-    pub fn see(&mut self, deed: Deed, stretch: Option<usize>) -> Vec<String> {
+    pub fn see(&mut self, deed: Deed, split: Option<usize>) -> Vec<String> {
         let mut races = Vec::new();
         match deed {
             Deed::Set(t, offset, size) => self.host(t, offset, size, true, "the host sets", &mut races),
@@ -80,10 +80,10 @@ impl Checker {
                 self.host(dst, 0, dst.nbytes(), true, "the host copies to", &mut races);
             }
             Deed::Clear(buffer) => self.whole(buffer, "the host clears", &mut races),
-            Deed::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, stretch, &mut races),
-            Deed::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, stretch, &mut races),
-            Deed::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, stretch, &mut races),
-            Deed::Compute(b, graph) => self.compute(b, graph, stretch, &mut races),
+            Deed::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, split, &mut races),
+            Deed::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, split, &mut races),
+            Deed::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, split, &mut races),
+            Deed::Compute(b, graph) => self.compute(b, graph, split, &mut races),
             Deed::Record(event, b) => {
                 let stream = self.streams.number(b);
                 self.streams.record(event, stream);
@@ -178,13 +178,13 @@ impl Checker {
         t: TensorRef,
         (offset, size): (usize, usize),
         write: bool,
-        stretch: Option<usize>,
+        split: Option<usize>,
         races: &mut Vec<String>,
     ) {
         let stream = self.streams.number(b);
         let time = self.streams.give(stream);
         let words = if write { "sets" } else { "reads" };
-        let deed = || format!("{} {words} {}{}", b.name(), quoted(t), of_stretch(stretch));
+        let deed = || format!("{} {words} {}{}", b.name(), quoted(t), of_split(split));
         let actor = Actor { stream, time, deed: &deed };
         self.touch(&actor, t, Span::all(t.data() as usize + offset, size), write, races);
     }
@@ -194,21 +194,21 @@ impl Checker {
         (from, to): (BackendRef, BackendRef),
         src: TensorRef,
         dst: TensorRef,
-        stretch: Option<usize>,
+        split: Option<usize>,
         races: &mut Vec<String>,
     ) {
         let (a, b) = (self.streams.number(from), self.streams.number(to));
         let time = self.streams.give_both(a, b);
         let deed = || {
             let (src, dst) = (quoted(src), quoted(dst));
-            format!("{} copies {src} of {} to {dst}{}", to.name(), from.name(), of_stretch(stretch))
+            format!("{} copies {src} of {} to {dst}{}", to.name(), from.name(), of_split(split))
         };
         let actor = Actor { stream: b, time, deed: &deed };
         self.touch(&actor, src, span_of(src), false, races);
         self.touch(&actor, dst, span_of(dst), true, races);
     }
 
-    fn compute(&mut self, b: BackendRef, graph: GraphRef, stretch: Option<usize>, races: &mut Vec<String>) {
+    fn compute(&mut self, b: BackendRef, graph: GraphRef, split: Option<usize>, races: &mut Vec<String>) {
         let stream = self.streams.number(b);
         for node in graph.nodes() {
             let op = node.op_raw();
@@ -220,8 +220,7 @@ impl Checker {
                 continue;
             }
             let time = self.streams.give(stream);
-            let deed =
-                || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_stretch(stretch));
+            let deed = || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_split(split));
             let actor = Actor { stream, time, deed: &deed };
             for (_, src) in node.srcs() {
                 self.touch(&actor, src, span_of(src), false, races);
@@ -231,8 +230,8 @@ impl Checker {
     }
 }
 
-fn of_stretch(stretch: Option<usize>) -> String {
-    stretch.map_or(String::new(), |n| format!(" (stretch {n})"))
+fn of_split(split: Option<usize>) -> String {
+    split.map_or(String::new(), |n| format!(" (split {n})"))
 }
 
 /// A use in words.

@@ -26,8 +26,8 @@ use std::sync::{LazyLock, Mutex};
 const MAX_REPORTS: usize = 100;
 
 thread_local! {
-    /// The stretch that this thread is starting.
-    static STRETCH: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The split that this thread is starting.
+    static SPLIT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 #[cfg(test)]
@@ -50,16 +50,16 @@ pub fn start() {
     }
 }
 
-/// Says which stretch this thread starts, for reports.
+/// Says which split this thread starts, for reports.
 #[inline]
-pub fn stretch(number: Option<usize>) {
+pub fn split(number: Option<usize>) {
     if observe::watched() {
-        STRETCH.set(number);
+        SPLIT.set(number);
     }
 }
 
 fn watch(deed: Deed) {
-    let races = lock(&CHECKER).see(deed, STRETCH.get());
+    let races = lock(&CHECKER).see(deed, SPLIT.get());
     races.into_iter().for_each(report);
 }
 

@@ -39,7 +39,7 @@ impl Span {
 /// Who used memory, and for what.
 #[derive(Debug)]
 pub struct Who {
-    /// The deed as a clause: "GPU computes ADD 'y' (stretch 3)".
+    /// The deed as a clause: "GPU computes ADD 'y' (split 3)".
     pub deed: String,
     /// The tensor whose bytes they are.
     pub tensor: String,

@@ -1,12 +1,11 @@
 //! The placement report as JSON. Its keys are part of the interface: ggml-rs.h describes them.
 
 use super::memory;
-use crate::error::Result;
-use crate::graph::GraphRef;
-use crate::invalid;
+use crate::alloc::GraphAllocator;
 use crate::sched::cause::Placement;
 use crate::sched::flat::is_view_op;
-use crate::sched::scheduler::Scheduler;
+use crate::sched::settings::Settings;
+use crate::sched::split_graph::SplitGraph;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::{op_name, type_and_shape};
 use serde_json::{Value, json};
@@ -32,17 +31,27 @@ pub(super) struct Step {
     pub split: usize,
 }
 
-impl Scheduler {
+/// A graph that is split, as reports see it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The scheduler's settings.
+    pub settings: &'a Settings,
+    /// The graph.
+    pub graph: &'a SplitGraph,
+    /// Its memory, if it has any.
+    pub allocator: &'a GraphAllocator,
+}
+
+impl View<'_> {
     /// All nodes in the order of the run.
     pub(super) fn nodes_in_order(&self) -> Vec<Node> {
         let mut nodes = Vec::new();
-        for (number, split) in self.splits.iter().enumerate() {
-            let Some(stretch) = &split.graph else { continue };
-            // SAFETY: a slice of a graph that the caller keeps alive until the scheduler is reset (the contract).
-            let Some(stretch) = (unsafe { GraphRef::from_ptr(stretch) }) else { continue };
-            for tensor in stretch.nodes() {
+        for (number, split) in self.graph.splits.iter().enumerate() {
+            // SAFETY: the splits are borrowed while the handle is used.
+            let Some(part) = (unsafe { split.graph() }) else { continue };
+            for tensor in part.nodes() {
                 let is_view = is_view_op(tensor.op_raw());
-                nodes.push(Node { tensor, placed: self.placement(tensor), split: number, is_view });
+                nodes.push(Node { tensor, placed: self.graph.placement(tensor), split: number, is_view });
             }
         }
         nodes
@@ -52,9 +61,9 @@ impl Scheduler {
     fn steps(&self, nodes: &[Node]) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut next = nodes.iter().peekable();
-        for (number, split) in self.splits.iter().enumerate() {
+        for (number, split) in self.graph.splits.iter().enumerate() {
             for input in &split.inputs {
-                let copy = self.copies.get(input.set, self.cur_copy).tensor;
+                let copy = self.graph.copies.get(input.set, self.graph.cur_copy).tensor;
                 steps.push(Step { tensor: copy, reads: vec![input.tensor], copied: Some(input.tensor), split: number });
             }
             while let Some(n) = next.next_if(|n| n.split == number) {
@@ -74,18 +83,18 @@ impl Scheduler {
                 "device": device.name(),
                 "description": device.description(),
                 "kind": kind.trim_start_matches("GGML_BACKEND_DEVICE_TYPE_").to_lowercase(),
-                "buffer_type": self.bufts[i].name(),
-                "compute_bytes": self.buffer_size(i),
+                "buffer_type": self.settings.bufts[i].name(),
+                "compute_bytes": self.allocator.buffer_size(i),
                 "nodes": nodes.iter().filter(|n| !n.is_view && n.placed.backend == i as i8).count(),
             })
         };
-        self.backends.iter().enumerate().map(one).collect()
+        self.settings.backends.iter().enumerate().map(one).collect()
     }
 
     fn splits_json(&self, nodes: &[Node]) -> Value {
         let mut first = 0;
         let mut all = Vec::new();
-        for (number, split) in self.splits.iter().enumerate() {
+        for (number, split) in self.graph.splits.iter().enumerate() {
             let n = nodes[first..].iter().take_while(|n| n.split == number).count();
             let inputs: Vec<Value> = split.inputs.iter().map(|i| self.input_json(i)).collect();
             all.push(json!({ "backend": split.backend, "first": first, "nodes": n, "copies": inputs }));
@@ -129,8 +138,8 @@ impl Scheduler {
 
     fn leafs_json(&self) -> Value {
         let one = |&id: &u32| {
-            let t = self.ids.tensor(id);
-            let placed = self.placement(t);
+            let t = self.graph.ids.tensor(id);
+            let placed = self.graph.placement(t);
             json!({
                 "name": t.name(),
                 "shape": type_and_shape(t),
@@ -140,15 +149,16 @@ impl Scheduler {
                 "weight": t.buffer().is_some_and(|b| b.is_weights()),
             })
         };
-        self.flat.leafs().iter().map(one).collect()
+        self.graph.flat.leafs().iter().map(one).collect()
     }
 
     fn memory_json(&self, nodes: &[Node], steps: &[Step]) -> Value {
         // A plan for a larger graph has room that this one does not need.
-        let own_plan = nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.planned_bytes;
-        let mut lasting: Vec<TensorRef> = self.flat.leafs().iter().map(|&id| self.ids.tensor(id)).collect();
-        if self.n_copies > 1 {
-            lasting.extend(self.copies.made().map(|c| c.tensor));
+        let own_plan =
+            nodes.iter().fold(0usize, |sum, n| sum.wrapping_add(n.tensor.nbytes())) == self.allocator.node_bytes();
+        let mut lasting: Vec<TensorRef> = self.graph.flat.leafs().iter().map(|&id| self.graph.ids.tensor(id)).collect();
+        if self.settings.n_copies > 1 {
+            lasting.extend(self.graph.copies.made().map(|c| c.tensor));
         }
         let block = |b: &memory::Block| {
             json!({
@@ -170,14 +180,8 @@ impl Scheduler {
         memory::survey(steps, &lasting).into_iter().map(one).collect()
     }
 
-    /// The placement report of the graph that is split.
-    ///
-    /// # Errors
-    /// No graph is split since the last reset.
-    pub fn report(&self) -> Result<Value> {
-        if !self.has_graph() || self.ids.is_empty() {
-            return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
-        }
+    /// The placement report.
+    pub fn report(&self) -> Value {
         let nodes = self.nodes_in_order();
         let steps = self.steps(&nodes);
         let places: HashMap<TensorRef, usize> = nodes.iter().enumerate().map(|(i, n)| (n.tensor, i)).collect();
@@ -192,9 +196,9 @@ impl Scheduler {
                 "cause": cause.trim_start_matches("GGML_RS_FALLBACK_").to_lowercase(),
             })
         };
-        Ok(json!({
+        json!({
             "library": concat!("libggml-rs ", env!("CARGO_PKG_VERSION")),
-            "pipeline_copies": self.n_copies,
+            "pipeline_copies": self.settings.n_copies,
             "backends": self.backends_json(&nodes),
             "splits": self.splits_json(&nodes),
             "leafs": self.leafs_json(),
@@ -202,6 +206,6 @@ impl Scheduler {
             "steps": steps.iter().map(step).collect::<Value>(),
             "fallbacks": self.fallbacks().into_iter().map(fallback).collect::<Value>(),
             "memory": self.memory_json(&nodes, &steps),
-        }))
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Nodes that run on the CPU although the scheduler has an accelerator, and why.
 
+use super::View;
 use crate::abi::backend::ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU;
 use crate::abi::rs::ggml_rs_fallback_cause::{self, *};
 use crate::backend::BackendRef;
@@ -7,7 +8,6 @@ use crate::log_warn;
 use crate::sched::cause::{Cause, Placement};
 use crate::sched::flat::Flat;
 use crate::sched::rules::Rules;
-use crate::sched::scheduler::Scheduler;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::{op_name, type_and_shape};
 
@@ -50,12 +50,12 @@ fn is_wanted(cause: Cause) -> bool {
     matches!(cause, Cause::USER | Cause::BUFFER | Cause::BASE_BUFFER) || cause.weight_slot().is_some()
 }
 
-impl Scheduler {
-    /// The list for the graph that is split. Empty after a reset, and without an accelerator.
+impl View<'_> {
+    /// The list for the graph that is split. Empty without an accelerator.
     pub fn fallbacks(&self) -> Vec<Fallback> {
-        let last = self.backends.len() - 1;
-        let accelerators = names(&self.backends);
-        if !self.has_graph() || accelerators.is_empty() || is_accelerator(self.backends[last]) {
+        let last = self.settings.backends.len() - 1;
+        let accelerators = names(&self.settings.backends);
+        if accelerators.is_empty() || is_accelerator(self.settings.backends[last]) {
             return Vec::new();
         }
         let on_cpu = self.nodes_in_order().into_iter().filter(|n| !n.is_view && n.placed.backend == last as i8);
@@ -66,7 +66,7 @@ impl Scheduler {
         let computes = |b: &&BackendRef| is_accelerator(**b) && b.supports_op(node);
         let (cause, reason) = if cause == Cause::USER {
             (GGML_RS_FALLBACK_HOST, "the host placed it".to_owned())
-        } else if !self.backends.iter().any(|b| computes(&b)) {
+        } else if !self.settings.backends.iter().any(|b| computes(&b)) {
             let sources: Vec<String> = node.srcs().map(|(_, s)| type_and_shape(s)).collect();
             let what = format!("{} {} of {}", op_name(node), type_and_shape(node), sources.join(" and "));
             (GGML_RS_FALLBACK_UNSUPPORTED, format!("not supported by {accelerators}: {what}"))

@@ -1,6 +1,6 @@
 //! A scheduler explains itself. Who lives here: `print` (what `GGML_SCHED_DEBUG` prints), `data` (the placement report as
 //! JSON), `memory` (who uses which compute memory when, and how little would do), `fallback` (what runs on the CPU although
-//! there is an accelerator), `page` (the report as a page for people), `write` (reports into files, also on the wish of the
+//! there is an accelerator), `page` (the report as a page for people), `write` (reports into files, also because of the
 //! environment).
 
 mod data;
@@ -12,4 +12,5 @@ mod print;
 mod tests;
 mod write;
 
+pub use data::View;
 pub use write::Format;

@@ -1,11 +1,10 @@
-//! What `GGML_SCHED_DEBUG` prints: 1 the stretches and their inputs, 2 also every node with its sources, their backends
+//! What `GGML_SCHED_DEBUG` prints: 1 the splits and their inputs, 2 also every node with its sources, their backends
 //! and why they are there.
 
+use super::View;
 use crate::abi::ggml::{ggml_log_level, ggml_tensor_flag};
 use crate::graph::GraphRef;
 use crate::log;
-use crate::sched::cause::Placement;
-use crate::sched::scheduler::Scheduler;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::op_name;
 use std::ffi::CString;
@@ -32,15 +31,15 @@ fn send(mut text: String) {
     }
 }
 
-impl Scheduler {
+impl View<'_> {
     /// Prints the placement of a graph that has just been split.
     pub(in crate::sched) fn print_assignments(&self, graph: GraphRef) {
-        let mut next = self.splits.iter().enumerate().peekable();
+        let mut next = self.graph.splits.iter().enumerate().peekable();
         for (i, node) in graph.nodes().enumerate() {
             if let Some((number, split)) = next.next_if(|(_, s)| s.nodes.start == i) {
                 let mut line = format!(
                     "\n## SPLIT #{number}: {} # {} inputs",
-                    self.backends[split.backend].name(),
+                    self.settings.backends[split.backend].name(),
                     split.inputs.len()
                 );
                 for (j, input) in split.inputs.iter().enumerate() {
@@ -49,7 +48,7 @@ impl Scheduler {
                 }
                 send(line);
             }
-            if self.debug > 1 && !crate::sched::flat::is_view_op(node.op_raw()) {
+            if self.settings.debug > 1 && !crate::sched::flat::is_view_op(node.op_raw()) {
                 send(self.node_line(graph, i, node));
             }
         }
@@ -70,8 +69,8 @@ impl Scheduler {
     }
 
     fn tensor_cells(&self, t: TensorRef) -> String {
-        let placed = self.ids.get(t).map_or(Placement::default(), |id| self.placed[id as usize]);
-        let backend = usize::try_from(placed.backend).map_or("NULL".to_owned(), |b| self.backends[b].name());
+        let placed = self.graph.placement(t);
+        let backend = usize::try_from(placed.backend).map_or("NULL".to_owned(), |b| self.settings.backends[b].name());
         format!(
             "{} ({}) [{} {}]",
             cell(&t.name(), 20),

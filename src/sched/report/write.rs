@@ -1,10 +1,10 @@
 //! Reports into text and files.
 
+use super::View;
 use super::page;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;
-use crate::sched::scheduler::Scheduler;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use std::path::{Path, PathBuf};
@@ -22,25 +22,22 @@ pub enum Format {
 /// Reports that the environment asked for: their files, and the work of the graph that each describes.
 static REPORTED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
-impl Scheduler {
+impl View<'_> {
     /// The placement report as text.
-    ///
-    /// # Errors
-    /// As for [`Scheduler::report`].
-    pub fn report_text(&self, format: Format) -> Result<String> {
-        let report = self.report()?;
-        Ok(match format {
+    pub fn report_text(&self, format: Format) -> String {
+        let report = self.report();
+        match format {
             Format::Json => report.to_string(),
             Format::Html => page::render(&report),
-        })
+        }
     }
 
     /// The placement report in a file, which is replaced.
     ///
     /// # Errors
-    /// As for [`Scheduler::report`], or the file cannot be written.
+    /// The file cannot be written.
     pub fn write_report(&self, format: Format, path: &Path) -> Result<()> {
-        let text = self.report_text(format)?;
+        let text = self.report_text(format);
         std::fs::write(path, text).map_err(|source| Error::Io { what: path.display().to_string(), source })
     }
 
@@ -48,7 +45,7 @@ impl Scheduler {
     /// `.json`), when this graph is the most work of all that the process has had: hosts start with small ones, to warm up, and may have
     /// several schedulers.
     pub(in crate::sched) fn report_if_asked(&self, graph: GraphRef) {
-        let Some(path) = self.report_path.as_deref() else { return };
+        let Some(path) = self.settings.report_path.as_deref() else { return };
         let work = graph.nodes().map(TensorRef::work).fold(0, u64::saturating_add);
         let mut reported = lock(&REPORTED);
         match reported.iter_mut().find(|(p, _)| p == path) {

@@ -1,0 +1,386 @@
+//! The state of a scheduler, and the order in which its parts work.
+#![forbid(unsafe_code)]
+
+use super::cache::{GRAPHS_PER_COPY, GraphCache};
+use super::cause::{Cause, Placement};
+use super::compute::Run;
+use super::progress::{Progress, Stage};
+use super::queues::Queues;
+use super::report::View;
+use super::report::fallback::Fallback;
+use super::settings::Settings;
+use super::split_graph::Life;
+use super::{race, traced};
+use crate::abi::ggml::ggml_status;
+use crate::alloc::{GraphAllocator, Likeness, Misfit, Ticket};
+use crate::backend::{BackendRef, BufferTypeRef};
+use crate::error::Result;
+use crate::graph::{GraphRef, next_uid};
+use crate::tensor::TensorRef;
+use crate::{ggml_abort, ggml_assert, invalid};
+
+/// A graph that is split, and that no plan serves.
+pub struct Unplaced {
+    why: Misfit,
+    /// It has another number of tensors than the graph before.
+    pub(super) is_resized: bool,
+    begun: Option<u64>,
+}
+
+/// What has happened since the scheduler was made.
+#[derive(Default)]
+struct History {
+    /// A bit for each operation of which the log has said that only the CPU computes it.
+    warned_fallbacks: u128,
+    /// Allocations that only put splits and addresses in place again.
+    n_repeats: u64,
+    /// Graphs that had the structure of an earlier one, so that nothing was placed for them.
+    n_follows: u64,
+}
+
+/// What a scheduler consists of.
+pub struct Engine {
+    /// The backends, and what the host has set.
+    pub(super) settings: Settings,
+    /// What is in flight on the backends.
+    queues: Queues,
+    /// Plans and buffers.
+    allocator: GraphAllocator,
+    /// What is known of graphs. Its current entry is that of the graph at hand.
+    cache: GraphCache,
+    /// The graph at hand.
+    progress: Progress,
+    history: History,
+}
+
+impl Engine {
+    /// A scheduler over backends in the order of their priority, the last one a CPU (the contract). `bufts`: the buffer
+    /// type each computes in; without it, its device's preferred one. `graph_size`: nodes to expect; larger graphs work.
+    pub fn new(
+        backends: &[BackendRef],
+        bufts: Option<&[BufferTypeRef]>,
+        graph_size: usize,
+        parallel: bool,
+        op_offload: bool,
+    ) -> Self {
+        race::start();
+        let settings = Settings::new(backends, bufts, parallel, op_offload);
+        let mut cache = GraphCache::new(&settings);
+        cache.current_mut().0.ids.reserve(graph_size.min(1 << 24));
+        let mut allocator = GraphAllocator::new(&settings.bufts);
+        allocator.keep_plans(GRAPHS_PER_COPY);
+        Self {
+            queues: Queues::new(&settings),
+            allocator,
+            cache,
+            progress: Progress::new(settings.n_copies),
+            settings,
+            history: History::default(),
+        }
+    }
+
+    /// The backends in the order of their priority.
+    pub fn backends(&self) -> &[BackendRef] {
+        &self.settings.backends
+    }
+
+    /// The priority of a backend, if it is one of the scheduler's.
+    pub fn index_of(&self, backend: BackendRef) -> Option<usize> {
+        self.settings.backends.iter().position(|&b| b == backend)
+    }
+
+    /// The buffer type that a backend computes in.
+    pub fn buffer_type(&self, index: usize) -> BufferTypeRef {
+        self.settings.bufts[index]
+    }
+
+    /// Bytes of compute buffers of a backend; 0 where one of higher priority uses the same type.
+    pub fn buffer_size(&self, index: usize) -> usize {
+        self.allocator.buffer_size(index)
+    }
+
+    /// Splits of the graph that was split last.
+    pub fn n_splits(&self) -> usize {
+        self.cache.current().splits.len()
+    }
+
+    /// Copies that exist of each input.
+    pub fn n_copies(&self) -> usize {
+        self.settings.n_copies
+    }
+
+    /// Whether a graph is split and has its memory.
+    pub fn is_allocated(&self) -> bool {
+        self.progress.stage == Stage::Allocated
+    }
+
+    /// The graph that is split, for reports.
+    ///
+    /// # Errors
+    /// No graph is split since the last reset.
+    pub fn view(&self) -> Result<View<'_>> {
+        let graph = self.cache.current();
+        if self.progress.stage == Stage::Reset || graph.splits.is_empty() || graph.ids.is_empty() {
+            return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
+        }
+        Ok(View { settings: &self.settings, graph, allocator: &self.allocator })
+    }
+
+    /// Nodes of the graph that is split that run on the CPU although there is an accelerator. None after a reset.
+    pub fn fallbacks(&self) -> Vec<Fallback> {
+        self.view().map_or(Vec::new(), |view| view.fallbacks())
+    }
+
+    /// Places a tensor of the next graph. Holds until the next reset.
+    pub fn set_tensor_backend(&mut self, t: TensorRef, index: usize) {
+        if self.progress.stage == Stage::Reset {
+            self.progress.requests.set(t, index as i8);
+        } else {
+            let (current, _) = self.cache.current_mut();
+            current.life = Life::Blank;
+            current.place_for_user(t, index as i8);
+        }
+    }
+
+    /// Where a tensor is, and why.
+    pub fn placement(&self, t: TensorRef) -> Placement {
+        if self.progress.stage == Stage::Reset {
+            return self.progress.requests.get(t).map_or(Placement::default(), |b| Placement::new(b, Cause::USER));
+        }
+        self.cache.current().placement(t)
+    }
+
+    /// Forgets the graph and all placements, the host's too.
+    pub fn reset(&mut self) {
+        self.progress.reset();
+    }
+
+    /// Waits until all backends are done.
+    pub fn synchronize(&self) {
+        self.queues.drain_all();
+        if !self.is_allocated() {
+            // The same copy each time, so that backends that remember graphs see the same one again.
+            self.progress.rewind();
+        }
+    }
+
+    /// Places every tensor and splits the graph. Replaces sources in `graph` by copies.
+    pub fn split_graph(&mut self, graph: GraphRef) -> Result<()> {
+        self.split(graph, false)
+    }
+
+    /// As [`Self::split_graph`]. `may_repeat`: the graph is about to be allocated, and may be the first of many.
+    fn split(&mut self, graph: GraphRef, may_repeat: bool) -> Result<()> {
+        let result = self.try_split(graph, may_repeat);
+        self.progress.requests.clear();
+        let (current, _) = self.cache.current_mut();
+        match result {
+            Ok(life) => current.life = life,
+            Err(_) => current.clear_splits(),
+        }
+        result.map(|_| ())
+    }
+
+    /// Returns what the entry is good for from now on. Until then, and after an error, it is blank.
+    fn try_split(&mut self, graph: GraphRef, may_repeat: bool) -> Result<Life> {
+        graph.set_uid(next_uid());
+        let was_reset = self.progress.stage == Stage::Reset;
+        let likeness = if was_reset {
+            self.progress.stage = Stage::Split;
+            self.cache.enter(graph, self.progress.copy, &self.settings)?
+        } else {
+            Likeness::None
+        };
+        let (current, pool) = self.cache.current_mut();
+        let before = std::mem::take(&mut current.life);
+        current.clear_splits();
+        current.cur_copy = self.progress.copy;
+        match before {
+            // It could have been repeated, and was another graph after all.
+            Life::Repeatable(ticket) if may_repeat && self.allocator.honours(ticket) => current.recall.failed(),
+            _ => current.recall.forget(),
+        }
+        let follows = likeness != Likeness::None;
+        if !follows {
+            current.describe(graph, pool)?;
+        }
+        let user = self.progress.requests.list();
+        if likeness == Likeness::Sizes && may_repeat {
+            current.recall.consider(graph, &current.ids, user, self.progress.copy);
+        }
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, &mut self.history.warned_fallbacks)?;
+        self.history.n_follows += u64::from(is_kept);
+        if self.settings.debug != 0 {
+            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
+        }
+        let assembled = current.assemble(graph, &self.settings);
+        self.progress.set_size(current.size);
+        assembled?;
+        current.begin_plans(&self.settings);
+        // Split without a reset, the entry describes more than this graph.
+        Ok(if was_reset { Life::Split } else { Life::Blank })
+    }
+
+    /// Bytes that each backend needs for a graph; makes no buffers.
+    pub fn measure(&mut self, graph: GraphRef) -> Result<Vec<usize>> {
+        self.reset();
+        self.synchronize();
+        self.split_graph(graph)?;
+        let (problem, buffers) = self.cache.current_mut().0.owned_problem();
+        self.allocator.measure(problem, buffers)
+    }
+
+    /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
+    /// forgotten afterwards.
+    pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
+        self.synchronize();
+        if self.is_allocated() {
+            self.progress.stage = Stage::Split;
+        }
+        self.split_graph(graph)?;
+        let (problem, buffers) = self.cache.current_mut().0.owned_problem();
+        self.allocator.reserve(problem, buffers)?;
+        self.allocator.set_node_bytes(bytes_of_nodes(graph));
+        self.reset();
+        Ok(())
+    }
+
+    /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it.
+    pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<Option<Unplaced>> {
+        ggml_assert!(!self.is_allocated(), "a graph is allocated already: reset first");
+        self.progress.advance();
+        let begun = traced::begin();
+        if self.repeat(graph)? {
+            self.progress.stage = Stage::Allocated;
+            traced::step(begun, "recognise and bind", graph.n_nodes());
+            return Ok(None);
+        }
+        self.split(graph, true)?;
+        let current = self.cache.current();
+        if let Err(why) = self.allocator.choose(current.problem(), &current.buffers) {
+            return Ok(Some(Unplaced { why, is_resized: self.progress.is_resized(), begun }));
+        }
+        self.change_plan(self.allocator.ticket());
+        let (current, _) = self.cache.current_mut();
+        let mut bindings = std::mem::take(&mut current.bindings);
+        let bound = match current.recall.is_valid() {
+            true => self.allocator.bind_and_note(current.problem(), &mut bindings),
+            false => self.allocator.bind(current.problem()),
+        };
+        current.bindings = bindings;
+        bound?;
+        self.has_memory(graph, begun);
+        Ok(None)
+    }
+
+    /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same bytes.
+    fn change_plan(&self, to: Ticket) {
+        if !self.allocator.is_in_use(to) {
+            // Not `synchronize`, which may change the copy in use.
+            self.queues.drain_all();
+        }
+    }
+
+    /// All tensors of a graph that was split are bound.
+    fn has_memory(&mut self, graph: GraphRef, begun: Option<u64>) {
+        let (current, _) = self.cache.current_mut();
+        if current.life == Life::Split && current.recall.is_valid() {
+            current.life = Life::Repeatable(self.allocator.ticket());
+        }
+        self.progress.stage = Stage::Allocated;
+        traced::step(begun, "split and allocate", graph.n_nodes());
+        if let Ok(view) = self.view() {
+            view.report_if_asked(graph);
+        }
+    }
+
+    /// Puts the splits and addresses of a graph in place again, when this is the same graph and its memory is still there.
+    fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
+        if self.progress.stage != Stage::Reset {
+            return Ok(false);
+        }
+        let honours = |ticket| self.allocator.honours(ticket);
+        let Some(ticket) = self.cache.recognise(graph, self.progress.requests.list(), self.progress.copy, honours)
+        else {
+            return Ok(false);
+        };
+        graph.set_uid(next_uid());
+        let (current, pool) = self.cache.current_mut();
+        current.rewire(pool);
+        if self.settings.debug != 0 {
+            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
+        }
+        if !current.reorder_again(graph, &self.settings) {
+            // A backend has changed its mind: the rest is to be worked out again, from the host's order on.
+            current.life = Life::Split;
+            return Ok(false);
+        }
+        self.progress.stage = Stage::Split;
+        self.progress.requests.clear();
+        self.progress.set_size(current.size);
+        self.change_plan(ticket);
+        self.allocator.bind_again(ticket, &self.cache.current().bindings)?;
+        self.history.n_repeats += 1;
+        Ok(true)
+    }
+
+    /// Whether the graph at hand has a tensor in another buffer type than the plan has at its place.
+    pub fn moves(&self) -> bool {
+        let current = self.cache.current();
+        self.allocator.moves(current.problem(), &current.buffers)
+    }
+
+    /// Plans memory for the graph that was split last, makes larger buffers where those there do not suffice, and binds its tensors.
+    pub fn reallocate(&mut self, graph: GraphRef, unplaced: Unplaced) -> Result<()> {
+        let Unplaced { why, is_resized, begun } = unplaced;
+        // Another way through the same sizes is no surprise: only who reads whom has changed.
+        let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && !is_resized;
+        // With one backend the allocator is free to plan again.
+        let debug_realloc = if self.settings.backends.len() == 1 { 0 } else { self.settings.debug_realloc };
+        if debug_realloc > 1 && why != Misfit::Edges || debug_realloc > 0 && surprising {
+            ggml_abort!(
+                "unexpected graph reallocation ({why:?}): {} nodes and leafs, debug_realloc = {debug_realloc}",
+                self.progress.size()
+            );
+        }
+        // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
+        self.queues.drain_all();
+        let (current, _) = self.cache.current_mut();
+        let (problem, buffers) = current.owned_problem();
+        self.allocator.replan(problem, buffers)?;
+        self.allocator.bind_planned(&mut current.bindings)?;
+        self.allocator.set_node_bytes(bytes_of_nodes(graph));
+        self.has_memory(graph, begun);
+        Ok(())
+    }
+
+    /// Starts computing the graph that is allocated. The status is that of the first backend that fails.
+    pub fn compute(&self) -> Result<ggml_status> {
+        Run { settings: &self.settings, queues: &self.queues, graph: self.cache.current() }.start()
+    }
+}
+
+/// What tests look into.
+#[cfg(test)]
+impl Engine {
+    pub(super) fn n_repeats(&self) -> u64 {
+        self.history.n_repeats
+    }
+
+    pub(super) fn n_follows(&self) -> u64 {
+        self.history.n_follows
+    }
+
+    pub(super) fn cur_copy(&self) -> usize {
+        self.progress.copy
+    }
+
+    pub(super) fn splits(&self) -> &[super::split::Split] {
+        &self.cache.current().splits
+    }
+}
+
+/// What the nodes of a graph take, views included: tells a graph from one of the same shape with other sizes.
+fn bytes_of_nodes(graph: GraphRef) -> usize {
+    graph.nodes().fold(0, |sum, t| sum.wrapping_add(t.nbytes()))
+}

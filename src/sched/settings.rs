@@ -1,0 +1,75 @@
+//! What a scheduler was made with, and what its host has set since.
+
+use super::callbacks::{CopyWeights, Eval};
+use super::{MAX_BACKENDS, MAX_COPIES};
+use crate::abi::backend::ggml_backend_dev_type;
+use crate::backend::{BackendRef, BufferTypeRef};
+use crate::ggml_assert;
+use std::cell::Cell;
+use std::path::PathBuf;
+
+/// The settings.
+pub struct Settings {
+    /// In the order of their priority, the last one a CPU.
+    pub backends: Vec<BackendRef>,
+    /// The buffer type that each computes in.
+    pub bufts: Vec<BufferTypeRef>,
+    /// Copies of each input: more than one for a pipelining scheduler.
+    pub n_copies: usize,
+    /// Whether a backend may take a node although its weights lie in host memory.
+    pub op_offload: bool,
+    /// Some backend reorders its splits.
+    pub reorders: bool,
+    /// `GGML_SCHED_DEBUG`.
+    pub debug: i32,
+    /// `GGML_SCHED_DEBUG_REALLOC`.
+    pub debug_realloc: i32,
+    /// Where the environment wants a placement report.
+    pub report_path: Option<PathBuf>,
+    /// Who watches the nodes.
+    pub eval: Cell<Eval>,
+    /// Who copies weights in place of the scheduler.
+    pub copies_weights: Cell<CopyWeights>,
+}
+
+fn number_from_env(name: &str) -> i32 {
+    let text = std::env::var(name).unwrap_or_default();
+    // As C's `atoi`: what follows the digits does not matter.
+    let text = text.trim_start();
+    let (sign, text) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    sign * text[..digits].parse().unwrap_or(0)
+}
+
+impl Settings {
+    /// As the host gave them (the contract), and the environment.
+    pub fn new(backends: &[BackendRef], bufts: Option<&[BufferTypeRef]>, parallel: bool, op_offload: bool) -> Self {
+        ggml_assert!(!backends.is_empty() && backends.len() <= MAX_BACKENDS, "{} backends", backends.len());
+        let last = backends[backends.len() - 1].device();
+        ggml_assert!(
+            last.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU),
+            "the last backend of a scheduler must be a CPU, not {}",
+            last.name()
+        );
+        let bufts = match bufts {
+            Some(bufts) => bufts.to_vec(),
+            None => backends.iter().map(|b| b.default_buffer_type()).collect(),
+        };
+        ggml_assert!(bufts.len() == backends.len());
+        for (backend, &buft) in std::iter::zip(backends, &bufts) {
+            ggml_assert!(backend.supports_buft(buft), "{} cannot use buffers of {}", backend.name(), buft.name());
+        }
+        Self {
+            backends: backends.to_vec(),
+            bufts,
+            n_copies: if parallel { MAX_COPIES } else { 1 },
+            op_offload,
+            reorders: backends.iter().any(|b| b.has_graph_optimize()),
+            debug: number_from_env("GGML_SCHED_DEBUG"),
+            debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
+            report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
+            eval: Cell::default(),
+            copies_weights: Cell::default(),
+        }
+    }
+}

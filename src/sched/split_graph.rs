@@ -1,0 +1,252 @@
+//! All that a scheduler works out about one graph, in the order in which it does: numbers, placement, splits with their copies, the problem
+//! for the allocator, and what brings the same graph back without any of this.
+
+use super::arena::{CopyPool, Rewired};
+use super::assemble::Kept;
+use super::assign::Assigner;
+use super::cause::{Cause, Placement};
+use super::flat::Flat;
+use super::plans::BackendPlans;
+use super::report::fallback;
+use super::rules::{Known, Rules};
+use super::settings::Settings;
+use super::split::{Copies, Split, Splitter};
+use crate::alloc::{Binding, Likeness, Problem, Recall, TensorIds, Ticket};
+use crate::error::Result;
+use crate::graph::{GraphRef, next_uid};
+use crate::tensor::TensorRef;
+
+/// What can be taken over for the next graph. It rises with the steps of an allocation and falls to `Blank` with an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Life {
+    /// Nothing: it describes no graph, or more than one, or the host has placed tensors after the split.
+    #[default]
+    Blank,
+    /// The placement: a graph of the same structure can follow.
+    Split,
+    /// All: images of the tensors were taken and their addresses written down, so the same graph can be repeated.
+    Repeatable(Ticket),
+}
+
+/// A graph that was split.
+pub struct SplitGraph {
+    /// Its place in the cache.
+    pub slot: usize,
+    /// What can be taken over.
+    pub life: Life,
+    /// Its tensors.
+    pub ids: TensorIds,
+    /// The graph in their numbers.
+    pub flat: Flat,
+
+    /// By tensor, from one reset to the next.
+    pub placed: Vec<Placement>,
+    /// What the host had placed, by number.
+    pub requests: Vec<(u32, i8)>,
+    /// What the backends answered.
+    pub known: Known,
+    /// Nodes that the splitter has to look at.
+    visits: Vec<u32>,
+    /// The number of nodes when it was last looked through for operations that only the CPU computes.
+    n_checked: usize,
+
+    /// Which copy of the pipeline it uses.
+    pub cur_copy: usize,
+    /// The splits.
+    pub splits: Vec<Split>,
+    /// Their copies.
+    pub copies: Copies,
+    /// Where the copies stand in the host's graph.
+    rewired: Vec<Rewired>,
+    /// Sets of copies of the graph's inputs, with their backends, for a pipelining scheduler.
+    pub graph_inputs: Vec<(u32, usize)>,
+    /// The nodes after backends have reordered them, and what backends wanted to keep.
+    pub reordered: Vec<TensorRef>,
+    /// As above.
+    pub kept: Kept,
+    /// BackendPlans of backends for the splits.
+    pub plans: BackendPlans,
+
+    /// The graph is its own problem: there are no copies, and nothing is reordered.
+    pub is_plain: bool,
+    /// Otherwise the problem for the allocator.
+    pub problem: Problem,
+    /// Backend by place of the problem.
+    pub buffers: Vec<i32>,
+    /// Tensors, counted as the original counts them: hosts hear whether the number changed.
+    pub size: usize,
+
+    /// Images of the tensors.
+    pub recall: Recall,
+    /// Where they were bound.
+    pub bindings: Vec<Binding>,
+}
+
+impl SplitGraph {
+    /// No graph yet.
+    pub fn new(slot: usize, settings: &Settings) -> Self {
+        Self {
+            slot,
+            life: Life::Blank,
+            ids: TensorIds::default(),
+            flat: Flat::default(),
+            placed: Vec::new(),
+            requests: Vec::new(),
+            known: Known::default(),
+            visits: Vec::new(),
+            n_checked: 0,
+            cur_copy: 0,
+            splits: Vec::new(),
+            copies: Copies::new(0, settings.backends.len(), settings.n_copies),
+            rewired: Vec::new(),
+            graph_inputs: Vec::new(),
+            reordered: Vec::new(),
+            kept: Kept::default(),
+            plans: BackendPlans::default(),
+            is_plain: false,
+            problem: Problem::default(),
+            buffers: Vec::new(),
+            size: 0,
+            recall: Recall::default(),
+            bindings: Vec::new(),
+        }
+    }
+
+    /// Where a tensor is, and why.
+    pub fn placement(&self, t: TensorRef) -> Placement {
+        self.ids.get(t).and_then(|id| self.placed.get(id as usize)).copied().unwrap_or_default()
+    }
+
+    /// The problem for the allocator.
+    pub fn problem(&self) -> &Problem {
+        if self.is_plain { &self.flat.problem } else { &self.problem }
+    }
+
+    /// The problem as one that the allocator can keep, and the backends by its places.
+    pub fn owned_problem(&mut self) -> (&mut Problem, &[i32]) {
+        if self.is_plain {
+            self.problem.copy_from(&self.flat.problem);
+        }
+        (&mut self.problem, &self.buffers)
+    }
+
+    /// Forgets what was split, after an error or before another split.
+    pub fn clear_splits(&mut self) {
+        self.splits.clear();
+        self.graph_inputs.clear();
+    }
+
+    /// Places a tensor as the host says; returns its number.
+    pub fn place_for_user(&mut self, t: TensorRef, backend: i8) -> u32 {
+        let id = self.ids.insert(t);
+        if self.placed.len() <= id as usize {
+            self.placed.resize(id as usize + 1, Placement::default());
+        }
+        self.placed[id as usize] = Placement::new(backend, Cause::USER);
+        id
+    }
+
+    /// Numbers the graph's tensors, behind those that have a number already.
+    pub fn describe(&mut self, graph: GraphRef, pool: &CopyPool) -> Result<()> {
+        self.flat.fill(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
+    }
+
+    /// As [`Self::describe`], for a graph of the same structure. Nothing changes when it has another.
+    pub fn follow(&mut self, graph: GraphRef, pool: &CopyPool) -> Result<Likeness> {
+        self.flat.follow(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
+    }
+
+    /// Whether the placement holds for the graph that was followed: the host asks for the same, and the devices answer the same.
+    pub fn keeps_placement(&self, settings: &Settings, user: &[(TensorRef, i8)]) -> bool {
+        let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
+        let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
+        asked.eq(known) && self.known.holds(&settings.backends, &self.ids)
+    }
+
+    /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another graph.
+    fn place_requests(&mut self, user: &[(TensorRef, i8)], is_other: bool) {
+        if is_other {
+            self.placed.clear();
+        }
+        self.requests.clear();
+        for &(t, backend) in user {
+            let id = self.place_for_user(t, backend);
+            self.requests.push((id, backend));
+            if self.flat.problem.len() < self.ids.len() {
+                // It is not of this graph. Numbers of copies come behind those of all tensors.
+                self.flat.problem.add_stranger(t);
+            }
+        }
+        self.known.clear(self.ids.len());
+        self.placed.resize(self.ids.len(), Placement::default());
+    }
+
+    /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host has placed.
+    /// `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each operation of which has been said
+    /// that only the CPU computes it.
+    pub fn split(
+        &mut self,
+        graph: GraphRef,
+        settings: &Settings,
+        pool: &mut CopyPool,
+        user: &[(TensorRef, i8)],
+        follows: bool,
+        warned_fallbacks: &mut u128,
+    ) -> Result<bool> {
+        let is_placed = follows && self.keeps_placement(settings, user);
+        if !is_placed {
+            self.place_requests(user, follows);
+        }
+        pool.reset(self.slot);
+        self.rewired.clear();
+        self.copies.reset(self.ids.len());
+        let mut rules = Rules::new(&settings.backends, &settings.bufts, &self.ids, &mut self.known);
+        if !is_placed {
+            Assigner {
+                rules: &mut rules,
+                flat: &self.flat,
+                ids: &self.ids,
+                placed: &mut self.placed,
+                op_offload: settings.op_offload,
+                n_open: 0,
+            }
+            .run()?;
+        }
+        // Graphs of as many nodes are mostly the same graph.
+        if self.n_checked != graph.n_nodes() {
+            self.n_checked = graph.n_nodes();
+            fallback::warn(&mut rules, &self.flat, &self.placed, warned_fallbacks);
+        }
+        let mut splitter = Splitter {
+            rules: &mut rules,
+            flat: &mut self.flat,
+            ids: &self.ids,
+            placed: &self.placed,
+            pool,
+            slot: self.slot,
+            copies: &mut self.copies,
+            cur_copy: self.cur_copy,
+            rewired: &mut self.rewired,
+        };
+        if !is_placed {
+            splitter.find_visits(&mut self.visits);
+        }
+        self.splits = splitter.run(&self.visits)?;
+        if settings.n_copies > 1 {
+            self.graph_inputs = splitter.graph_inputs()?;
+        }
+        Ok(is_placed)
+    }
+
+    /// Another graph for the backends: what they know of splits before it does not hold.
+    pub fn begin_plans(&mut self, settings: &Settings) {
+        self.splits.iter_mut().filter_map(|s| s.graph.as_mut()).for_each(|graph| graph.uid = next_uid());
+        self.plans.begin(self.splits.iter().map(|s| settings.backends[s.backend]));
+    }
+
+    /// Puts the copies in their places again, for another round of the same graph.
+    pub fn rewire(&self, pool: &mut CopyPool) {
+        self.rewired.iter().for_each(|&r| pool.rewire(r));
+        self.copies.renew();
+    }
+}
