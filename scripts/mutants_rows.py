@@ -6,6 +6,8 @@ or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
 
 READER = "gguf::reader::tests::"
 BAD = "c:bad/test_bad.c:"
+SCHED = "sched::tests::"
+ROWS_C = "c:async/test_rows.c:"
 
 ROWS = [
     # What a GGUF reader must check.
@@ -65,27 +67,57 @@ ROWS = [
     ("C10", "threads write the same rows", ["cpu::tests::every_unary_operation_with_more_threads_than_rows"]),
 
     # What once broke in schedulers.
-    ("S1 in place", "the same, for splits that another backend computes in that memory", ["sched::tests::a_stretch_waits_for_all_guests_in_its_memory", "sched::order::tests::a_stretch_stands_behind_guests_in_its_memory"]),
+    ("S1", "a split without inputs does not wait for the one before, whose memory it has (L#26040)", [SCHED + "a_split_without_inputs_waits_for_the_one_before"]),
+    ("S1 in place", "nor for a backend that reads that memory where it is", [SCHED + "a_split_waits_for_all_who_use_its_memory", "sched::order::tests::a_split_waits_for_all_who_use_its_memory"]),
+    ("S2", "the copy in use moves when a graph is computed twice (L#14855)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
+    ("S3", "the copy in use changes while a graph is allocated (L#13922)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
+    # The wait for the destination's own event before a copy has no row: by the contract of copies (sched/mod.rs) the queues order that.
+    ("S4", "a copy is written while an earlier graph reads it (L#20463)", [SCHED + "pipelined_graphs_do_not_disturb_each_other"]),
+    ("S6", "inputs are copied later, when the host writes the next ones (L#27572)", [ROWS_C + "S6_inputs_are_written_while_the_device_computes"]),
+    ("S6 in place", "inputs that a device reads where they are count as read when the graph has started", [SCHED + "inputs_may_be_written_as_soon_as_the_graph_is_started"]),
+    ("S7", "host memory is written while a device copies out of it (L#8897)", [SCHED + "memory_that_is_being_copied_is_not_written"]),
     ("S8", "a transfer without a function of its own does not wait before it writes (L#19179)", ["backend::tests::async_transfers_without_slots_wait_for_queued_work"]),
-    ("S8 get", "nor before it reads", ["backend::tests::async_transfers_without_slots_wait_for_queued_work", "c:async/test_rows.c:S8_transfers_without_functions_wait_for_the_queue"]),
-    ("S11", "experts are copied by the indices of another product (L#15488)", ["sched::tests::only_the_experts_in_use_are_copied"]),
-    ("S12", "no fallback where the weight's device cannot compute (L#15118)", ["sched::tests::the_cpu_computes_what_the_weights_device_cannot"]),
+    ("S8 get", "nor before it reads", ["backend::tests::async_transfers_without_slots_wait_for_queued_work", ROWS_C + "S8_transfers_without_functions_wait_for_the_queue"]),
+    ("S9", "buffers are freed while a graph runs (L#9930)", [ROWS_C + "S9_reserving_waits_for_graphs_in_flight"]),
+    ("S10", "a reservation forgets what the host placed (L#17232)", [SCHED + "reserving_keeps_what_the_host_placed"]),
+    ("S10 follow", "a graph that comes again goes where it was, though the host says otherwise now", ["sched::follow_tests::requests_of_the_host_may_be_the_same_again", "sched::follow_tests::what_the_host_places_is_not_taken_over"]),
+    ("S11", "experts are copied by the indices of another product (L#15488)", [SCHED + "only_the_experts_in_use_are_copied"]),
+    ("S12", "no fallback where the weight's device cannot compute (L#15118)", [SCHED + "the_cpu_computes_what_the_weights_device_cannot"]),
     ("S12 follow", "a graph that comes again goes where it was, though the device says no now", ["sched::follow_tests::devices_are_asked_again"]),
-    ("S16", "memory that no backend can compute in ends the process (L#24492, L#26268)", ["sched::tests::impossible_placements_are_errors"]),
-    ("S17", "weights are offloaded from memory that is not the host's (L#11120)", ["sched::tests::only_weights_in_host_memory_are_offloaded_from"]),
-    ("S20", "views of what has memory are passed over (955a3122)", ["sched::tests::views_of_placed_memory_stay_with_it"]),
-    ("S21", "the function for the other direction is asked for (L#23306)", ["backend::tests::buffers_with_only_one_2d_slot_work_both_ways", "c:async/test_rows.c:S21_pieces_through_one_function_only"]),
-    ("S22", "bytes behind copied weights are not copied (L#13320)", ["c:async/test_rows.c:S22_the_tail_of_copied_weights"]),
+    ("S13", "at most 30 inputs of a split (L#22789, L#15722)", [SCHED + "a_split_may_have_many_inputs"]),
+    ("S14", "at most 2048 splits (L#9047)", [SCHED + "a_graph_may_have_many_splits"]),
+    ("S15", "a reservation that failed counts as one that did not (L#26070)", [SCHED + "failed_allocations_are_errors"]),
+    ("S16", "memory that no backend can compute in ends the process (L#24492, L#26268)", [SCHED + "impossible_placements_are_errors"]),
+    ("S17", "weights are offloaded from memory that is not the host's (L#11120)", [SCHED + "only_weights_in_host_memory_are_offloaded_from"]),
+    ("S18", "graphs that share tensors disturb each other (G#1022)", [ROWS_C + "S18_graphs_that_share_tensors_take_turns"]),
+    ("S19", "a graph cannot be allocated again after a reset (G#892)", [SCHED + "a_graph_can_be_split_again"]),
+    ("S20", "views of what has memory are passed over (955a3122)", [SCHED + "views_of_placed_memory_stay_with_it"]),
+    ("S21", "the function for the other direction is asked for (L#23306)", ["backend::tests::buffers_with_only_one_2d_slot_work_both_ways", ROWS_C + "S21_pieces_through_one_function_only"]),
+    ("S22", "bytes behind copied weights are not copied (L#13320)", [ROWS_C + "S22_the_tail_of_copied_weights"]),
+
+    # The cache of graphs, which others do not have.
+    ("cache wait", "another plan is taken while a graph with the last one is in flight", ["sched::cache_tests::another_plan_waits_for_graphs_in_flight"]),
+    ("cache buffers", "a plan is used with buffers that are gone", ["alloc::tests::a_ticket_holds_as_long_as_its_buffers"]),
+    ("cache undo", "a comparison that fails leaves numbers of the other graph", ["sched::cache_tests::a_comparison_that_fails_leaves_the_entry_as_it_was"]),
+    ("cache undo sizes", "or its sizes", ["sched::cache_tests::a_comparison_that_fails_leaves_the_entry_as_it_was"]),
+    ("cache copies", "a graph that was made for one copy of the inputs is used with another", ["sched::repeat_tests::in_a_pipeline_each_copy_has_its_turn"]),
+    ("callbacks", "a callback of the host changes the scheduler that calls it", ["c:async/test_callbacks.c:the_eval_callback_cannot_change_the_scheduler"]),
 
     # The graph allocator.
     ("A1", "a plan is used for a graph with other edges (L#28448)", ["alloc::tests::a_plan_is_not_used_for_other_edges"]),
+    ("A1 follow", "edges are not compared when a graph comes again", ["sched::follow_tests::edges_operations_flags_and_buffers_may_not_differ", "alloc::tests::the_same_structure_with_other_sizes_is_placed_as_a_new_one"]),
+    ("A1 facts", "nor are operations and buffers", ["sched::follow_tests::weights_that_have_moved_are_seen"]),
+    ("A1 shift", "nor are addresses that moved together", ["alloc::ids::tests::numbers_follow_tensors_that_are_shifted_together"]),
+    ("A2", "one chunk grows while the total does not (L#16396)", ["alloc::tests::every_chunk_must_suffice"]),
     ("A3", "in place over a larger source: its rest is lost (L#16679)", ["alloc::tests::the_rest_of_a_larger_source_is_used"]),
     ("A4", "the rest is freed with a size that is not aligned (L#17884)", ["alloc::tests::the_rest_of_a_larger_source_is_used"]),
-    ("A5", "more free ranges than the list has room for (G#1492; a panic here)", ["alloc::planner::tests::many_free_ranges_are_no_limit"]),
+    ("A5", "more free ranges than the list has room for (G#1492; there it is read behind its end)", ["alloc::planner::tests::many_free_ranges_are_no_limit"]),
     ("A6", "memory of the host comes and goes between graphs (L#13222)", ["alloc::tests::memory_of_the_host_may_come_and_go"]),
+    ("A7", "zeroed memory counts as a plan (L#7701)", ["alloc::tests::without_a_plan_nothing_is_bound"]),
     ("A8", "the first chunk with room is taken, and memory wasted (L#16788)", ["alloc::planner::tests::planned_memory_is_used_before_a_chunk_grows"]),
     ("A9", "the plan that was measured is not the plan in use (L#5086, L#5140)", ["alloc::tests::a_reservation_serves_every_smaller_graph"]),
     ("A10", "one allocation above the largest buffer (L#11332, L#15815)", ["alloc::tests::a_graph_may_be_larger_than_a_buffer", "alloc::planner::tests::a_request_above_the_maximum_gets_its_own_chunk"]),
+    ("A11", "new buffers for a graph of the same size (L#28753)", ["alloc::tests::graphs_of_the_same_size_need_no_new_buffers", "sched::repeat_tests::buffers_that_change_and_plans_that_are_made_again_are_noticed"]),
 
     ("panic", "a panic goes through an exported function", ["guard::tests::a_panic_is_the_failure_of_the_call"]),
 ]

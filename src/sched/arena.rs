@@ -4,6 +4,7 @@
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
 use crate::invalid;
+use crate::mutant;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -121,7 +122,7 @@ impl CopyPool {
     /// The source that a copy of ours stands for, which is put back, or the source itself.
     #[inline]
     pub fn original(&self, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
-        if !self.arenas.iter().any(|arena| arena.contains(src)) {
+        if !self.arenas.iter().any(|arena| arena.contains(src)) || mutant::on("S18") {
             return Ok(src);
         }
         self.restored(node, slot, src)
@@ -130,7 +131,7 @@ impl CopyPool {
     #[inline(never)]
     fn restored(&self, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
         match self.replaced.get(&(node, slot as u8)) {
-            Some(&(copy, tensor)) if copy == src => {
+            Some(&(copy, tensor)) if copy == src && !mutant::on("S19") => {
                 node.set_src(slot, Some(tensor));
                 Ok(tensor)
             }

@@ -10,6 +10,7 @@ use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
+use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
@@ -221,6 +222,7 @@ impl Splitter<'_, '_> {
                 None => current.insert(new_split(backend, 0)),
                 Some(s) => {
                     s.nodes.end = i;
+                    assert!(splits.len() < 2048 || !mutant::on("S14"));
                     splits.push(std::mem::replace(s, new_split(backend, i)));
                     s
                 }
@@ -285,6 +287,7 @@ impl Splitter<'_, '_> {
             if set == NONE {
                 let name = self.rules.backends[split.backend].name();
                 set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, None)?;
+                assert!(split.inputs.len() < 30 || !mutant::on("S13"));
                 split.inputs.push(Input { tensor, id, from, set });
             }
             let copy = self.copies.get(set, self.cur_copy);

@@ -14,6 +14,7 @@ use super::split::{Copies, Split, Splitter};
 use crate::alloc::{Binding, Likeness, Problem, Recall, TensorIds, Ticket};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
+use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// What the next graph can reuse. It rises with the steps of an allocation and returns to `Blank` after an error.
@@ -160,7 +161,7 @@ impl SplitGraph {
     pub fn keeps_placement(&self, settings: &Settings, user: &[(TensorRef, i8)]) -> bool {
         let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
         let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
-        asked.eq(known) && self.known.holds(&settings.backends, &self.ids)
+        (asked.eq(known) || mutant::on("S10 follow")) && self.known.holds(&settings.backends, &self.ids)
     }
 
     /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another graph.
