@@ -213,9 +213,9 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_DSV4_HC_POST, hyper::dsv4_hc_post, hyper::check_dsv4_hc_post),
     op(GGML_OP_TOP_K_MASK, attention::top_k_mask, attention::check_top_k_mask),
     op(GGML_OP_UNARY, unary::unary, unary::check_unary).in_place(FIRST),
-    op(GGML_OP_MAP_CUSTOM1, custom::map_custom1, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
-    op(GGML_OP_MAP_CUSTOM2, custom::map_custom2, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
-    op(GGML_OP_MAP_CUSTOM3, custom::map_custom3, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_MAP_CUSTOM1, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_MAP_CUSTOM2, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
+    op(GGML_OP_MAP_CUSTOM3, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_CUSTOM, custom::custom, custom::check_custom).tasks(Tasks::If(custom::is_wide)).in_place(ALL),
     op(GGML_OP_CROSS_ENTROPY_LOSS, loss::cross_entropy_loss, loss::check_cross_entropy_loss)
         .tasks(Tasks::Rows(1 << 13))

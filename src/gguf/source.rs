@@ -1,6 +1,7 @@
 //! Where the bytes of a file come from.
 
 use crate::abi::gguf::gguf_reader_callback_t;
+use crate::mutant;
 use std::ffi::c_void;
 use std::io::{Read, Seek, SeekFrom};
 
@@ -81,11 +82,46 @@ impl Source for Callback {
             // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
             let got = unsafe { (self.function)(self.userdata, out[n..].as_mut_ptr().cast(), at, chunk) };
             // A host may claim to have read more than was requested.
-            n += got.min(chunk);
+            n += if mutant::on("G25") { got } else { got.min(chunk) };
             if got != chunk {
                 break;
             }
         }
         n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::reader::Reader;
+
+    /// Gives what it was asked for, and says that it was more.
+    unsafe extern "C" fn boasts(_: *mut c_void, out: *mut c_void, _: u64, len: usize) -> usize {
+        // SAFETY: `len` bytes there are writable, by the contract of the callback.
+        unsafe { out.write_bytes(7, len) };
+        len + 1000
+    }
+
+    #[test]
+    fn a_callback_that_says_it_read_more_than_it_was_asked_for_is_not_believed() {
+        // SAFETY: it ignores its argument and writes what it is asked for.
+        let mut source = unsafe { Callback::new(Some(boasts), std::ptr::null_mut(), 0) }.unwrap();
+        let mut out = [0; 16];
+        assert_eq!(source.read_at(3, &mut out), 16);
+        assert_eq!(out, [7; 16]);
+        let mut reader = Reader::new(&mut source, 0, 32);
+        reader.fill(&mut out, "half").unwrap();
+        assert_eq!(reader.rest(), 16);
+    }
+
+    /// A file of 8 bytes that says it has 32.
+    #[test]
+    fn bytes_that_do_not_come_are_an_error() {
+        let mut source = &[1u8; 8][..];
+        let mut reader = Reader::new(&mut source, 0, 32);
+        let e = reader.fill(&mut [0; 12], "a number").unwrap_err();
+        assert!(e.to_string().contains("4 bytes before the end of a number"), "{e}");
+        assert!(reader.fill(&mut [0; 1], "the next").is_err());
     }
 }

@@ -338,7 +338,7 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
     let mut next = 0;
     while next <= steps {
         // Some ranges at once, each in a lane of its own. The least value of the best fit so far takes part, and the range
-        // shrinks with it: what was tried behind a better fit is tried again.
+        // shrinks with it: what was tried after a better fit is tried again.
         let inverses = std::array::from_fn(|i| (start + step * (next + i as i32) as f32 + n as f32) / (max - min));
         let tried = match bound_first {
             true => group.fit(&inverses, min, |at| {

@@ -108,7 +108,7 @@ const F8_E4M3: TypeTraits = TypeTraits {
 /// Numbers of types, also those given up.
 pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
-/// All types by number, and an empty entry for the mark behind them.
+/// All types by number, and an empty entry for the mark after them.
 pub static TABLE: [TypeTraits; COUNT + 1] = {
     use ggml_type::*;
     let mut t = [TypeTraits::plain(GGML_TYPE_COUNT); COUNT + 1];

@@ -5,6 +5,20 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+/// Bytes of memory that the machine has; 0 where the system does not say.
+pub fn physical() -> usize {
+    #[cfg(unix)]
+    {
+        // SAFETY: plain questions to the system.
+        let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
+        usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0))
+    }
+    #[cfg(not(unix))]
+    {
+        0
+    }
+}
+
 /// A block of aligned memory, freed when dropped. Its bytes are reached through the raw pointer, because C code shares them.
 #[derive(Debug)]
 pub struct AlignedBlock {

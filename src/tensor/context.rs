@@ -278,7 +278,7 @@ impl Context {
         self.push_tensor(dtype, &Self::layout(dtype, dims)?, None)
     }
 
-    /// A view of `src` with dense strides of `dims`, `offset` bytes behind its start. A view of a view counts from the base.
+    /// A view of `src` with dense strides of `dims`, `offset` bytes after its start. A view of a view counts from the base.
     /// The view must be inside its base (the contract).
     pub fn new_view(&mut self, src: TensorRef, dims: &[i64], offset: usize) -> Result<TensorRef> {
         self.new_view_as(src.dtype(), src, dims, offset)
@@ -367,7 +367,7 @@ mod tests {
         let t = ctx.new_tensor(GGML_TYPE_Q4_0, &[64, 5]).unwrap();
         assert_eq!((t.nb(), t.nbytes()), ([18, 36, 180, 180], 180));
         assert!(t.is_contiguous() && t.is_contiguous_rows() && !t.is_permuted());
-        // A view of parts of blocks still takes bytes, so that it cannot be behind the end.
+        // A view of parts of blocks still takes bytes, so that it cannot be after the end.
         let part = Context::layout(GGML_TYPE_Q4_0, &[20, 2]).unwrap();
         assert_eq!((part.nb, part.bytes), ([18, 0, 0, 0], 22));
     }

@@ -16,7 +16,7 @@ impl TensorRef {
         self.ne()[1..].iter().product()
     }
 
-    /// Bytes from the first to behind the last byte of the data, strides followed; 0 for an empty tensor. Saturates.
+    /// Bytes from the first to the last byte of the data, with gaps between strides; 0 for an empty tensor. Saturates.
     #[inline]
     pub fn nbytes(self) -> usize {
         let (ne, nb, dtype) = (self.ne(), self.nb(), self.dtype());

@@ -169,7 +169,7 @@ fn memory_that_overlaps_is_not_fused_over() {
     for (k, make) in ALL[..4].iter().enumerate() {
         let n_sources = make(&mut Lab::new()).sources.len();
         for source in 0..n_sources {
-            // Exactly over it, a row behind it, a row before it.
+            // Exactly over it, a row after it, a row before it.
             for shift in [0isize, 256, -256] {
                 let run = |on: DeviceRef| {
                     let mut lab = Lab::new();
@@ -188,7 +188,7 @@ fn memory_that_overlaps_is_not_fused_over() {
                         }
                         at = at.wrapping_add((at as usize).next_multiple_of(align) - at as usize);
                         assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                        // Room behind it, so that a shifted result touches one tensor alone.
+                        // Room after it, so that a shifted result touches one tensor alone.
                         at = at.wrapping_add(t.nbytes() + 1024);
                     }
                     let over = made.sources[source].data().cast::<u8>().wrapping_offset(shift);

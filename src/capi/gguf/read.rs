@@ -8,9 +8,9 @@ use crate::gguf::reader::Reader;
 use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load};
 use crate::guard::guarded;
-use crate::log_error;
 use crate::sys::cstr;
 use crate::sys::file::{self, CStream};
+use crate::{log_error, mutant};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
@@ -27,6 +27,7 @@ unsafe fn read(source: &mut dyn Source, start: u64, rest: u64, params: gguf_init
         let ctx = unsafe { load::load(&gguf, &mut reader, params.no_alloc) };
         let (raw, result) = match ctx {
             Ok(ctx) => (ctx_into_raw(ctx), Ok(())),
+            Err(e) if mutant::on("G26") => (std::ptr::dangling_mut(), Err(e)),
             Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),
         };
         // SAFETY: not NULL, so by the caller's promise valid for writing.

@@ -208,7 +208,9 @@ impl<'a> Dest<'a> {
             return;
         }
         let (block, size, dtype) = (self.block(), self.dtype.type_size(), self.dtype);
-        if self.has_dense_rows() {
+        // A call for a vector of one costs more than its conversion.
+        let short = x.len() < 4 && matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16);
+        if self.has_dense_rows() && !short {
             assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
             let bytes = x.len() / block * size;
             let p = self.claim(self.at.offset(row) + start / block * size, bytes);

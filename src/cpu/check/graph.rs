@@ -8,6 +8,7 @@ use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::ids::TensorIds;
 use crate::cpu::exec::is_live;
 use crate::error::Result;
+use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use std::borrow::Cow;
@@ -129,7 +130,7 @@ impl Record {
     /// Whether `nodes` are this graph, and nothing that was checked has changed.
     fn holds(&self, nodes: &[TensorRef]) -> bool {
         self.nodes == nodes
-            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts)
+            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts || mutant::on("G29 again"))
             && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
     }
 }

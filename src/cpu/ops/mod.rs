@@ -1,4 +1,5 @@
 //! Kernels, one file or folder per family (`tensor::family`). Each offers, for each operation, a kernel and a check (types and shapes it takes).
+#![forbid(unsafe_code)]
 
 pub mod attention;
 pub mod binary;

@@ -9,7 +9,7 @@ use crate::quant::convert::f8_e4m3_to_f32;
 ///
 /// # Safety
 /// Every method may be called only on a processor with the implementor's instruction set; those that take a pointer
-/// need `N` elements behind it (the `_part` ones `n` elements, with `n < N`), at any alignment.
+/// need `N` elements after it (the `_part` ones `n` elements, with `n < N`), at any alignment.
 #[allow(clippy::missing_safety_doc)] // said once, for all methods, above
 pub trait Lanes: Copy {
     /// How many lanes.

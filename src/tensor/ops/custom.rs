@@ -4,12 +4,12 @@ use super::build::{Node, Place, require};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::{
     GGML_MAX_DIMS, GGML_MAX_SRC, GGML_N_TASKS_MAX, ggml_custom_op_t, ggml_custom1_op_t, ggml_custom2_op_t,
-    ggml_custom3_op_t, ggml_type,
+    ggml_custom3_op_t, ggml_tensor, ggml_type,
 };
 use crate::error::Result;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use crate::tensor::{Context, TensorRef};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 /// What the parameter words of a custom operation hold, laid out as C does.
 #[repr(C)]
@@ -28,15 +28,87 @@ pub struct Job<F> {
 ///
 /// # Safety
 /// The type is an `Option` of a function pointer: 8 bytes, of which zero is `None`.
-pub unsafe trait Fun: Copy {}
-// SAFETY: an `Option` of a function pointer.
-unsafe impl Fun for ggml_custom1_op_t {}
-// SAFETY: an `Option` of a function pointer.
-unsafe impl Fun for ggml_custom2_op_t {}
-// SAFETY: an `Option` of a function pointer.
-unsafe impl Fun for ggml_custom3_op_t {}
-// SAFETY: an `Option` of a function pointer.
-unsafe impl Fun for ggml_custom_op_t {}
+pub unsafe trait Fun: Copy {
+    /// The operation whose nodes hold such a function.
+    const OP: ggml_op;
+
+    /// Whether there is one.
+    fn is_there(&self) -> bool;
+
+    /// Calls it for a node, on thread `ith` of `nth`.
+    ///
+    /// # Safety
+    /// The function and `userdata` are those of the node's job: the host promised, when it made the node, that the function may be
+    /// called so while a graph with the node is computed.
+    unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void);
+}
+
+macro_rules! fun {
+    ($($fun:ty: $op:ident($($source:literal),*);)*) => {$(
+        // SAFETY: an `Option` of a function pointer.
+        unsafe impl Fun for $fun {
+            const OP: ggml_op = $op;
+
+            fn is_there(&self) -> bool {
+                self.is_some()
+            }
+
+            unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) {
+                if let Some(f) = self {
+                    // SAFETY: the caller's promise; the tensors are valid.
+                    unsafe { f(node.as_ptr() $(, raw(node, $source))*, ith, nth, userdata) }
+                }
+            }
+        }
+    )*};
+}
+fun! {
+    ggml_custom1_op_t: GGML_OP_MAP_CUSTOM1(0);
+    ggml_custom2_op_t: GGML_OP_MAP_CUSTOM2(0, 1);
+    ggml_custom3_op_t: GGML_OP_MAP_CUSTOM3(0, 1, 2);
+    ggml_custom_op_t: GGML_OP_CUSTOM();
+}
+
+fn raw(node: TensorRef, i: usize) -> *const ggml_tensor {
+    node.src(i).map_or(std::ptr::null(), |t| t.as_ptr())
+}
+
+/// The job of a node, whatever its kind of function.
+pub struct Work {
+    /// Threads that shall share the work, or `GGML_N_TASKS_MAX`.
+    pub n_tasks: i32,
+    /// Whether there is a function.
+    pub has_function: bool,
+    node: TensorRef,
+}
+
+impl Work {
+    /// Of a node of one of these operations, `None` for another.
+    pub fn of_node(node: TensorRef) -> Option<Self> {
+        fn of<F: Fun>(node: TensorRef) -> Option<Work> {
+            let job = Job::<F>::of_node(node)?;
+            Some(Work { n_tasks: job.n_tasks, has_function: job.fun.is_there(), node })
+        }
+        of::<ggml_custom1_op_t>(node)
+            .or_else(|| of::<ggml_custom2_op_t>(node))
+            .or_else(|| of::<ggml_custom3_op_t>(node))
+            .or_else(|| of::<ggml_custom_op_t>(node))
+    }
+
+    /// Calls the host's function as thread `ith` of `nth`.
+    pub fn call(&self, ith: usize, nth: usize) {
+        fn call<F: Fun>(node: TensorRef, ith: usize, nth: usize) {
+            if let Some(job) = Job::<F>::of_node(node) {
+                // SAFETY: the node's own function and data.
+                unsafe { job.fun.call(node, ith as c_int, nth as c_int, job.userdata) }
+            }
+        }
+        call::<ggml_custom1_op_t>(self.node, ith, nth);
+        call::<ggml_custom2_op_t>(self.node, ith, nth);
+        call::<ggml_custom3_op_t>(self.node, ith, nth);
+        call::<ggml_custom_op_t>(self.node, ith, nth);
+    }
+}
 
 impl<F: Fun> Job<F> {
     const FITS: () = assert!(size_of::<Self>() == 24 && size_of::<Self>() <= OP_PARAM_WORDS * 4);
@@ -46,15 +118,13 @@ impl<F: Fun> Job<F> {
         Self { fun, n_tasks, _padding: 0, userdata }
     }
 
-    /// The job of a node.
-    ///
-    /// # Safety
-    /// The words were written by this library, or the host, for an operation whose function is an `F`.
-    pub unsafe fn of_node(node: TensorRef) -> Self {
+    /// The job of a node, if its operation is the one with this kind of function.
+    pub fn of_node(node: TensorRef) -> Option<Self> {
         let () = Self::FITS;
         let words = node.op_params();
-        // SAFETY: the words are large enough (`FITS`); that they hold a job of this kind is the caller's promise.
-        unsafe { words.as_ptr().cast::<Self>().read_unaligned() }
+        // SAFETY: the words are large enough (`FITS`). A **valid tensor** of this operation has a job of this kind in its words: its constructors write
+        // it, and so does C code that makes nodes without them.
+        (node.op_raw() == F::OP as i32).then(|| unsafe { words.as_ptr().cast::<Self>().read_unaligned() })
     }
 
     fn words(self) -> [i32; OP_PARAM_WORDS] {
@@ -146,8 +216,6 @@ pub fn custom_inplace(
 mod tests {
     use super::super::build::test::{ctx, f32s, srcs};
     use super::*;
-    use crate::abi::ggml::ggml_tensor;
-    use std::ffi::c_int;
 
     unsafe extern "C" fn host(_: *mut ggml_tensor, _: c_int, _: c_int, _: *mut c_void) {}
 
@@ -159,8 +227,8 @@ mod tests {
         let t = custom_inplace(c, a, &[None, Some(a)], Job::new(Some(host as _), 3, data)).unwrap();
         assert_eq!(srcs(t), [(0, a), (2, a)]);
         assert_eq!((t.op_param_i32(2), t.op_param_u64(4)), (3, 0x1234_5678_9abc));
-        // SAFETY: the job was written above for a function of this type.
-        let job = unsafe { Job::<ggml_custom_op_t>::of_node(t) };
+        assert!(Job::<ggml_custom1_op_t>::of_node(t).is_none());
+        let job = Job::<ggml_custom_op_t>::of_node(t).unwrap();
         assert_eq!((job.fun.map(|f| f as *const ()), job.n_tasks, job.userdata), (Some(host as *const ()), 3, data));
     }
 }

@@ -1,4 +1,4 @@
-//! Recurrent layers. Each result holds the outputs and, behind them, the new states.
+//! Recurrent layers. Each result holds the outputs and, after them, the new states.
 #![allow(non_snake_case)] // The parameters are named as in C.
 
 use crate::abi::ggml::*;
