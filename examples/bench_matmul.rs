@@ -5,6 +5,7 @@
 //! `GGML_RS_CPU_LEVEL` chooses the instruction set.
 
 use ggml::abi::ggml::{ggml_op, ggml_tensor, ggml_tensor_flag, ggml_type};
+use ggml::cpu::check::CheckedGraph;
 use ggml::cpu::exec::{self, Abort, Settings};
 use ggml::cpu::matmul::{can, scratch_mul_mat};
 use ggml::cpu::worker::Scratch;
@@ -111,7 +112,8 @@ fn best_of(node: TensorRef, threads: usize, flops: usize) -> f64 {
     let rounds = (6_000_000_000 / flops).clamp(5, 3000);
     let round = || {
         let start = thread_seconds();
-        exec::compute(&[node], &settings).expect("a product that the CPU computes");
+        let graph = CheckedGraph::new(std::slice::from_ref(&node)).expect("a product that the CPU computes");
+        exec::compute(&graph, &settings).expect("a product that the CPU computes");
         thread_seconds() - start
     };
     (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)

@@ -1,4 +1,4 @@
-// ggml-cpp.h: owning pointers for C++: std::unique_ptr with the right function to free each object.
+// ggml-cpp.h: owning pointers for C++: a std::unique_ptr for each kind of object.
 
 #pragma once
 
@@ -35,9 +35,9 @@ struct ggml_backend_sched_deleter {
     void operator()(ggml_backend_sched_t sched) const { ggml_backend_sched_free(sched); }
 };
 
-/// A context, freed with everything made in it.
+/// A context, freed with everything in it.
 using ggml_context_ptr = std::unique_ptr<ggml_context, ggml_context_deleter>;
-/// The description of a GGUF file.
+/// The contents of a GGUF file.
 using gguf_context_ptr = std::unique_ptr<gguf_context, gguf_context_deleter>;
 /// A graph allocator.
 using ggml_gallocr_ptr = std::unique_ptr<ggml_gallocr, ggml_gallocr_deleter>;

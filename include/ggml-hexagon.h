@@ -1,6 +1,6 @@
 // ggml-hexagon.h: Qualcomm Hexagon processors.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -11,13 +11,13 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_hexagon_init(void);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_hexagon(ggml_backend_t backend);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_hexagon_reg(void);
 
 #ifdef __cplusplus

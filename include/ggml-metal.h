@@ -1,6 +1,6 @@
-// ggml-metal.h: Apple's graphics processors, by Metal.
+// ggml-metal.h: Apple GPUs, with Metal.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -14,24 +14,24 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend on the first device, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend on the first device. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_metal_init(void);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_metal(ggml_backend_t backend);
 
-/// Sets who is asked, while a graph is computed, whether to stop.
+/// Sets the callback that can stop a computation.
 GGML_BACKEND_API void ggml_backend_metal_set_abort_callback(ggml_backend_t backend,
                                                             ggml_abort_callback abort_callback,
                                                             void *user_data);
 
-/// Whether the device belongs to a family of Apple's, by the number after the family's name.
+/// Returns whether the device belongs to an Apple GPU family, given by the number in its name.
 GGML_BACKEND_API bool ggml_backend_metal_supports_family(ggml_backend_t backend, int family);
 
-/// Records the next graph for Apple's tools.
+/// Captures the next graph for Apple's tools.
 GGML_BACKEND_API void ggml_backend_metal_capture_next_compute(ggml_backend_t backend);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_metal_reg(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// ggml-opencl.h: graphics processors by OpenCL.
+// ggml-opencl.h: GPUs, with OpenCL.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -11,19 +11,19 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_opencl_init(void);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_opencl(ggml_backend_t backend);
 
-/// Memory of the device.
+/// Returns the buffer type of the device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_opencl_buffer_type(void);
 
-/// Memory of the host from which copies to the device are fast.
+/// Returns the buffer type in pinned host memory, for fast transfers to the device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_opencl_host_buffer_type(void);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_opencl_reg(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// ggml-openvino.h: Intel's processors of all kinds, by OpenVINO.
+// ggml-openvino.h: Intel processors of all kinds, with OpenVINO.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 #ifdef __cplusplus
-#    include <cstring> // hosts have it from here with the original
+#    include <cstring> // hosts get it from this header with the original
 #endif
 
 /// Name of the backend.
@@ -18,34 +18,34 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend on one device, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend on one device. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_openvino_init(int device);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_openvino(ggml_backend_t backend);
 
-/// Whether a buffer is in the memory of such a device.
+/// Returns whether a buffer is in the memory of an OpenVINO device.
 GGML_BACKEND_API bool ggml_backend_buffer_is_openvino(ggml_backend_buffer_t buffer);
 
-/// Whether a buffer type is the memory of such a device.
+/// Returns whether a buffer type is the memory of an OpenVINO device.
 GGML_BACKEND_API bool ggml_backend_buft_is_openvino(ggml_backend_buffer_type_t buft);
 
-/// Whether a buffer type is the memory of the host that such a device reads.
+/// Returns whether a buffer type is host memory that an OpenVINO device reads.
 GGML_BACKEND_API bool ggml_backend_buft_is_openvino_host(ggml_backend_buffer_type_t buft);
 
-/// The number of a buffer's context, which no other has.
+/// Returns the unique number of a buffer's context.
 GGML_BACKEND_API size_t ggml_backend_openvino_buffer_get_ctx_id(ggml_backend_buffer_t buffer);
 
-/// Memory of a device.
+/// Returns the buffer type of a device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_openvino_buffer_type(int device);
 
-/// Memory of the host that a device reads.
+/// Returns the buffer type in host memory that a device reads.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_openvino_host_buffer_type(int device);
 
-/// Number of devices.
+/// Returns the number of devices.
 GGML_BACKEND_API int ggml_backend_openvino_get_device_count(void);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_openvino_reg(void);
 
 #ifdef __cplusplus

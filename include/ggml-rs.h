@@ -1,6 +1,6 @@
-// ggml-rs.h: what this library has beyond the original's interface: the text of the last error, errors instead of aborts,
-// where a scheduler put things and why, a timeline of what ran when, and which library this is. A host that also runs on
-// the original looks these functions up with dlsym().
+// ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
+// reports of where a scheduler places a graph and why, timelines, and the identity of the library. A host that should
+// also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
 //         fprintf(stderr, "%s\n", ggml_rs_last_error());
@@ -22,139 +22,145 @@
 /// goes.
 #define GGML_RS_ABI_DIGEST 1479547239094540194
 
-/// What happens when a caller breaks the contract.
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+//
+// Which library this is
+//
+
+/// Describes the library, so that a host can check it before it passes structs.
+struct ggml_rs_abi {
+    /// Size of this struct in the library. Later versions may append members.
+    size_t size;
+    /// Digest of the interface. Compare it with `GGML_RS_ABI_DIGEST` of the header that the host was compiled with.
+    uint64_t digest;
+    /// Size in bytes of a tensor's name. Compare it with `GGML_MAX_NAME`.
+    size_t max_name;
+    /// Version, such as "0.28.0".
+    const char *version;
+    /// Names of the built-in backends, separated by spaces, whether or not they find a device.
+    const char *backends;
+};
+
+/// Returns a description of this library, which lives until the process ends. A host or module that was compiled with
+/// other headers can check it before it passes a struct: `ggml_rs_get_abi()->digest == GGML_RS_ABI_DIGEST`.
+GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
+
+//
+// Errors
+//
+
+/// Returns the last message that the library logged at error level on the calling thread, without the newline. "" if
+/// there was none since the start or since `ggml_rs_clear_error`. Calls that succeed do not change it. The library
+/// owns the string, which is valid until the thread's next error.
+GGML_API const char *ggml_rs_last_error(void);
+
+/// Clears the last error of the calling thread.
+GGML_API void ggml_rs_clear_error(void);
+
+/// What happens when the caller breaks a contract.
 enum ggml_rs_policy {
-    /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
+    /// The process aborts, after the callback of `ggml_set_abort_callback`, as with the original.
     GGML_RS_POLICY_ABORT = 0,
-    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a
-    /// result.
+    /// The call fails: it returns NULL, false, 0 or `GGML_STATUS_FAILED`, or nothing if it has no result.
     GGML_RS_POLICY_ERROR = 1,
 };
 
-/// How a report is written.
+/// Sets what happens when a caller breaks a contract (passes an argument that the headers forbid, for which the
+/// original asserts). Applies to calls on all threads that start afterwards. Returns the previous policy. The default
+/// is `GGML_RS_POLICY_ABORT`.
+///
+/// With `GGML_RS_POLICY_ERROR` the call ends where the mistake is found. It frees the memory it has allocated, logs
+/// the message at error level and stores it for `ggml_rs_last_error`, but does not call the abort callback. All
+/// objects can be used and freed as before. It does not help if:
+///
+/// - a pointer is invalid or dangling: the library cannot know;
+/// - C or C++ code finds the mistake: `ggml_abort`, and `GGML_ASSERT` in a host or module, end the process;
+/// - `ggml_get_type_traits` is called with a type that does not exist: it cannot fail.
+///
+/// A call that made several changes before the mistake keeps them: a graph may contain the nodes that were added
+/// before the bad one. Reset a scheduler before its next use.
+GGML_API enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
+
+//
+// Placement reports
+//
+
+/// Format of a report.
 enum ggml_rs_format {
     /// For programs.
     GGML_RS_FORMAT_JSON = 0,
-    /// For people: one page that needs nothing else.
+    /// For people: one self-contained page.
     GGML_RS_FORMAT_HTML = 1,
 };
 
+/// Returns the placement report of the graph that `sched` split last: which backend computes each node and why, what
+/// is copied, and which tensors use which compute memory when. Free it with `ggml_rs_string_free`. Call this after
+/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, without the memory), while the graph lives and before the
+/// next reset. If no graph is split, logs an error and returns NULL. With the environment variable
+/// GGML_SCHED_REPORT=file.html (or .json) the library writes the report of the largest graph of the process by
+/// itself.
+///
+/// The JSON contains `backends`, `splits` (ranges of nodes, and the `copies` before them), `leafs`, `nodes`
+/// (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes
+/// in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`, `lower_bound` (the most
+/// bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a larger graph may have
+/// been reserved), and `blocks` with the first and last step that need them.
+GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
+
+/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot
+/// be written, logs an error and returns false.
+GGML_API bool ggml_rs_sched_write_report(ggml_backend_sched_t sched, enum ggml_rs_format format, const char *path);
+
+/// Frees a string that a function of this header returned. Does nothing for NULL.
+GGML_API void ggml_rs_string_free(char *text);
+
 /// Why a node runs on the CPU although the scheduler has an accelerator.
 enum ggml_rs_fallback_cause {
-    /// No accelerator can compute it: the operation, a type or a shape is not supported there.
+    /// No accelerator supports its operation with these types and shapes.
     GGML_RS_FALLBACK_UNSUPPORTED = 0,
-    /// A weight that it reads, or its own memory, lies where only the CPU reads it.
+    /// A weight that it reads, or its own memory, is where only the CPU can use it.
     GGML_RS_FALLBACK_MEMORY = 1,
-    /// The host placed it with `ggml_backend_sched_set_tensor_backend`.
+    /// The host assigned it with `ggml_backend_sched_set_tensor_backend`.
     GGML_RS_FALLBACK_HOST = 2,
-    /// Nodes beside it are on the CPU.
+    /// The nodes around it run on the CPU.
     GGML_RS_FALLBACK_NEIGHBOURS = 3,
-};
-
-/// What a host can ask before it passes structs: which library this is.
-struct ggml_rs_abi {
-    /// Bytes of this struct in the library; later versions may append fields.
-    size_t size;
-    /// The digest, to be compared with `GGML_RS_ABI_DIGEST` of the header that the host was compiled with.
-    uint64_t digest;
-    /// Bytes of a tensor's name, to be compared with `GGML_MAX_NAME`.
-    size_t max_name;
-    /// The version, such as "0.28.0".
-    const char *version;
-    /// Names of the built-in backends, with spaces between them, whether or not they find a device here.
-    const char *backends;
 };
 
 /// A node that runs on the CPU although the scheduler has an accelerator.
 struct ggml_rs_fallback {
     /// The node.
     struct ggml_tensor *node;
-    /// Why.
+    /// The cause.
     enum ggml_rs_fallback_cause cause;
-    /// The same for people, in one line.
+    /// The cause in one line, for people.
     char reason[256];
 };
 
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
+/// Lists the nodes of the graph split last that run on the CPU although the scheduler has another device, with the
+/// cause. Writes up to `max` of them to `list` (which may be NULL if `max` is 0) and returns their total number; 0
+/// without an accelerator. The library also logs a warning, once for each operation that no accelerator computes.
+GGML_API size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched, struct ggml_rs_fallback *list, size_t max);
 
-/// What this library shares with compiled code, and what is built in. Valid until the process ends. A host or module
-/// that was compiled with other headers can find out before it passes a struct: `ggml_rs_get_abi()->digest ==
-/// GGML_RS_ABI_DIGEST`.
-GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
+//
+// Timelines
+//
 
-/// What the library last said at error level on the calling thread, in one line without the line end; "" when it has said
-/// nothing since the start or since `ggml_rs_clear_error`. Functions that succeed leave it as it is. The text is the
-/// library's, and stays until the thread's next error.
-GGML_API
-const char *ggml_rs_last_error(void);
-
-/// Forgets the calling thread's last error.
-GGML_API void ggml_rs_clear_error(void);
-
-/// Says what a broken contract does (an argument that the headers forbid: what the original asserts), on all threads, for
-/// calls that begin afterwards; returns what was said before. `GGML_RS_POLICY_ABORT` is the default.
+/// Starts a timeline in a new file: splits of graphs, copies between backends and single nodes, in the Chrome trace
+/// format that ui.perfetto.dev reads. `%p` in the path becomes the process id. The environment variable GGML_TRACE
+/// does the same from the start of the process. There is one timeline at a time; starting another ends the first. If
+/// the file cannot be created, logs an error and returns false.
 ///
-/// With `GGML_RS_POLICY_ERROR` the call is left where the mistake was found. Memory that it had taken is given back, the
-/// text goes to the log at error level and to `ggml_rs_last_error`, the abort callback is not called, and the objects can
-/// be used and freed as before the call. It cannot help where
-/// - a pointer is no such object, or a dead one: nobody can see that;
-/// - C or C++ code finds the mistake itself: `ggml_abort`, `GGML_ASSERT` in a host or in a module end the process;
-/// - `ggml_get_type_traits` is asked for a type that does not exist: it has no way to fail.
-///
-/// A call that made several changes before the mistake keeps the changes: a graph may hold the nodes that were added
-/// before the bad one, a scheduler is to be reset.
-GGML_API
-enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
+/// The file is readable at any moment, however the process ends. Events that are not in it yet are written by
+/// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: for an asynchronous backend they show
+/// when a split was queued; the backend's own line, if it has one, shows when it ran.
+GGML_API bool ggml_rs_trace_start(const char *path);
 
-/// The placement report of the graph that `sched` has split last, as text that is freed with `ggml_rs_string_free`: which
-/// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
-/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, then without memory), while the graph lives and before the next
-/// reset; NULL, with an error, when no graph is split. The environment variable GGML_SCHED_REPORT=file.html (or .json)
-/// writes one for the graph with the most work, of all the process has, without the host's help.
-///
-/// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
-/// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,
-/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio` (which says
-/// little unless `planned_for_this_graph`: a larger graph may have been reserved), and `blocks` with the first and last
-/// step that need them.
-GGML_API
-char *ggml_rs_sched_report(ggml_backend_sched_t sched,
-                           enum ggml_rs_format format);
-
-/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. false, with an error, when no graph is split
-/// or the file cannot be written.
-GGML_API
-bool ggml_rs_sched_write_report(ggml_backend_sched_t sched,
-                                enum ggml_rs_format format,
-                                const char *path);
-
-/// Frees a text that a function of this header gave to the caller. Nothing for NULL.
-GGML_API void ggml_rs_string_free(char *text);
-
-/// The nodes of the graph split last that run on the CPU although the scheduler has another device, and why: writes up to
-/// `max` of them to `list` (which may be NULL when `max` is 0) and returns how many there are. 0 when there is no
-/// accelerator. Operations that no accelerator computes are also named in the log, once each, as a warning.
-GGML_API
-size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched,
-                               struct ggml_rs_fallback *list,
-                               size_t max);
-
-/// Begins a timeline of what runs when, in a new file: stretches of graphs, copies between backends and single nodes, in the
-/// Chrome trace format that ui.perfetto.dev reads. `%p` in the path becomes the number of the process. The environment
-/// variable GGML_TRACE does the same from the start. One timeline at a time; one under way is ended. false, with an error,
-/// when the file cannot be made.
-///
-/// The file can be read at any moment, however the process ends; what is not yet in it is written at the latest by
-/// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: on a backend that works asynchronously a stretch
-/// is shown while it is queued, and the backend's own line, where it has one, shows when it ran.
-GGML_API
-bool ggml_rs_trace_start(const char *path);
-
-/// Ends the timeline. false when not all of it could be written; true, too, when there was none.
+/// Ends the timeline. Returns false if some of it could not be written; true also if there was none.
 GGML_API bool ggml_rs_trace_stop(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

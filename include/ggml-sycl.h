@@ -1,6 +1,6 @@
-// ggml-sycl.h: Intel's graphics processors, by SYCL.
+// ggml-sycl.h: Intel GPUs, with SYCL.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -10,36 +10,36 @@
 /// Name of the backend.
 #define GGML_SYCL_NAME "SYCL"
 
-/// Devices the backend uses at most.
+/// Maximum number of devices.
 #define GGML_SYCL_MAX_DEVICES 48
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-/// A backend on one device, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend on one device. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_sycl_init(int device);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_sycl(ggml_backend_t backend);
 
-/// Memory of a device.
+/// Returns the buffer type of a device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_sycl_buffer_type(int device);
 
-/// Memory of all devices together: each holds some rows of a matrix, by the shares `tensor_split`.
+/// Returns a buffer type that distributes the rows of a matrix over all devices, in the proportions `tensor_split`.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_sycl_split_buffer_type(int main_device,
                                                                                 const float *tensor_split);
 
-/// Prepares `n_backends` backends to add up tensors; NULL when they cannot.
+/// Creates a communication context for `n_backends` backends. Returns NULL if they cannot communicate.
 GGML_BACKEND_API void *ggml_backend_sycl_comm_init(ggml_backend_t *backends, size_t n_backends);
 
-/// Frees what `ggml_backend_sycl_comm_init` gave.
+/// Frees the context of `ggml_backend_sycl_comm_init`.
 GGML_BACKEND_API void ggml_backend_sycl_comm_free(void *comm_ctx);
 
-/// Adds up one tensor from each backend; each gets the sum. False when that failed.
+/// Adds up one tensor of each backend, and stores the sum in all of them. Returns false on failure.
 GGML_BACKEND_API bool ggml_backend_sycl_comm_allreduce_tensor(void *comm_ctx, struct ggml_tensor **tensors);
 
-/// Memory of the host from which copies to the first device are fast.
+/// Returns the buffer type in pinned host memory, for fast transfers to the first device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_sycl_host_buffer_type(void);
 
 /// Prints a table of the devices.
@@ -51,13 +51,13 @@ GGML_BACKEND_API void ggml_backend_sycl_get_gpu_list(int *id_list, int max_len);
 /// Writes the name of a device, cut to `description_size` bytes.
 GGML_BACKEND_API void ggml_backend_sycl_get_device_description(int device, char *description, size_t description_size);
 
-/// Number of devices.
+/// Returns the number of devices.
 GGML_BACKEND_API int ggml_backend_sycl_get_device_count(void);
 
-/// Free and total memory of a device in bytes.
+/// Writes the free and the total memory of a device in bytes.
 GGML_BACKEND_API void ggml_backend_sycl_get_device_memory(int device, size_t *free, size_t *total);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_sycl_reg(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// ggml-virtgpu.h: the host's devices, from within a virtual machine.
+// ggml-virtgpu.h: devices of the host, used from a virtual machine.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif // __cplusplus
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_virtgpu_reg(void);
 
 #ifdef __cplusplus

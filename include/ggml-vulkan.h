@@ -10,45 +10,47 @@
 /// Name of the backend.
 #define GGML_VK_NAME "Vulkan"
 
-/// Devices the backend uses at most.
+/// Maximum number of devices.
 #define GGML_VK_MAX_DEVICES 16
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif
 
-/// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL, with a log line, when there is no such device
-/// or it cannot be opened.
-GGML_BACKEND_API
-ggml_backend_t ggml_backend_vk_init(size_t dev_num);
+//
+// Backend
+//
 
-/// Whether a backend works on a Vulkan device of this library; false for NULL.
+/// Creates a backend on Vulkan device `dev_num`. Free it with `ggml_backend_free`. If there is no such device, or it
+/// cannot be opened, logs an error and returns NULL.
+GGML_BACKEND_API ggml_backend_t ggml_backend_vk_init(size_t dev_num);
+
+/// Returns whether this is a Vulkan backend of this library. False for NULL.
 GGML_BACKEND_API bool ggml_backend_is_vk(ggml_backend_t backend);
 
-/// Number of Vulkan devices. The first question opens the system's Vulkan library; 0 when there is none, or no device.
+/// Returns the number of Vulkan devices; 0 without a Vulkan library. The first call opens the Vulkan library.
 GGML_BACKEND_API int ggml_backend_vk_get_device_count(void);
 
-/// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no
-/// such device.
+/// Writes the product name of a Vulkan device, cut to `description_size` bytes including the zero byte. Empty if
+/// there is no such device.
 GGML_BACKEND_API void ggml_backend_vk_get_device_description(int device, char *description, size_t description_size);
 
-/// Free and total memory of a Vulkan device in bytes; 0 when there is no such device. What is free is the driver's word where
-/// it has one, else the total.
-GGML_BACKEND_API
-void ggml_backend_vk_get_device_memory(int device,
-                                       size_t *free,
-                                       size_t *total);
+/// Writes the free and the total memory of a Vulkan device in bytes; 0 if there is no such device. If the driver does
+/// not report the free memory, it is the total.
+GGML_BACKEND_API void ggml_backend_vk_get_device_memory(int device, size_t *free, size_t *total);
 
-/// The buffer type of Vulkan device `dev_num`; NULL when there is no such device. Its memory is the device's: `data` of
-/// tensors in it is no address of the host.
+/// Returns the buffer type of Vulkan device `dev_num`. NULL if there is no such device. The `data` of its tensors is
+/// not a host address.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_buffer_type(size_t dev_num);
 
-/// The buffer type in host memory that makes transfers to and from Vulkan devices fast; NULL without devices.
+/// Returns the buffer type in pinned host memory, for fast transfers to and from Vulkan devices. NULL without
+/// devices.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(void);
 
-/// The family of all Vulkan devices; NULL when the system has no Vulkan library, or GGML_DISABLE_VULKAN is set.
+/// Returns the registration of all Vulkan devices. NULL if there is no Vulkan library, or if the environment variable
+/// GGML_DISABLE_VULKAN is set.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_vk_reg(void);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif

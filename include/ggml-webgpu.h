@@ -1,6 +1,6 @@
-// ggml-webgpu.h: graphics processors by WebGPU.
+// ggml-webgpu.h: GPUs, with WebGPU.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_webgpu_init(void);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_webgpu_reg(void);
 
 #ifdef __cplusplus

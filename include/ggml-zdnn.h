@@ -1,6 +1,6 @@
-// ggml-zdnn.h: the processors of IBM Z by zDNN.
+// ggml-zdnn.h: IBM Z processors, with zDNN.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -11,13 +11,13 @@
 extern "C" {
 #endif // __cplusplus
 
-/// Memory of the device.
+/// Returns the buffer type of the device.
 GGML_BACKEND_API ggml_backend_buffer_type_t ggml_backend_zdnn_buffer_type(void);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_zdnn(ggml_backend_t backend);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_zdnn_reg(void);
 
 #ifdef __cplusplus

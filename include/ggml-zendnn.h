@@ -1,6 +1,6 @@
-// ggml-zendnn.h: AMD processors by ZenDNN.
+// ggml-zendnn.h: AMD processors, with ZenDNN.
 //
-// This library has no such backend: its functions are declared, for hosts that name them, and not defined.
+// This library does not have this backend. Its functions are declared for hosts that mention them, but not defined.
 
 #pragma once
 
@@ -11,16 +11,16 @@
 extern "C" {
 #endif // __cplusplus
 
-/// A backend, freed with `ggml_backend_free`; NULL on failure.
+/// Creates a backend. Free it with `ggml_backend_free`. Returns NULL on failure.
 GGML_BACKEND_API ggml_backend_t ggml_backend_zendnn_init(void);
 
-/// Whether a backend is one of this kind.
+/// Returns whether this is a backend of this kind.
 GGML_BACKEND_API bool ggml_backend_is_zendnn(ggml_backend_t backend);
 
-/// Sets the threads that compute.
+/// Sets the number of threads.
 GGML_BACKEND_API void ggml_backend_zendnn_set_n_threads(ggml_backend_t backend_zendnn, int n_threads);
 
-/// The family of all devices.
+/// Returns the registration of all devices.
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_zendnn_reg(void);
 
 #ifdef __cplusplus

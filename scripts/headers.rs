@@ -1,76 +1,45 @@
 //! Writes the C headers in `include/` from the Rust sources: `cargo run --example headers [-- SRC_DIR OUT_DIR]`.
 //!
-//! A header is made of `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or every file of the folders `x/` there
-//! in the order of their `mod.rs`, by cbindgen. What a preprocessor needs and cbindgen cannot know stands in
-//! `scripts/preludes/`: one text file a header, put before the types up to the line `//--- after ---`, and after
-//! the functions from there on.
+//! Each header has an outline in `scripts/outlines/`: its introduction, what only a preprocessor understands, the section headings, and the
+//! names of the public items in the order of the original's header. The items themselves, with their comments, come from
+//! `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or from all files of the folders `x/`, by way of cbindgen.
+//!
+//! An outline is copied line by line, except for lines that start with `@`:
+//!
+//! - `@ NAME NAME ...` inserts these items; types are listed as `struct NAME` and `enum NAME`.
+//! - `@{` and `@}` open and close the block with C linkage.
+//!
+//! An item that no outline lists, or that is listed twice or does not exist, is an error.
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// One header: its module in `abi` and `capi`, its file, the headers it includes, the macro before its functions.
+/// One header: its module in `abi` and `capi`, its file, the macro before its functions.
 struct Header {
     module: &'static str,
     file: &'static str,
-    system: &'static [&'static str],
-    local: &'static [&'static str],
     api: &'static str,
 }
 
 const HEADERS: [Header; 9] = [
-    Header {
-        module: "ggml",
-        file: "ggml.h",
-        system: &["stdbool.h", "stddef.h", "stdint.h", "stdio.h"],
-        local: &[],
-        api: "GGML_API",
-    },
-    Header { module: "alloc", file: "ggml-alloc.h", system: &[], local: &["ggml.h"], api: "GGML_API" },
-    Header {
-        module: "backend",
-        file: "ggml-backend.h",
-        system: &[],
-        local: &["ggml.h", "ggml-alloc.h"],
-        api: "GGML_API",
-    },
-    Header {
-        module: "backend_impl",
-        file: "ggml-backend-impl.h",
-        system: &[],
-        local: &["ggml-backend.h", "ggml-rs.h"],
-        api: "GGML_API",
-    },
-    Header {
-        module: "cpu",
-        file: "ggml-cpu.h",
-        system: &[],
-        local: &["ggml.h", "ggml-backend.h"],
-        api: "GGML_BACKEND_API",
-    },
-    Header {
-        module: "opt",
-        file: "ggml-opt.h",
-        system: &["stdint.h"],
-        local: &["ggml.h", "ggml-backend.h"],
-        api: "GGML_API",
-    },
-    Header {
-        module: "vulkan",
-        file: "ggml-vulkan.h",
-        system: &[],
-        local: &["ggml.h", "ggml-backend.h"],
-        api: "GGML_BACKEND_API",
-    },
-    Header { module: "rs", file: "ggml-rs.h", system: &[], local: &["ggml.h", "ggml-backend.h"], api: "GGML_API" },
-    Header { module: "gguf", file: "gguf.h", system: &["stdbool.h", "stdint.h"], local: &["ggml.h"], api: "GGML_API" },
+    Header { module: "ggml", file: "ggml.h", api: "GGML_API" },
+    Header { module: "alloc", file: "ggml-alloc.h", api: "GGML_API" },
+    Header { module: "backend", file: "ggml-backend.h", api: "GGML_API" },
+    Header { module: "backend_impl", file: "ggml-backend-impl.h", api: "GGML_API" },
+    Header { module: "cpu", file: "ggml-cpu.h", api: "GGML_BACKEND_API" },
+    Header { module: "opt", file: "ggml-opt.h", api: "GGML_API" },
+    Header { module: "vulkan", file: "ggml-vulkan.h", api: "GGML_BACKEND_API" },
+    Header { module: "rs", file: "ggml-rs.h", api: "GGML_API" },
+    Header { module: "gguf", file: "gguf.h", api: "GGML_API" },
 ];
 
-/// Structs that the prelude defines, as `typedef` without a tag.
+/// Structs that an outline defines, as `typedef` without a tag.
 const TYPEDEFS: [&str; 2] = ["ggml_bf16_t", "ggml_fp8_e4m3_t"];
 
-const AFTER: &str = "//--- after ---\n";
+/// Columns of a line.
+const WIDTH: usize = 120;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -80,7 +49,8 @@ fn main() {
     fs::create_dir_all(&out).expect("the output folder can be made");
     let tags = tagged_types(&src);
     for header in &HEADERS {
-        let text = generate(header, root, &src, &tags);
+        let outline = read(&root.join("scripts/outlines").join(header.file));
+        let text = fill(&outline, bindings(header, &src, &tags)).unwrap_or_else(|e| panic!("{}: {e}", header.file));
         fs::write(out.join(header.file), text).expect("the header can be written");
         println!("{}", header.file);
     }
@@ -90,7 +60,7 @@ fn main() {
 fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
     let mut tags = BTreeMap::new();
     for header in &HEADERS {
-        for (kind, name) in items(&source(&src.join("abi"), header.module)) {
+        for (kind, name) in types(&source(&src.join("abi"), header.module)) {
             let word = match kind.as_str() {
                 "struct" => "struct",
                 "enum" => "enum",
@@ -105,7 +75,7 @@ fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
 }
 
 /// The public types of a source file, as (`struct` | `enum` | `type`, name), in its order.
-fn items(source: &str) -> Vec<(String, String)> {
+fn types(source: &str) -> Vec<(String, String)> {
     source
         .lines()
         .filter_map(|line| {
@@ -116,36 +86,23 @@ fn items(source: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
+/// What cbindgen makes of a module: declarations with their comments, separated by empty lines.
+fn bindings(header: &Header, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
     let abi = src.join("abi");
-    let prelude = fs::read_to_string(root.join("scripts/preludes").join(header.file)).unwrap_or_default();
-    let prelude = prelude.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-    let (before, after) = prelude.split_once(AFTER).unwrap_or((&prelude, ""));
-    let (overview, before) = overview(before);
-
     let mut config = Config {
         language: Language::C,
-        cpp_compat: true,
-        pragma_once: true,
         no_includes: true,
         style: Style::Tag,
         documentation: true,
         documentation_style: DocumentationStyle::Cxx,
-        line_length: 120,
+        line_length: WIDTH,
         tab_width: 4,
         usize_is_size_t: true,
-        header: Some(format!(
-            "{overview}//\n// Generated by `make headers` from the Rust sources; changes belong there."
-        )),
-        trailer: (!after.trim().is_empty()).then(|| after.trim_end().to_string()),
         ..Config::default()
     };
-    let mut includes: Vec<String> = header.system.iter().map(|h| format!("#include <{h}>")).collect();
-    includes.extend(header.local.iter().map(|h| format!("#include \"{h}\"")));
-    config.after_includes = Some(format!("{}\n\n{}", includes.join("\n"), before.trim()).trim_end().to_string());
     config.function.prefix = Some(header.api.to_string());
     config.function.deprecated_with_note = Some("GGML_DEPRECATED_NOTE({})".to_string());
-    config.export.include = items(&source(&abi, header.module))
+    config.export.include = types(&source(&abi, header.module))
         .into_iter()
         .map(|(_, name)| name)
         .filter(|name| !TYPEDEFS.contains(&name.as_str()))
@@ -155,25 +112,151 @@ fn generate(header: &Header, root: &Path, src: &Path, tags: &BTreeMap<String, (&
         .filter(|(_, (_, module))| *module != header.module)
         .map(|(name, (word, _))| (name.clone(), format!("{word} {name}")))
         .collect();
-
     let builder = Builder::new()
         .with_config(config)
         .with_src(file(&abi, header.module))
         .with_src(file(&src.join("capi"), header.module));
-    let bindings = builder.generate().unwrap_or_else(|e| panic!("{}: {e}", header.file));
     let mut text = Vec::new();
-    bindings.write(&mut text);
-    polish(&String::from_utf8(text).expect("cbindgen writes UTF-8"))
+    builder.generate().unwrap_or_else(|e| panic!("{}: {e}", header.file)).write(&mut text);
+    String::from_utf8(text).expect("cbindgen writes UTF-8")
 }
 
-/// Splits the comment that opens a prelude from the rest of it.
-fn overview(prelude: &str) -> (String, &str) {
-    let end =
-        prelude.lines().take_while(|l| l.starts_with("//")).map(|l| l.len() + 1).sum::<usize>().min(prelude.len());
-    (prelude[..end].to_string(), &prelude[end..])
+/// The outline with its items in place.
+fn fill(outline: &str, bindings: String) -> Result<String, String> {
+    let mut items = BTreeMap::new();
+    for block in bindings.split("\n\n").filter(|b| !b.trim().is_empty()) {
+        let (name, text) = item(block.trim_matches('\n'))?;
+        if let Some(other) = items.insert(name, text) {
+            return Err(format!("two items of one name: {other}"));
+        }
+    }
+    let mut out = String::new();
+    let mut introduction = true;
+    for line in outline.replace("@VERSION@", env!("CARGO_PKG_VERSION")).lines() {
+        if introduction && !line.starts_with("//") {
+            introduction = false;
+            out.push_str("//\n// Generated by `make headers` from the Rust sources; changes belong there.\n");
+        }
+        match line.strip_prefix('@') {
+            None => out.push_str(&format!("{line}\n")),
+            Some("{") => out.push_str("#ifdef __cplusplus\nextern \"C\" {\n#endif\n"),
+            Some("}") => out.push_str("#ifdef __cplusplus\n}\n#endif\n"),
+            Some(names) => {
+                let mut words = names.split_whitespace();
+                while let Some(word) = words.next() {
+                    let name = match word {
+                        "struct" | "enum" => format!("{word} {}", words.next().unwrap_or_default()),
+                        _ => word.to_string(),
+                    };
+                    let text = items.remove(&name);
+                    let text =
+                        text.ok_or_else(|| format!("the outline lists {name}, which is not there, or lists it twice"))?;
+                    // One empty line between items.
+                    let gap = if out.ends_with("\n\n") { "" } else { "\n" };
+                    out.push_str(&format!("{gap}{text}\n"));
+                }
+            }
+        }
+    }
+    match items.is_empty() {
+        true => Ok(out),
+        false => Err(format!("the outline does not list {}", items.into_keys().collect::<Vec<_>>().join(", "))),
+    }
 }
 
-/// `x/mod.rs` of a folder, whose modules cbindgen follows in their order, or `x.rs`.
+/// The name under which outlines list a declaration, and its text.
+fn item(block: &str) -> Result<(String, String), String> {
+    let (docs, code): (Vec<&str>, Vec<&str>) = block.lines().partition(|l| l.starts_with("///"));
+    let flat = code.iter().map(|l| l.trim()).collect::<Vec<_>>().join(" ").replace("( ", "(");
+    let word = |text: &str| -> String { text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let last_word = |text: &str| -> String {
+        let start = text.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |i| i + 1);
+        text[start..].to_string()
+    };
+    let (name, code) = if let Some(rest) = flat.strip_prefix("#define ") {
+        (word(rest), constant(&flat))
+    } else if flat.starts_with("struct ") || flat.starts_with("enum ") {
+        let (kind, rest) = flat.split_once(' ').unwrap_or_default();
+        (format!("{kind} {}", word(rest)), members(&code))
+    } else if let Some((_, rest)) = flat.split_once("(*").filter(|_| flat.starts_with("typedef ")) {
+        (word(rest), prototype(&flat))
+    } else if flat.starts_with("typedef ") {
+        (last_word(flat.trim_end_matches(';').split('[').next().unwrap_or_default()), flat.clone())
+    } else {
+        let (note, function) = deprecation(&flat);
+        (last_word(function.split('(').next().unwrap_or_default()), note + &prototype(&function))
+    };
+    match name.rsplit(' ').next() {
+        None | Some("") => Err(format!("a declaration without a name: {block}")),
+        Some(_) => Ok((name, comment(&docs) + &code)),
+    }
+}
+
+/// A comment without the sections on safety, which are for Rust callers.
+fn comment(docs: &[&str]) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut safety = false;
+    for line in docs {
+        let text = line.trim_start_matches('/').trim();
+        safety = text == "# Safety" || (safety && !text.starts_with("# "));
+        if !safety {
+            kept.push(line.trim_end());
+        }
+    }
+    while kept.last().is_some_and(|l| *l == "///") {
+        kept.pop();
+    }
+    kept.iter().map(|l| format!("{l}\n")).collect()
+}
+
+/// A constant, with parentheses around a negative number.
+fn constant(define: &str) -> String {
+    match define.split_once(" -") {
+        Some((name, digits)) if digits.bytes().all(|b| b.is_ascii_digit()) => format!("{name} (-{digits})"),
+        _ => define.to_string(),
+    }
+}
+
+/// Takes the note of a deprecated function out, to stand on a line of its own.
+fn deprecation(flat: &str) -> (String, String) {
+    let parts = flat.split_once("GGML_DEPRECATED_NOTE(").and_then(|(api, rest)| Some((api, rest.split_once("\") ")?)));
+    match parts {
+        Some((api, (text, function))) => (format!("GGML_DEPRECATED_NOTE({text}\")\n"), format!("{api}{function}")),
+        None => (String::new(), flat.to_string()),
+    }
+}
+
+/// A struct or enum, with the second name that C gives to an enum value.
+fn members(lines: &[&str]) -> String {
+    let mut out = Vec::new();
+    for line in lines {
+        out.push(argument_names(line));
+        if line.trim_start().starts_with("GGML_PREC_UNDEFINED = 0,") {
+            out.push("    /// The former name of `GGML_PREC_UNDEFINED`.".to_string());
+            out.push("    GGML_PREC_DEFAULT = 0,".to_string());
+        }
+    }
+    out.join("\n")
+}
+
+/// A function or the type of one: on one line where it fits, otherwise with a line for each argument.
+fn prototype(flat: &str) -> String {
+    let flat = argument_names(flat);
+    if flat.len() <= WIDTH {
+        return flat;
+    }
+    // The list of arguments is the last pair of parentheses.
+    let Some((head, arguments)) = flat.strip_suffix(");").and_then(|f| f.rsplit_once('(')) else { return flat };
+    let arguments: Vec<String> = arguments.split(", ").map(|a| format!("    {a}")).collect();
+    format!("{head}(\n{});", arguments.join(",\n"))
+}
+
+/// Rust may not call an argument `type`.
+fn argument_names(line: &str) -> String {
+    line.replace(" ty,", " type,").replace(" ty)", " type)").trim_end().to_string()
+}
+
+/// `x/mod.rs` of a folder, whose modules cbindgen follows, or `x.rs`.
 fn file(folder: &Path, module: &str) -> PathBuf {
     let modules = folder.join(module).join("mod.rs");
     if modules.exists() { modules } else { folder.join(format!("{module}.rs")) }
@@ -184,51 +267,6 @@ fn source(folder: &Path, module: &str) -> String {
     let text = read(&file(folder, module));
     let files = text.lines().filter_map(|l| l.strip_prefix("pub mod ")?.strip_suffix(';'));
     files.map(|name| read(&folder.join(module).join(format!("{name}.rs")))).fold(text.clone(), |all, more| all + &more)
-}
-
-/// What cbindgen cannot be told: a second name for an enum value, a parameter that Rust may not call `type`,
-/// parentheses around a negative number; and what is meant for Rust callers only: sections on safety.
-fn polish(text: &str) -> String {
-    let mut blocks = Vec::new();
-    for block in text.split("\n\n") {
-        let mut lines = Vec::new();
-        let mut safety = false;
-        for line in block.lines() {
-            safety = match line.trim_start().strip_prefix("///").map(str::trim) {
-                Some("# Safety") => true,
-                Some(doc) => safety && !doc.starts_with("# "),
-                None => false,
-            };
-            if safety {
-                continue;
-            }
-            let line = line.replace(" ty,", " type,").replace(" ty)", " type)");
-            lines.push(match line.strip_prefix("#define ").and_then(|d| d.split_once(" -")) {
-                Some((name, digits)) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-                    format!("#define {name} (-{digits})")
-                }
-                _ => line.trim_end().to_string(),
-            });
-            if line.trim_start().starts_with("GGML_PREC_UNDEFINED = 0,") {
-                lines.push("    /// The former name of `GGML_PREC_UNDEFINED`.".to_string());
-                lines.push("    GGML_PREC_DEFAULT = 0,".to_string());
-            }
-        }
-        // A comment may not end with the empty line that led to a section left out.
-        let mut kept: Vec<String> = Vec::new();
-        for line in lines {
-            if !line.trim_start().starts_with("///") {
-                while kept.last().is_some_and(|l: &String| l.trim() == "///") {
-                    kept.pop();
-                }
-            }
-            kept.push(line);
-        }
-        blocks.push(kept.join("\n"));
-    }
-    let mut out = blocks.join("\n\n").trim_end().to_string();
-    out.push('\n');
-    out
 }
 
 fn read(path: &Path) -> String {

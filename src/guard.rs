@@ -79,7 +79,7 @@ refused_zeroed!(
     crate::abi::cpu::ggml_cplan
 );
 
-/// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, with the host's wish, a broken contract, is
+/// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, under the host's policy, a broken contract, is
 /// logged, and the function returns what `refused` gives.
 #[inline(always)]
 pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
@@ -163,23 +163,23 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_failure_of_the_call() {
-        let told = |failed: bool, wanted: &str| {
+        let check = |failed: bool, expected: &str| {
             assert!(failed);
             // SAFETY: the text stays until the thread's next error.
             let text = unsafe { std::ffi::CStr::from_ptr(crate::log::last_error_ptr()) }.to_string_lossy();
-            assert!(text.contains("a defect of the library") && text.contains(wanted), "{text}");
+            assert!(text.contains("a defect of the library") && text.contains(expected), "{text}");
             crate::log::clear_last_error();
         };
         assert_eq!(status(1), 2);
-        told(status(7) == -1, "index is 7");
-        told(pointer(1).is_null(), "index 1 of nothing");
-        told(text(2).is_null(), "index 2");
-        told(!yes(3), "index 3");
-        told(count(4) == 0, "index 4");
-        told(number(5) == 0, "index 5");
-        told(real(6) == 0.0, "index 6");
+        check(status(7) == -1, "index is 7");
+        check(pointer(1).is_null(), "index 1 of nothing");
+        check(text(2).is_null(), "index 2");
+        check(!yes(3), "index 3");
+        check(count(4) == 0, "index 4");
+        check(number(5) == 0, "index 5");
+        check(real(6) == 0.0, "index 6");
         nothing(8);
-        told(true, "index 8");
+        check(true, "index 8");
         assert_eq!(DEPTH.get(), 0);
     }
 }

@@ -73,7 +73,7 @@
 // Some of what backends may use is used by the Vulkan backend alone.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
-// The floors, from `docs/HOUSE.md`: `sys` toolbox · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes,
+// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes,
 // constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `opt` · `capi`.
 
 pub mod abi;

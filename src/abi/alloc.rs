@@ -3,7 +3,7 @@
 use super::backend_impl::*;
 use std::ffi::c_void;
 
-/// A kind of buffer: where it lies and how it is laid out.
+/// A kind of buffer: where its memory is, and how data is laid out in it.
 pub type ggml_backend_buffer_type_t = *mut ggml_backend_buffer_type;
 
 /// Memory of a device.
@@ -12,22 +12,22 @@ pub type ggml_backend_buffer_t = *mut ggml_backend_buffer;
 /// A stream of work on a device.
 pub type ggml_backend_t = *mut ggml_backend;
 
-/// Plans and owns the memory that graphs compute in.
+/// Plans and owns the memory in which graphs are computed.
 pub struct ggml_gallocr {
     _opaque: [u8; 0],
 }
 
-/// Hands out a buffer's memory to tensors, one after the other.
+/// Allocates tensors in a buffer, one after the other.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_tallocr {
     /// The buffer.
     pub buffer: ggml_backend_buffer_t,
-    /// Start of the buffer's memory.
+    /// Start of the memory of the buffer.
     pub base: *mut c_void,
     /// Alignment of every tensor in bytes, a power of two.
     pub alignment: usize,
-    /// Bytes from `base` to the first free byte.
+    /// Offset of the first free byte from `base`.
     pub offset: usize,
 }
 

@@ -7,16 +7,16 @@ use super::raw;
 use libggml_macros::Numbered;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Devices a meta device may join at most.
+/// Maximum number of devices in a meta device.
 pub const GGML_BACKEND_META_MAX_DEVICES: usize = 16;
 
-/// What a buffer is for; the scheduler runs operations where their weights lie.
+/// Purpose of a buffer. The scheduler runs operations where their weights are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_buffer_usage {
-    /// Nothing in particular.
+    /// Any.
     GGML_BACKEND_BUFFER_USAGE_ANY = 0,
-    /// Weights of a model.
+    /// The weights of a model.
     GGML_BACKEND_BUFFER_USAGE_WEIGHTS = 1,
     /// Intermediate results.
     GGML_BACKEND_BUFFER_USAGE_COMPUTE = 2,
@@ -26,82 +26,82 @@ pub enum ggml_backend_buffer_usage {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_dev_type {
-    /// The processor, working in system memory.
+    /// The CPU, which uses system memory.
     GGML_BACKEND_DEVICE_TYPE_CPU = 0,
-    /// A graphics processor with memory of its own.
+    /// A GPU with its own memory.
     GGML_BACKEND_DEVICE_TYPE_GPU = 1,
-    /// A graphics processor that shares system memory.
+    /// A GPU that shares system memory.
     GGML_BACKEND_DEVICE_TYPE_IGPU = 2,
-    /// A helper to be used together with the CPU device, such as a BLAS library.
+    /// An accelerator that works together with the CPU device, such as a BLAS library.
     GGML_BACKEND_DEVICE_TYPE_ACCEL = 3,
-    /// Several devices joined into one that splits tensors among them.
+    /// Several devices joined into one, for tensor parallelism.
     GGML_BACKEND_DEVICE_TYPE_META = 4,
 }
 
-/// How a tensor is spread over the devices of a meta device.
+/// How a tensor is distributed over the devices of a meta device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_backend_meta_split_axis {
-    /// Divided along dimension 0.
+    /// Split along dimension 0.
     GGML_BACKEND_SPLIT_AXIS_0 = 0,
-    /// Divided along dimension 1.
+    /// Split along dimension 1.
     GGML_BACKEND_SPLIT_AXIS_1 = 1,
-    /// Divided along dimension 2.
+    /// Split along dimension 2.
     GGML_BACKEND_SPLIT_AXIS_2 = 2,
-    /// Divided along dimension 3.
+    /// Split along dimension 3.
     GGML_BACKEND_SPLIT_AXIS_3 = 3,
-    /// Every device holds the whole tensor.
+    /// Every device has the whole tensor.
     GGML_BACKEND_SPLIT_AXIS_MIRRORED = 10,
-    /// Every device holds a summand of the whole.
+    /// Every device has a partial sum.
     GGML_BACKEND_SPLIT_AXIS_PARTIAL = 11,
-    /// No way of spreading; for bookkeeping inside the library.
+    /// Not distributed. For internal use.
     GGML_BACKEND_SPLIT_AXIS_NONE = 98,
-    /// Not known yet; for bookkeeping inside the library.
+    /// Not known yet. For internal use.
     GGML_BACKEND_SPLIT_AXIS_UNKNOWN = 99,
 }
 
-/// Spreads graphs over several backends.
+/// Distributes graphs over several backends.
 pub struct ggml_backend_sched {
     _opaque: [u8; 0],
 }
 
-/// What a device can do beyond computing.
+/// Capabilities of a device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_dev_caps {
-    /// Works while the host goes on.
+    /// Works asynchronously.
     pub r#async: bool,
-    /// Has a buffer type in host memory that makes transfers fast.
+    /// Has a buffer type in pinned host memory, for fast transfers.
     pub host_buffer: bool,
-    /// Makes a buffer of memory that the host already has.
+    /// Can make a buffer of memory that the host has allocated.
     pub buffer_from_host_ptr: bool,
-    /// Has events to synchronise streams with.
+    /// Has events to synchronize streams.
     pub events: bool,
-    /// Loads well from files mapped into memory.
+    /// Loads well from memory-mapped files.
     pub mmap_support: bool,
 }
 
-/// All properties of a device. The texts live as long as the device.
+/// Properties of a device. The strings live as long as the device.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_dev_props {
     /// Short name, such as "CPU".
     pub name: *const c_char,
-    /// The product, for people to read.
+    /// Description for people, such as the product name.
     pub description: *const c_char,
     /// Free memory in bytes.
     pub memory_free: usize,
-    /// All memory in bytes.
+    /// Total memory in bytes.
     pub memory_total: usize,
     /// Kind of device.
     pub r#type: raw::ggml_backend_dev_type,
-    /// PCI address in lower case, "domain:bus:device.function", for PCI devices; NULL when unknown.
+    /// PCI address in lower case, "domain:bus:device.function". NULL if unknown.
     pub device_id: *const c_char,
-    /// What the device can do.
+    /// Capabilities.
     pub caps: ggml_backend_dev_caps,
 }
 
-/// A feature of a backend, as name and value. Lists of them end with a NULL name.
+/// A feature of a backend.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_feature {
@@ -111,21 +111,21 @@ pub struct ggml_backend_feature {
     pub value: *const c_char,
 }
 
-/// How one tensor is spread over the devices of a meta device.
+/// How one tensor is distributed over the devices of a meta device.
 ///
-/// A tensor divided along an axis may consist of several segments (as when query, key and value weights are fused
-/// into one matrix), each divided by itself. All parts, their repetitions counted, add up to the tensor's size
-/// along the axis.
+/// A tensor that is split along an axis may consist of several segments (for example when the query, key and value
+/// weights are fused into one matrix), and each segment is split separately. All parts, with their repetitions, add
+/// up to the size of the tensor along the axis.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_meta_split_state {
-    /// Axis of the division, or how the devices hold the whole.
+    /// The axis of the split, or how the devices share the whole tensor.
     pub axis: raw::ggml_backend_meta_split_axis,
-    /// Elements of segment `s` on device `d` along the axis, at `s * n_devices + d`.
+    /// Elements along the axis of segment `s` on device `d`, at index `s * n_devices + d`.
     pub ne: [i64; 256],
-    /// How often each segment repeats.
+    /// Number of repetitions of each segment.
     pub nr: [u32; 16],
-    /// Segments in use.
+    /// Number of segments.
     pub n_segments: u32,
 }
 
@@ -133,53 +133,52 @@ pub struct ggml_backend_meta_split_state {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_graph_copy {
-    /// Data of the tensors that have some.
+    /// The data of the tensors in `ctx_allocated`.
     pub buffer: ggml_backend_buffer_t,
-    /// Tensors that have data.
+    /// The tensors that have data.
     pub ctx_allocated: *mut ggml_context,
-    /// Views and tensors without data.
+    /// The views and the tensors without data.
     pub ctx_unallocated: *mut ggml_context,
-    /// The copied graph; NULL when copying failed.
+    /// The copied graph. NULL if the copy failed.
     pub graph: *mut ggml_cgraph,
 }
 
-/// A point in a stream that the host or another stream can wait for.
+/// A point in a stream of work, which the host or another stream can wait for.
 pub type ggml_backend_event_t = *mut ggml_backend_event;
 
-/// A graph that a backend prepared to compute several times.
+/// A graph that a backend has prepared to compute several times.
 pub type ggml_backend_graph_plan_t = *mut c_void;
 
-/// A family of devices: a backend as the registry knows it.
+/// A registered backend: a family of devices.
 pub type ggml_backend_reg_t = *mut ggml_backend_reg;
 
 /// A device.
 pub type ggml_backend_dev_t = *mut ggml_backend_device;
 
-/// Under the name "ggml_backend_comm_init": makes a communication context for backends that compute together; NULL
-/// on failure.
+/// "ggml_backend_comm_init": creates a communication context for backends that compute together. Returns NULL on
+/// failure.
 pub type ggml_backend_comm_init_t =
     Option<unsafe extern "C" fn(backends: *mut ggml_backend_t, n_backends: usize) -> *mut c_void>;
 
-/// Under the name "ggml_backend_comm_free": frees a communication context.
+/// "ggml_backend_comm_free": frees a communication context.
 pub type ggml_backend_comm_free_t = Option<unsafe extern "C" fn(comm_ctx: *mut c_void)>;
 
-/// Under the name "ggml_backend_comm_allreduce_tensor": sums one tensor of each backend into all of them.
+/// "ggml_backend_comm_allreduce_tensor": adds up one tensor of each backend, and stores the sum in all of them.
 pub type ggml_backend_comm_allreduce_tensor_t =
     Option<unsafe extern "C" fn(comm_ctx: *mut c_void, tensors: *mut *mut ggml_tensor) -> bool>;
 
-/// Under the name "ggml_backend_split_buffer_type": a buffer type that spreads rows over devices in given
-/// proportions.
+/// "ggml_backend_split_buffer_type": a buffer type that distributes rows over devices in the given proportions.
 pub type ggml_backend_split_buffer_type_t =
     Option<unsafe extern "C" fn(main_device: c_int, tensor_split: *const f32) -> ggml_backend_buffer_type_t>;
 
-/// Under the name "ggml_backend_set_n_threads": sets how many threads a backend computes with.
+/// "ggml_backend_set_n_threads": sets the number of threads of a backend.
 pub type ggml_backend_set_n_threads_t = Option<unsafe extern "C" fn(backend: ggml_backend_t, n_threads: c_int)>;
 
-/// Under the name "ggml_backend_dev_get_extra_bufts": further buffer types of a device, a list that ends with NULL.
+/// "ggml_backend_dev_get_extra_bufts": returns more buffer types of a device, an array that ends with NULL.
 pub type ggml_backend_dev_get_extra_bufts_t =
     Option<unsafe extern "C" fn(device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t>;
 
-/// Under the name "ggml_backend_set_abort_callback": sets who is asked whether to stop computing.
+/// "ggml_backend_set_abort_callback": sets the callback that can stop a computation.
 pub type ggml_backend_set_abort_callback_t = Option<
     unsafe extern "C" fn(
         backend: ggml_backend_t,
@@ -188,25 +187,25 @@ pub type ggml_backend_set_abort_callback_t = Option<
     ),
 >;
 
-/// Under the name "ggml_backend_get_features": features of a backend, a list that ends with a NULL name.
+/// "ggml_backend_get_features": returns the features of a backend, an array that ends with a NULL name.
 pub type ggml_backend_get_features_t =
     Option<unsafe extern "C" fn(reg: ggml_backend_reg_t) -> *mut ggml_backend_feature>;
 
 /// A scheduler.
 pub type ggml_backend_sched_t = *mut ggml_backend_sched;
 
-/// Watches the nodes of a graph as a scheduler computes it.
+/// Observes the nodes of a graph while a scheduler computes it.
 ///
-/// With `ask` true the scheduler wants to know whether the host will look at `t`: true ends a batch of nodes there.
-/// With `ask` false `t` has been computed: false cancels the rest of the graph.
+/// With `ask` true, the scheduler asks whether the host wants to see the node `t`; true ends a batch of nodes there.
+/// With `ask` false, `t` has been computed; false skips the rest of the current split.
 pub type ggml_backend_sched_eval_callback =
     Option<unsafe extern "C" fn(t: *mut ggml_tensor, ask: bool, user_data: *mut c_void) -> bool>;
 
 /// Lets the host copy the weights of a split itself.
 ///
-/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the split's other inputs. `src` is
-/// the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true when the copy is done or queued on `backend`; on
-/// false the scheduler copies the whole weight.
+/// The scheduler calls it for each input of a split that is a weight in host memory, after it has copied the other
+/// inputs of the split. `src` is the weight, `dst` its copy on `backend`, `graph` the graph of the split. Return true
+/// if the copy is done, or queued on `backend`; false makes the scheduler copy the whole weight.
 pub type ggml_backend_sched_copy_callback = Option<
     unsafe extern "C" fn(
         backend: ggml_backend_t,
@@ -217,10 +216,12 @@ pub type ggml_backend_sched_copy_callback = Option<
     ) -> bool,
 >;
 
-/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and reserves them again.
+/// Called when a graph does not fit the reserved compute buffers, before the scheduler waits for all backends and
+/// reserves them again.
 ///
-/// `graph` is the graph being allocated. `backend_ids_changed` says that a node or leaf moved to another backend since the last
-/// allocation, `graph_size_changed` that the number of tensors changed. When both are false the last reservation was too small.
+/// `graph` is the graph being allocated. `backend_ids_changed`: a node or leaf has moved to another backend since the
+/// last allocation. `graph_size_changed`: the number of tensors has changed. If both are false, the last reservation
+/// was too small.
 pub type ggml_backend_sched_realloc_callback = Option<
     unsafe extern "C" fn(
         sched: ggml_backend_sched_t,
@@ -231,11 +232,12 @@ pub type ggml_backend_sched_realloc_callback = Option<
     ),
 >;
 
-/// Says how a meta device spreads a tensor that holds data (weights, inputs); the spread of results follows.
+/// Returns how a meta device distributes a tensor that holds data (weights, inputs). The distribution of results
+/// follows from it.
 pub type ggml_backend_meta_get_split_state_t =
     Option<unsafe extern "C" fn(tensor: *const ggml_tensor, userdata: *mut c_void) -> ggml_backend_meta_split_state>;
 
-/// Compares a node's results on two backends; false ends the comparison.
+/// Receives the results of a node on both backends. false ends the comparison.
 pub type ggml_backend_eval_callback = Option<
     unsafe extern "C" fn(node_index: c_int, t1: *mut ggml_tensor, t2: *mut ggml_tensor, user_data: *mut c_void) -> bool,
 >;

@@ -6,20 +6,20 @@ use super::ggml::*;
 use super::raw;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Version of the vtables below; a module with another one is not loaded.
+/// Version of the vtables below. Modules with another version are not loaded.
 pub const GGML_BACKEND_API_VERSION: i32 = 3;
 
 /// Functions of a buffer type. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer_type_i {
-    /// Name, such as "CPU".
+    /// Returns the name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> *const c_char>,
-    /// Allocates a buffer; NULL when memory cannot be had.
+    /// Allocates a buffer of `size` bytes. Returns NULL when out of memory.
     pub alloc_buffer:
         Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t>,
-    /// Optional: allocates a buffer and places the given tensors in it. Without it: `alloc_buffer` and one tensor
-    /// after the other.
+    /// Optional: allocates a buffer and places the given tensors in it. Default: `alloc_buffer` and a linear
+    /// allocator.
     pub alloc_buffer_n: Option<
         unsafe extern "C" fn(
             buft: ggml_backend_buffer_type_t,
@@ -27,14 +27,15 @@ pub struct ggml_backend_buffer_type_i {
             n_tensors: c_int,
         ) -> ggml_backend_buffer_t,
     >,
-    /// Alignment of tensors in bytes.
+    /// Returns the alignment of tensors in bytes.
     pub get_alignment: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> usize>,
-    /// Optional: bytes a buffer may have; without it no limit.
+    /// Optional: returns the maximum size of a buffer in bytes. Default: no limit.
     pub get_max_size: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> usize>,
-    /// Optional: bytes a tensor needs, padding included; without it `ggml_nbytes`.
+    /// Optional: returns the number of bytes that a tensor needs, padding included. Default: `ggml_nbytes`.
     pub get_alloc_size:
         Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t, tensor: *const ggml_tensor) -> usize>,
-    /// Optional: bytes that `alloc_buffer_n` needs for the given tensors; without it the sum over `get_alloc_size`.
+    /// Optional: returns the number of bytes that `alloc_buffer_n` needs for the given tensors. Default: the sum of
+    /// `get_alloc_size`.
     pub get_alloc_size_n: Option<
         unsafe extern "C" fn(
             buft: ggml_backend_buffer_type_t,
@@ -42,7 +43,7 @@ pub struct ggml_backend_buffer_type_i {
             n_tensors: c_int,
         ) -> usize,
     >,
-    /// Optional: whether data lies in host memory in the usual layout; without it false.
+    /// Optional: returns whether the data is in host memory in the usual layout. Default: false.
     pub is_host: Option<unsafe extern "C" fn(buft: ggml_backend_buffer_type_t) -> bool>,
 }
 
@@ -50,11 +51,11 @@ pub struct ggml_backend_buffer_type_i {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer_type {
-    /// Its functions.
+    /// Functions.
     pub iface: ggml_backend_buffer_type_i,
-    /// Device it belongs to.
+    /// The device it belongs to.
     pub device: ggml_backend_dev_t,
-    /// Belongs to the implementation.
+    /// For use by the implementation.
     pub context: *mut c_void,
 }
 
@@ -64,12 +65,13 @@ pub struct ggml_backend_buffer_type {
 pub struct ggml_backend_buffer_i {
     /// Optional: frees what `context` holds.
     pub free_buffer: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t)>,
-    /// Address of the first byte; may be no host address, but is never NULL for a buffer with bytes in it.
+    /// Returns the address of the first byte. It need not be a host address, but is never NULL unless the buffer is
+    /// empty.
     pub get_base: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t) -> *mut c_void>,
     /// Optional: prepares a tensor that has just been placed in the buffer.
     pub init_tensor:
         Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t, tensor: *mut ggml_tensor) -> raw::ggml_status>,
-    /// Sets bytes of a tensor.
+    /// Sets `size` bytes of a tensor to `value`.
     pub memset_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -79,7 +81,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// Copies host memory into a tensor.
+    /// Copies host memory to a tensor.
     pub set_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -89,7 +91,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// Copies a tensor into host memory.
+    /// Copies a tensor to host memory.
     pub get_tensor: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -99,7 +101,7 @@ pub struct ggml_backend_buffer_i {
             size: usize,
         ),
     >,
-    /// Optional: copies `n_copies` pieces of `size` bytes, a stride apart on either side, into a tensor.
+    /// Optional: copies `n_copies` pieces of `size` bytes to a tensor, with a stride on either side.
     pub set_tensor_2d: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -112,7 +114,7 @@ pub struct ggml_backend_buffer_i {
             stride_data: usize,
         ),
     >,
-    /// Optional: the same out of a tensor.
+    /// Optional: copies `n_copies` pieces of `size` bytes from a tensor, with a stride on either side.
     pub get_tensor_2d: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -125,16 +127,16 @@ pub struct ggml_backend_buffer_i {
             stride_data: usize,
         ),
     >,
-    /// Optional: copies `src`, wherever it lies, to `dst` in this buffer; false when it cannot.
+    /// Optional: copies `src`, in any buffer, to `dst` in this buffer. Returns false if it cannot.
     pub cpy_tensor: Option<
         unsafe extern "C" fn(buffer: ggml_backend_buffer_t, src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool,
     >,
-    /// Sets all bytes of the buffer.
+    /// Sets all bytes of the buffer to `value`.
     pub clear: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t, value: u8)>,
-    /// Optional: forgets what `init_tensor` prepared.
+    /// Optional: discards what `init_tensor` has prepared.
     pub reset: Option<unsafe extern "C" fn(buffer: ggml_backend_buffer_t)>,
-    /// Optional: writes several tensors, all in buffers of this buffer's type: `sizes[i]` bytes from `data[i]` to byte `offsets[i]` of
-    /// `tensors[i]`.
+    /// Optional: writes several tensors in buffers of this type: `sizes[i]` bytes from `data[i]` to byte `offsets[i]`
+    /// of `tensors[i]`.
     pub set_tensor_n: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -145,7 +147,8 @@ pub struct ggml_backend_buffer_i {
             n_tensors: usize,
         ),
     >,
-    /// Optional: reads several tensors in the same way.
+    /// Optional: reads several tensors in buffers of this type: `sizes[i]` bytes from byte `offsets[i]` of
+    /// `tensors[i]` to `data[i]`.
     pub get_tensor_n: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -156,8 +159,8 @@ pub struct ggml_backend_buffer_i {
             n_tensors: usize,
         ),
     >,
-    /// Optional: copies `srcs[i]`, on any device, to `dsts[i]`, all in buffers of this buffer's type. Returns false, without copying anything,
-    /// when it cannot.
+    /// Optional: copies `srcs[i]`, on any device, to `dsts[i]`, in buffers of this type. If it cannot, copies nothing
+    /// and returns false.
     pub cpy_tensor_n: Option<
         unsafe extern "C" fn(
             buffer: ggml_backend_buffer_t,
@@ -172,39 +175,39 @@ pub struct ggml_backend_buffer_i {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_buffer {
-    /// Its functions.
+    /// Functions.
     pub iface: ggml_backend_buffer_i,
-    /// Its type.
+    /// Type.
     pub buft: ggml_backend_buffer_type_t,
-    /// Belongs to the implementation.
+    /// For use by the implementation.
     pub context: *mut c_void,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// What it is for.
+    /// Purpose.
     pub usage: raw::ggml_backend_buffer_usage,
 }
 
-/// Lets `graph_optimize` lengthen the life of tensors, when the backend will run nodes out of order.
+/// Lets `graph_optimize` keep tensors allocated for longer, if the backend runs nodes out of order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_graph_optimize_params {
-    /// Keeps the memory of `tensor` until `until`, a node of the same graph, has been computed. The longest wish
-    /// counts.
+    /// Keeps the memory of `tensor` until `until`, a node of the same graph, has been computed. If called several
+    /// times for a tensor, the longest lifetime applies.
     pub add_alloc_dep:
         Option<unsafe extern "C" fn(user_data: *mut c_void, tensor: *mut ggml_tensor, until: *mut ggml_tensor)>,
     /// First argument of `add_alloc_dep`.
     pub user_data: *mut c_void,
 }
 
-/// Functions of a stream. Optional ones may be NULL.
+/// Functions of a backend. Optional ones may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_i {
-    /// Name, such as "CPU".
+    /// Returns the name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(backend: ggml_backend_t) -> *const c_char>,
-    /// Frees the stream, and the object itself.
+    /// Frees the backend, including the object itself.
     pub free: Option<unsafe extern "C" fn(backend: ggml_backend_t)>,
-    /// Optional: queues a copy of host memory into a tensor.
+    /// Optional: queues a copy of host memory to a tensor.
     pub set_tensor_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -214,7 +217,7 @@ pub struct ggml_backend_i {
             size: usize,
         ),
     >,
-    /// Optional: queues a copy of a tensor into host memory.
+    /// Optional: queues a copy of a tensor to host memory.
     pub get_tensor_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -224,7 +227,7 @@ pub struct ggml_backend_i {
             size: usize,
         ),
     >,
-    /// Optional: queues a copy of pieces into a tensor.
+    /// Optional: queues a copy of `n_copies` pieces to a tensor.
     pub set_tensor_2d_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -237,7 +240,7 @@ pub struct ggml_backend_i {
             stride_data: usize,
         ),
     >,
-    /// Optional: queues a copy of pieces out of a tensor.
+    /// Optional: queues a copy of `n_copies` pieces from a tensor.
     pub get_tensor_2d_async: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -250,7 +253,7 @@ pub struct ggml_backend_i {
             stride_data: usize,
         ),
     >,
-    /// Optional: queues a copy between streams; false when it cannot.
+    /// Optional: queues a copy between backends. Returns false if it cannot.
     pub cpy_tensor_async: Option<
         unsafe extern "C" fn(
             backend_src: ggml_backend_t,
@@ -259,28 +262,28 @@ pub struct ggml_backend_i {
             dst: *mut ggml_tensor,
         ) -> bool,
     >,
-    /// Optional: waits until everything queued is done. Needed when anything is queued.
+    /// Optional: waits until all queued work is done. Required if the backend queues work.
     pub synchronize: Option<unsafe extern "C" fn(backend: ggml_backend_t)>,
     /// Optional: prepares a graph to be computed several times.
     pub graph_plan_create:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, cgraph: *const ggml_cgraph) -> ggml_backend_graph_plan_t>,
     /// Optional: frees a plan.
     pub graph_plan_free: Option<unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t)>,
-    /// Optional: changes a plan to a new graph.
+    /// Optional: changes a plan to fit a new graph.
     pub graph_plan_update: Option<
         unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t, cgraph: *const ggml_cgraph),
     >,
     /// Optional: computes a plan.
     pub graph_plan_compute:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) -> raw::ggml_status>,
-    /// Computes a graph, or queues it where the stream is asynchronous.
+    /// Computes a graph, or queues it if the backend is asynchronous.
     pub graph_compute:
         Option<unsafe extern "C" fn(backend: ggml_backend_t, cgraph: *mut ggml_cgraph) -> raw::ggml_status>,
-    /// Optional: marks the present end of the queue with an event.
+    /// Optional: records an event at the current end of the queue.
     pub event_record: Option<unsafe extern "C" fn(backend: ggml_backend_t, event: ggml_backend_event_t)>,
-    /// Optional: queued work waits for an event of another stream.
+    /// Optional: makes work queued from now on wait for an event of another backend.
     pub event_wait: Option<unsafe extern "C" fn(backend: ggml_backend_t, event: ggml_backend_event_t)>,
-    /// Optional: reorders the nodes of a graph before memory is planned.
+    /// Optional: reorders the nodes of a graph, before its memory is planned.
     pub graph_optimize: Option<
         unsafe extern "C" fn(
             backend: ggml_backend_t,
@@ -294,13 +297,13 @@ pub struct ggml_backend_i {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend {
-    /// Tells implementations apart.
+    /// Identifies the implementation.
     pub guid: ggml_guid_t,
-    /// Its functions.
+    /// Functions.
     pub iface: ggml_backend_i,
-    /// Device it works on.
+    /// The device it works on.
     pub device: ggml_backend_dev_t,
-    /// Belongs to the implementation.
+    /// For use by the implementation.
     pub context: *mut c_void,
 }
 
@@ -308,9 +311,9 @@ pub struct ggml_backend {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_event {
-    /// Device it belongs to.
+    /// The device it belongs to.
     pub device: *mut ggml_backend_device,
-    /// Belongs to the implementation.
+    /// For use by the implementation.
     pub context: *mut c_void,
 }
 
@@ -318,23 +321,23 @@ pub struct ggml_backend_event {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_backend_device_i {
-    /// Short name, such as "CPU".
+    /// Returns a short name, such as "CPU".
     pub get_name: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> *const c_char>,
-    /// The product, for people to read.
+    /// Returns a description for people, such as the product name.
     pub get_description: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> *const c_char>,
-    /// Free and total memory in bytes; 0 when there is nothing to tell.
+    /// Writes the free and total memory in bytes; 0 if there is none to report.
     pub get_memory: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, free: *mut usize, total: *mut usize)>,
-    /// Kind of device.
+    /// Returns the type of the device.
     pub get_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> raw::ggml_backend_dev_type>,
-    /// All properties.
+    /// Writes all properties.
     pub get_props: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, props: *mut ggml_backend_dev_props)>,
-    /// Makes a stream; NULL on failure.
+    /// Creates a backend. Returns NULL on failure.
     pub init_backend: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t>,
-    /// Preferred buffer type.
+    /// Returns the default buffer type.
     pub get_buffer_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t>,
-    /// Optional: buffer type in host memory that makes transfers fast.
+    /// Optional: returns a buffer type in pinned host memory, for fast transfers.
     pub get_host_buffer_type: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t>,
-    /// Optional: a buffer of memory that the host already has, such as a mapped file.
+    /// Optional: makes a buffer of memory that the host has allocated, such as a mapped file.
     pub buffer_from_host_ptr: Option<
         unsafe extern "C" fn(
             dev: ggml_backend_dev_t,
@@ -343,13 +346,13 @@ pub struct ggml_backend_device_i {
             max_tensor_size: usize,
         ) -> ggml_backend_buffer_t,
     >,
-    /// Whether the device can compute a node.
+    /// Returns whether the device can compute a node.
     pub supports_op: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool>,
-    /// Whether the device can compute with tensors in buffers of a type.
+    /// Returns whether the device can use tensors in buffers of this type.
     pub supports_buft: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, buft: ggml_backend_buffer_type_t) -> bool>,
-    /// Optional: whether a node is worth running here although its weights lie elsewhere.
+    /// Optional: returns whether the device should compute a node although its weights are in host memory.
     pub offload_op: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool>,
-    /// Optional: makes an event.
+    /// Optional: creates an event.
     pub event_new: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t) -> ggml_backend_event_t>,
     /// Optional: frees an event.
     pub event_free: Option<unsafe extern "C" fn(dev: ggml_backend_dev_t, event: ggml_backend_event_t)>,
@@ -395,7 +398,7 @@ pub struct ggml_backend_reg {
     pub context: *mut c_void,
 }
 
-/// What a loadable module exports as `ggml_backend_init`; NULL when the module cannot work here.
+/// Exported by a module as `ggml_backend_init`: returns its registration.
 pub type ggml_backend_init_t = Option<unsafe extern "C" fn() -> ggml_backend_reg_t>;
 
 /// What a loadable module may export as `ggml_backend_score`: the highest score among variants wins, 0 cannot run

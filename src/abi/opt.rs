@@ -12,13 +12,13 @@ use std::ffi::c_void;
 pub struct ggml_opt_adamw_params {
     /// Learning rate.
     pub alpha: f32,
-    /// Decay of the mean of gradients.
+    /// Decay of the first moment, the mean of the gradients.
     pub beta1: f32,
-    /// Decay of the mean of squared gradients.
+    /// Decay of the second moment, the mean of the squared gradients.
     pub beta2: f32,
-    /// Added to divisors, so that none is zero.
+    /// Added to divisors, for numerical stability.
     pub eps: f32,
-    /// Weight decay; 0 is none.
+    /// Weight decay; 0 for none.
     pub wd: f32,
 }
 
@@ -28,7 +28,7 @@ pub struct ggml_opt_adamw_params {
 pub struct ggml_opt_sgd_params {
     /// Learning rate.
     pub alpha: f32,
-    /// Weight decay; 0 is none.
+    /// Weight decay; 0 for none.
     pub wd: f32,
 }
 
@@ -36,13 +36,13 @@ pub struct ggml_opt_sgd_params {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_loss_type {
-    /// Mean of the outputs, for losses the graph computes itself.
+    /// Mean of the outputs, for a custom loss.
     GGML_OPT_LOSS_TYPE_MEAN = 0,
-    /// Sum of the outputs, for losses the graph computes itself.
+    /// Sum of the outputs, for a custom loss.
     GGML_OPT_LOSS_TYPE_SUM = 1,
-    /// Cross entropy of outputs and labels.
+    /// Cross entropy between outputs and labels.
     GGML_OPT_LOSS_TYPE_CROSS_ENTROPY = 2,
-    /// Mean squared difference of outputs and labels.
+    /// Mean squared error between outputs and labels.
     GGML_OPT_LOSS_TYPE_MEAN_SQUARED_ERROR = 3,
 }
 
@@ -50,11 +50,11 @@ pub enum ggml_opt_loss_type {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_build_type {
-    /// Results and loss.
+    /// The forward graph: results and loss.
     GGML_OPT_BUILD_TYPE_FORWARD = 10,
-    /// Gradients as well.
+    /// Also the gradients.
     GGML_OPT_BUILD_TYPE_GRAD = 20,
-    /// The optimizer's steps as well.
+    /// Also the optimizer step.
     GGML_OPT_BUILD_TYPE_OPT = 30,
 }
 
@@ -62,11 +62,11 @@ pub enum ggml_opt_build_type {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_opt_optimizer_type {
-    /// AdamW: two moments for each parameter.
+    /// AdamW, with two moments for each parameter.
     GGML_OPT_OPTIMIZER_TYPE_ADAMW = 0,
     /// Stochastic gradient descent with weight decay.
     GGML_OPT_OPTIMIZER_TYPE_SGD = 1,
-    /// Number after the last optimizer.
+    /// Number of optimizers.
     GGML_OPT_OPTIMIZER_TYPE_COUNT = 2,
 }
 
@@ -75,50 +75,50 @@ pub struct ggml_opt_dataset {
     _opaque: [u8; 0],
 }
 
-/// A training run: graphs, gradients, moments.
+/// A training run: graphs, gradients and moments.
 pub struct ggml_opt_context {
     _opaque: [u8; 0],
 }
 
-/// What evaluations gave: losses, predictions, accuracy.
+/// The results of evaluations: loss, predictions and accuracy.
 pub struct ggml_opt_result {
     _opaque: [u8; 0],
 }
 
-/// Parameters of each optimizer; those of the one in use count.
+/// Parameters of all optimizers. Only those of the selected optimizer are used.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_optimizer_params {
-    /// For AdamW.
+    /// AdamW.
     pub adamw: ggml_opt_adamw_params,
-    /// For stochastic gradient descent.
+    /// Stochastic gradient descent.
     pub sgd: ggml_opt_sgd_params,
 }
 
-/// What a training run needs to know. Fill it with `ggml_opt_default_params`, then change what matters.
+/// Parameters of a training run. Set them with `ggml_opt_default_params`, then change what you need.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_opt_params {
-    /// Scheduler that computes the graphs.
+    /// The scheduler that computes the graphs.
     pub backend_sched: ggml_backend_sched_t,
-    /// Context of the forward graph, when graphs are to be built once only; with `inputs` and `outputs`. NULL:
-    /// built anew for each evaluation.
+    /// Context of the forward graph, if the graphs are static: built once, from `inputs` to `outputs`. NULL: the host
+    /// builds the forward graph for each evaluation.
     pub ctx_compute: *mut ggml_context,
-    /// Input of the forward graph.
+    /// Inputs of the forward graph, if it is static.
     pub inputs: *mut ggml_tensor,
-    /// Output of the forward graph.
+    /// Outputs of the forward graph, if it is static.
     pub outputs: *mut ggml_tensor,
-    /// What is minimised.
+    /// What training minimises.
     pub loss_type: raw::ggml_opt_loss_type,
-    /// How much is built.
+    /// How much of the graph is built.
     pub build_type: raw::ggml_opt_build_type,
-    /// Evaluations whose gradients add up before the optimizer takes a step.
+    /// Number of evaluations whose gradients are accumulated for an optimizer step.
     pub opt_period: i32,
-    /// Gives the optimizer's parameters before each step.
+    /// Returns the parameters of the optimizer before each step.
     pub get_opt_pars: ggml_opt_get_optimizer_params,
     /// Argument of `get_opt_pars`.
     pub get_opt_pars_ud: *mut c_void,
-    /// Optimizer in use.
+    /// The optimizer.
     pub optimizer: raw::ggml_opt_optimizer_type,
 }
 
@@ -128,15 +128,15 @@ pub type ggml_opt_dataset_t = *mut ggml_opt_dataset;
 /// A training run.
 pub type ggml_opt_context_t = *mut ggml_opt_context;
 
-/// Results of evaluations.
+/// The results of evaluations.
 pub type ggml_opt_result_t = *mut ggml_opt_result;
 
-/// Gives the optimizer's parameters before a step.
+/// Returns the parameters of the optimizer before a step.
 pub type ggml_opt_get_optimizer_params =
     Option<unsafe extern "C" fn(userdata: *mut c_void) -> ggml_opt_optimizer_params>;
 
-/// Called after each batch of an epoch, in training (`train` true) and in evaluation: batches done, batches in all,
-/// and the time it began in microseconds.
+/// Called after each batch of an epoch. `train`: training, not validation. `result`: the results so far. `ibatch` of
+/// `ibatch_max` batches are done. `t_start_us`: the time in microseconds at which training or validation started.
 pub type ggml_opt_epoch_callback = Option<
     unsafe extern "C" fn(
         train: bool,

@@ -8,43 +8,42 @@ use std::ffi::c_char;
 /// goes.
 pub const GGML_RS_ABI_DIGEST: u64 = 0x1488_685f_fea3_d7a2;
 
-/// What a host can ask before it passes structs: which library this is.
+/// Describes the library, so that a host can check it before it passes structs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ggml_rs_abi {
-    /// Bytes of this struct in the library; later versions may append fields.
+    /// Size of this struct in the library. Later versions may append members.
     pub size: usize,
-    /// The digest, to be compared with `GGML_RS_ABI_DIGEST` of the header that the host was compiled with.
+    /// Digest of the interface. Compare it with `GGML_RS_ABI_DIGEST` of the header that the host was compiled with.
     pub digest: u64,
-    /// Bytes of a tensor's name, to be compared with `GGML_MAX_NAME`.
+    /// Size in bytes of a tensor's name. Compare it with `GGML_MAX_NAME`.
     pub max_name: usize,
-    /// The version, such as "0.28.0".
+    /// Version, such as "0.28.0".
     pub version: *const c_char,
-    /// Names of the built-in backends, with spaces between them, whether or not they find a device here.
+    /// Names of the built-in backends, separated by spaces, whether or not they find a device.
     pub backends: *const c_char,
 }
 
 // SAFETY: the texts are constants.
 unsafe impl Sync for ggml_rs_abi {}
 
-/// What happens when a caller breaks the contract.
+/// What happens when the caller breaks a contract.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_rs_policy {
-    /// The process ends, after the callback of `ggml_set_abort_callback`: what the original does.
+    /// The process aborts, after the callback of `ggml_set_abort_callback`, as with the original.
     GGML_RS_POLICY_ABORT = 0,
-    /// The function that was called fails: NULL, false, 0, `GGML_STATUS_FAILED`, or nothing for a function without a
-    /// result.
+    /// The call fails: it returns NULL, false, 0 or `GGML_STATUS_FAILED`, or nothing if it has no result.
     GGML_RS_POLICY_ERROR = 1,
 }
 
-/// How a report is written.
+/// Format of a report.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_rs_format {
     /// For programs.
     GGML_RS_FORMAT_JSON = 0,
-    /// For people: one page that needs nothing else.
+    /// For people: one self-contained page.
     GGML_RS_FORMAT_HTML = 1,
 }
 
@@ -52,13 +51,13 @@ pub enum ggml_rs_format {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ggml_rs_fallback_cause {
-    /// No accelerator can compute it: the operation, a type or a shape is not supported there.
+    /// No accelerator supports its operation with these types and shapes.
     GGML_RS_FALLBACK_UNSUPPORTED = 0,
-    /// A weight that it reads, or its own memory, lies where only the CPU reads it.
+    /// A weight that it reads, or its own memory, is where only the CPU can use it.
     GGML_RS_FALLBACK_MEMORY = 1,
-    /// The host placed it with `ggml_backend_sched_set_tensor_backend`.
+    /// The host assigned it with `ggml_backend_sched_set_tensor_backend`.
     GGML_RS_FALLBACK_HOST = 2,
-    /// Nodes beside it are on the CPU.
+    /// The nodes around it run on the CPU.
     GGML_RS_FALLBACK_NEIGHBOURS = 3,
 }
 
@@ -68,8 +67,8 @@ pub enum ggml_rs_fallback_cause {
 pub struct ggml_rs_fallback {
     /// The node.
     pub node: *mut super::ggml::ggml_tensor,
-    /// Why.
+    /// The cause.
     pub cause: ggml_rs_fallback_cause,
-    /// The same for people, in one line.
+    /// The cause in one line, for people.
     pub reason: [std::ffi::c_char; 256],
 }

@@ -1,16 +1,17 @@
-//! Backends, all reached through the C vtables. Who lives here:
+//! Backends, all of which are called through the C vtables. Files:
 //!
-//! - `handle`: buffers, buffer types, streams, devices, registries and events as copyable handles, and their owners;
+//! - `handle`: buffers, buffer types, streams, devices, registrations and events as copyable handles, and their owners;
 //!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
-//! - `tensor_io`: bytes into, out of and between tensors, with every fallback; `batch`: the same for several tensors by one call; `view`: tensors bound to memory
+//! - `tensor_io`: copies to, from and between tensors, with all fallbacks; `batch`: the same for several tensors in one call; `view`:
+//!   tensors bound to memory
 //! - `meta`: several devices as one, for tensor parallelism
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
-//! - `graph_copy`: a graph copied to another device, two backends compared
-//! - `grad_reset`: the state of a training graph set back
-//! - `observe`: what happens here, told to whoever watches
-//! - `author`: safe traits for those who write a backend
+//! - `graph_copy`: copying a graph to another device, comparing two backends
+//! - `grad_reset`: resetting the state of a training graph
+//! - `observe`: operations on memory and queues, reported to an observer
+//! - `author`: safe traits for the author of a backend
 
 pub mod author;
 pub mod batch;

@@ -1,6 +1,6 @@
-//! What happens to memory and queues at this floor, told to whoever watches. Nobody does usually: then a call costs one
-//! relaxed load. A backend that moves the bytes of its own tensors does so by its own means, not through this floor: that
-//! would count as the host's deed.
+//! Reports operations on memory and queues in this layer to an observer. Usually there is none, and a call costs one relaxed
+//! load. A backend that copies the data of its own tensors must not do so through this layer: it would count as an operation
+//! of the host.
 
 use super::{BackendRef, BufferRef, EventRef};
 use crate::graph::GraphRef;

@@ -57,8 +57,8 @@ unsafe fn buffer_ids(graph: GraphRef, nodes: *const c_int, leafs: *const c_int) 
     ids
 }
 
-/// A linear allocator at the start of `buffer`: tensors are placed one behind the other, nothing is taken back. The
-/// allocator is a plain struct; the buffer stays the caller's.
+/// Returns a linear allocator that starts at the beginning of `buffer`. It places tensors one after the other and
+/// frees none. The allocator is a plain struct; the caller keeps the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml_tallocr {
@@ -69,8 +69,9 @@ pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml
     }
 }
 
-/// Binds `tensor`, which has no memory yet and is no view, to the next free bytes of the allocator's buffer.
-/// `GGML_STATUS_ALLOC_FAILED` when they do not suffice (see the log); allocator and tensor are then as before.
+/// Allocates `tensor`, which must not have memory and must not be a view, in the next free bytes of the buffer. If
+/// they are not enough, logs an error and returns `GGML_STATUS_ALLOC_FAILED`; the allocator and the tensor are
+/// unchanged.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *mut ggml_tensor) -> raw::ggml_status {
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *
     status as raw::ggml_status
 }
 
-/// A graph allocator that places all tensors in buffers of type `buft`. Free it with `ggml_gallocr_free`.
+/// Creates a graph allocator that uses buffers of type `buft`. Free it with `ggml_gallocr_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> ggml_gallocr_t {
@@ -94,8 +95,8 @@ pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> g
     into_raw(GraphAllocator::new(&[unsafe { buffer_type(buft) }]))
 }
 
-/// A graph allocator over `n_bufs` buffer types, known by their index. A type that is named several times shares its
-/// buffers. Free it with `ggml_gallocr_free`.
+/// Creates a graph allocator that uses `n_bufs` buffer types, identified by their index. A type that is listed
+/// several times shares its buffers. Free it with `ggml_gallocr_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type_t, n_bufs: c_int) -> ggml_gallocr_t {
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type
     into_raw(GraphAllocator::new(&bufts))
 }
 
-/// Frees an allocator and its buffers; tensors in them lose their memory. NULL is allowed.
+/// Frees the allocator and its buffers; the tensors in them lose their memory. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
@@ -115,9 +116,9 @@ pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
     }
 }
 
-/// Plans `graph` and makes the buffers it needs, so that graphs that are no larger are allocated without a new buffer.
-/// All tensors go to the first buffer type; none is bound yet. false when memory cannot be had (see the log):
-/// the allocator stays usable.
+/// Plans `graph` and allocates the buffers it needs, so that graphs that need no more memory are allocated without a
+/// new buffer. All tensors use the first buffer type; none gets memory yet. When out of memory, logs an error and
+/// returns false; the allocator stays usable.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
@@ -125,9 +126,9 @@ pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mu
     unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) }
 }
 
-/// Plans `graph` without making buffers, and writes the bytes needed of each buffer type to `sizes`, one number for each
-/// type (a type named twice is reported twice). Buffers that would not suffice are freed. A plan that is larger than
-/// memory can be gives zeros and a line in the log.
+/// Plans `graph` without allocating buffers. Writes the number of bytes that each buffer type needs to `sizes` (a
+/// type that is listed twice is reported twice). Frees buffers that are too small. If the sizes overflow, logs an
+/// error and writes zeros.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
@@ -150,8 +151,9 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 
-/// As `ggml_gallocr_reserve` for several buffer types: `node_buffer_ids` and `leaf_buffer_ids` say for each node and leaf of
-/// the graph which type it goes to (NULL: the first). Sources that are neither go where their reader goes.
+/// As `ggml_gallocr_reserve`, with several buffer types: `node_buffer_ids` and `leaf_buffer_ids` give the index of
+/// the type for each node and leaf of the graph (NULL: the first type). Sources that are neither use the type of the
+/// node that reads them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve_n(
@@ -170,9 +172,9 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
     done
 }
 
-/// Binds every tensor of `graph` that has no memory. With one buffer type the allocator plans anew when its plan does
-/// not serve the graph (other edges, or larger tensors); with several it returns false then, and `ggml_gallocr_reserve_n`
-/// is to be called first. false also when memory cannot be had: the tensors are then as before.
+/// Allocates every tensor of `graph` that has no memory. If the current plan does not fit the graph (other edges or
+/// larger tensors), an allocator with one buffer type makes a new plan. With several buffer types it returns false:
+/// call `ggml_gallocr_reserve_n` first. Also returns false when out of memory; the tensors are then unchanged.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
@@ -181,8 +183,8 @@ pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph:
     logged("ggml_gallocr_alloc_graph", g.alloc_graph(graph)).is_some()
 }
 
-/// Bytes of the buffers of the type with index `buffer_id`. 0 for a type that was named before with a smaller index, so that
-/// the sum over all indices is right, and 0 for a NULL allocator.
+/// Returns the size in bytes of the buffers of type `buffer_id`. 0 for a type that is also listed with a smaller
+/// index, so that the sum over all indices is right, and 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, buffer_id: c_int) -> usize {
@@ -206,7 +208,8 @@ unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
     ctx.tensors().map(|t| t.as_ptr()).collect()
 }
 
-/// Bytes that `ggml_backend_alloc_ctx_tensors_from_buft` would allocate for the tensors of `ctx`.
+/// Returns the number of bytes that `ggml_backend_alloc_ctx_tensors_from_buft` would allocate for the tensors of
+/// `ctx`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
@@ -221,10 +224,11 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
     logged("ggml_backend_alloc_ctx_tensors_from_buft_size", buft.alloc_size_n(&mut tensors)).unwrap_or(0)
 }
 
-/// Allocates a buffer of type `buft` and binds all tensors of `ctx` to it that have no memory yet, views to what they are
-/// views of. When they need more than the type's largest buffer, the result is one buffer made of several. `ctx` must
-/// have been made with `no_alloc`. NULL when nothing is to be allocated, and when memory cannot be had (see the log):
-/// no tensor is bound then. The caller frees the buffer, after the last use of the tensors.
+/// Allocates all tensors of `ctx` that have no memory in a new buffer of type `buft`; views use the memory of the
+/// tensors they are views of. If one buffer of this type cannot be large enough, the result is a buffer made of
+/// several. `ctx` must have been created with `no_alloc`. Returns NULL if there is nothing to allocate; when out of
+/// memory, logs an error, returns NULL and leaves all tensors unchanged. The caller frees the buffer after the last
+/// use of the tensors.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
@@ -240,7 +244,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
     made.map_or(std::ptr::null_mut(), |b| b.into_raw())
 }
 
-/// As `ggml_backend_alloc_ctx_tensors_from_buft` with the preferred buffer type of the backend's device.
+/// As `ggml_backend_alloc_ctx_tensors_from_buft`, with the default buffer type of the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(

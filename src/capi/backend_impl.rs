@@ -14,15 +14,15 @@ use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
-/// Whether a buffer type may ask for more bytes than the result of this operation has.
+/// Returns whether a buffer type may need more bytes for the result of this operation than `ggml_nbytes`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_alloc_size_may_expand(op: raw::ggml_op) -> bool {
     ggml_op::from_raw(op).is_some_and(op_alloc_size_may_expand)
 }
 
-/// A buffer object of `size` bytes with these functions, to be returned by `alloc_buffer`. `ggml_backend_buffer_free`
-/// calls `free_buffer` and frees the object.
+/// Creates a buffer object of `size` bytes with these functions, for `alloc_buffer` to return.
+/// `ggml_backend_buffer_free` calls `free_buffer` and frees the object.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_init(
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init(
     unsafe { BufferBox::create(need_buft(buft), iface, context, size) }.into_raw()
 }
 
-/// Asks the buffer of `dst` to copy `src`; false when it cannot. Hosts call `ggml_backend_tensor_copy` instead.
+/// Makes the buffer of `dst` copy `src`. Returns false if it cannot. Hosts call `ggml_backend_tensor_copy` instead.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor
     unsafe { tensor_io::buffer_copy(need_tensor(src, "src"), need_tensor(dst, "dst")) }
 }
 
-/// Joins buffers into one that owns them; `n_buffers` is at least 1.
+/// Joins `n_buffers` buffers, at least one, into a buffer that owns them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
     multi::join(parts).into_raw()
 }
 
-/// Whether a buffer consists of several, joined by `ggml_backend_multi_buffer_alloc_buffer`.
+/// Returns whether the buffer was made by `ggml_backend_multi_buffer_alloc_buffer`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backend_buffer_t) -> bool {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backen
     multi::is_multi(unsafe { need_buffer(buffer) })
 }
 
-/// Says what all parts of a joined buffer are for.
+/// Sets the purpose of all parts of a joined buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
     parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
 
-/// Says what the parts of a meta device's buffer are for.
+/// Sets the purpose of all parts of a meta buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
     parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
 
-/// Whether a backend works on a meta device; false for NULL.
+/// Returns whether this is a backend of a meta device. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
     unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| meta::streams(b).is_some())
 }
 
-/// Whether a buffer is a meta device's; false for NULL.
+/// Returns whether this is a buffer of a meta device. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t) -> bool {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t)
     unsafe { BufferRef::from_ptr(buf) }.is_some_and(|b| meta::parts(b).is_some())
 }
 
-/// Whether a buffer type is a meta device's; false for NULL.
+/// Returns whether this is a buffer type of a meta device. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_type_t) -> bool {
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_typ
     unsafe { BufferTypeRef::from_ptr(buft) }.is_some_and(meta::is_meta_type)
 }
 
-/// Number of backends that a meta backend joins; 0 for any other.
+/// Returns the number of backends that a meta backend joins; 0 for any other.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend_t) -> usize {
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend
     unsafe { BackendRef::from_ptr(meta_backend) }.and_then(meta::streams).map_or(0, |list| list.len())
 }
 
-/// Backend `index` of those that a meta backend joins, owned by it; NULL for any other.
+/// Returns backend `index` of a meta backend, which owns it. NULL for any other.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_simple_backend(

@@ -54,9 +54,10 @@ fn need<T>(handle: Option<T>, name: &str) -> T {
     }
 }
 
-/// A data set of `ndata` points of `ne_datapoint` elements with labels of `ne_label` elements (0: no labels), which are shuffled
-/// and copied in shards of `ndata_shard`. Write data and labels to its tensors, in host memory, before use. NULL
-/// when memory cannot be had (see the log). Free it with `ggml_opt_dataset_free`.
+/// Creates a data set of `ndata` points with `ne_datapoint` elements, and labels with `ne_label` elements (0: no
+/// labels). They are shuffled and copied in shards of `ndata_shard` points. The caller writes data and labels to its
+/// tensors, which are in host memory. When out of memory, logs an error and returns NULL. Free it with
+/// `ggml_opt_dataset_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_init(
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_init(
     made.map_or(std::ptr::null_mut(), |d| Shared::new(d).into_raw())
 }
 
-/// Frees a data set with its tensors. Nothing for NULL.
+/// Frees a data set and its tensors. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
     unsafe { Shared::<Dataset>::free(dataset) }
 }
 
-/// Number of data points; 0 for NULL.
+/// Returns the number of data points; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> i64 {
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> 
     unsafe { opt_dataset(dataset) }.map_or(0, |d| d.with(|d| d.n_points()))
 }
 
-/// Tensor of all data points, [ne_datapoint, ndata]; NULL for NULL.
+/// Returns the tensor of all data points, [ne_datapoint, ndata]. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *
     opt_out(unsafe { opt_dataset(dataset) }.map(|d| d.with(|d| d.data())))
 }
 
-/// Tensor of all labels, [ne_label, ndata]; NULL for NULL and for a data set without labels.
+/// Returns the tensor of all labels, [ne_label, ndata]. NULL for NULL, and for a data set without labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
@@ -111,8 +112,8 @@ pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) ->
     opt_out(unsafe { opt_dataset(dataset) }.and_then(|d| d.with(|d| d.labels())))
 }
 
-/// Shuffles the shards of the first `idata` data points, or of all when it is negative, with the random numbers of
-/// `opt_ctx`. The order is that of the original with GNU's C++ library.
+/// Shuffles the shards of the first `idata` data points, or of all if it is negative, with the random number
+/// generator of `opt_ctx`. The resulting order is the same as the original's with the GNU C++ library.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
@@ -126,8 +127,8 @@ pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
     run.with(|r| dataset.with(|d| d.shuffle(r.random(), n_points)));
 }
 
-/// Copies batch `ibatch` into the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label, ndata_batch],
-/// which is NULL for a data set without labels. A batch is a whole number of shards.
+/// Copies batch `ibatch` to the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
+/// ndata_batch], which is NULL for a data set without labels. A batch is a whole number of shards.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
     dataset.with(|d| d.get_batch(data, labels, ibatch));
 }
 
-/// As `ggml_opt_dataset_get_batch`, into host memory: `nb_data_batch` bytes of data and the labels of as many points.
+/// As `ggml_opt_dataset_get_batch`, to host memory: `nb_data_batch` bytes of data, and the labels of as many points.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
     dataset.with(|d| unsafe { d.get_batch_host(data_batch.cast(), nb_data_batch, labels_batch.cast(), ibatch) });
 }
 
-/// The parameters that optimizers have by default. `userdata` is not used.
+/// Returns the default parameters. `userdata` is not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_default_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
     let _ = userdata;
@@ -173,7 +174,7 @@ fn default_parameters() -> ggml_opt_optimizer_params {
     }
 }
 
-/// The parameters that `userdata` points to, a `struct ggml_opt_optimizer_params`.
+/// Returns the `struct ggml_opt_optimizer_params` that `userdata` points to.
 #[guarded(default_parameters())]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_constant_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn ggml_opt_get_constant_optimizer_params(userdata: *mut c
     unsafe { userdata.cast::<ggml_opt_optimizer_params>().read() }
 }
 
-/// Parameters of a training run with defaults for all that has one: AdamW, a step after each evaluation, graphs built anew.
+/// Returns the default parameters: AdamW, an optimizer step after each evaluation, no static graphs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_default_params(
     backend_sched: ggml_backend_sched_t,
@@ -235,10 +236,10 @@ unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut 
     (ctx, Model { inputs, outputs })
 }
 
-/// Begins a training run. With `ctx_compute`, `inputs` and `outputs` its graphs are built now, and only now; the inputs must
-/// have memory. Without them each evaluation is prepared with `ggml_opt_prepare_alloc`. Scheduler and context must live
-/// as long as the run. A log callback must not use the run. NULL when memory cannot be had (see the log). End it with
-/// `ggml_opt_free`.
+/// Creates a training run. If `ctx_compute`, `inputs` and `outputs` are set, its graphs are static: they are built
+/// now, and the inputs must be allocated. Otherwise call `ggml_opt_prepare_alloc` before each evaluation. The
+/// scheduler and the context must outlive the run. A log callback must not use the run. When out of memory, logs an
+/// error and returns NULL. Free it with `ggml_opt_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_cont
     made.map_or(std::ptr::null_mut(), |r| Shared::new(r).into_raw())
 }
 
-/// Ends a training run and frees what it holds. Nothing for NULL.
+/// Frees a training run. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
@@ -260,8 +261,8 @@ pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
     unsafe { Shared::<Run>::free(opt_ctx) }
 }
 
-/// Sets gradients to zero; with `optimizer` the moments and the step count of the optimizer too. Without static graphs
-/// there is something to reset only between `ggml_opt_alloc` and `ggml_opt_eval`.
+/// Sets the gradients to zero, and with `optimizer` also the moments and the step count of the optimizer. Without
+/// static graphs there are gradients only between `ggml_opt_alloc` and `ggml_opt_eval`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: bool) {
@@ -269,7 +270,7 @@ pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: 
     need(unsafe { opt_run(opt_ctx) }, "opt_ctx").with(|r| r.reset(optimizer));
 }
 
-/// Whether the graphs of a training run are built once only; false for NULL.
+/// Returns whether the graphs are static. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> bool {
@@ -286,7 +287,7 @@ unsafe fn tensor_of(opt_ctx: ggml_opt_context_t, pick: impl FnOnce(&mut Run) -> 
     opt_out(unsafe { opt_run(opt_ctx) }.and_then(|r| r.with(pick)))
 }
 
-/// Input of the forward graph; NULL for NULL.
+/// Returns the inputs of the forward graph. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -294,7 +295,7 @@ pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut gg
     unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.inputs)) }
 }
 
-/// Output of the forward graph; NULL for NULL.
+/// Returns the outputs of the forward graph. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -302,7 +303,7 @@ pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut g
     unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.outputs)) }
 }
 
-/// Labels that outputs are compared with; NULL for NULL and for a loss that does not compare.
+/// Returns the labels that the outputs are compared with. NULL for NULL, and for a loss without labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -310,7 +311,7 @@ pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut gg
     unsafe { tensor_of(opt_ctx, |r| r.objective()?.labels) }
 }
 
-/// The loss, one number; NULL for NULL.
+/// Returns the loss, a scalar. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -318,7 +319,7 @@ pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml
     unsafe { tensor_of(opt_ctx, |r| Some(r.objective()?.loss)) }
 }
 
-/// Predictions made from the outputs, for the cross entropy; otherwise, and for NULL, NULL.
+/// Returns the predictions for the outputs. NULL unless the loss is the cross entropy.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -326,7 +327,7 @@ pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml
     unsafe { tensor_of(opt_ctx, |r| r.objective()?.predictions) }
 }
 
-/// How many predictions are right, one number, for the cross entropy; otherwise, and for NULL, NULL.
+/// Returns the number of correct predictions, a scalar. NULL unless the loss is the cross entropy.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
@@ -334,8 +335,8 @@ pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut 
     unsafe { tensor_of(opt_ctx, |r| r.objective()?.n_correct) }
 }
 
-/// Accumulated gradient of a node of the forward graph; NULL when there is none, as with static graphs that take a step
-/// after each evaluation.
+/// Returns the gradient accumulator of a node of the forward graph. NULL if it has none, for example with static
+/// graphs and an optimizer step after each evaluation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -343,7 +344,7 @@ pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *m
     unsafe { tensor_of(opt_ctx, |r| r.accumulator(opt_tensor(node)?)) }
 }
 
-/// Optimizer of a training run; AdamW for NULL.
+/// Returns the optimizer of a training run; AdamW for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_context_t) -> raw::ggml_opt_optimizer_type {
@@ -352,7 +353,7 @@ pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_conte
     optimizer.unwrap_or(ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW) as raw::ggml_opt_optimizer_type
 }
 
-/// Name of an optimizer, "adamw" or "sgd"; "undefined" for a number that names none.
+/// Returns the name of an optimizer, "adamw" or "sgd". "undefined" for an unknown one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimizer_type) -> *const c_char {
@@ -364,14 +365,14 @@ pub unsafe extern "C" fn ggml_opt_optimizer_name(optimizer: raw::ggml_opt_optimi
     .as_ptr()
 }
 
-/// Room for the results of evaluations. Free it with `ggml_opt_result_free`.
+/// Creates an empty result. Free it with `ggml_opt_result_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
     Shared::new(Results::default()).into_raw()
 }
 
-/// Frees results. Nothing for NULL.
+/// Frees a result. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
@@ -379,7 +380,7 @@ pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
     unsafe { Shared::<Results>::free(result) }
 }
 
-/// Forgets the results gathered so far. Nothing for NULL.
+/// Removes everything that has been added to a result. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
@@ -389,7 +390,7 @@ pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
     }
 }
 
-/// Number of data points evaluated; 0 for NULL.
+/// Writes the number of evaluated data points; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata: *mut i64) {
@@ -397,7 +398,7 @@ pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata:
     unsafe { put(ndata, opt_results(result).map_or(0, |r| r.with(|r| r.n_points()))) }
 }
 
-/// Loss, and its uncertainty unless `unc` is NULL; without evaluations 0 and not a number.
+/// Writes the mean loss, and its uncertainty unless `unc` is NULL. Without evaluations they are 0 and NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *mut f64, unc: *mut f64) {
@@ -410,7 +411,8 @@ pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *
     }
 }
 
-/// Writes all predictions, as many as `ggml_opt_result_ndata` says; nothing when the loss makes none.
+/// Writes all predictions, as many as `ggml_opt_result_ndata` returns. Writes nothing if the loss makes no
+/// predictions.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *mut i32) {
@@ -424,7 +426,8 @@ pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *
     });
 }
 
-/// Share of right predictions, and its uncertainty unless `unc` is NULL; without evaluations, or predictions, not a number.
+/// Writes the fraction of correct predictions, and its uncertainty unless `unc` is NULL. Without evaluations or
+/// predictions they are NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, accuracy: *mut f64, unc: *mut f64) {
@@ -437,9 +440,10 @@ pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, acc
     }
 }
 
-/// Tells a training run without static graphs the forward graph of its next evaluation, made in `ctx_compute` with room for
-/// gradients, with its input and output. Call it before each `ggml_opt_alloc`. Context and graph must live until
-/// `ggml_opt_eval` has returned. Gradients add up from the first evaluation on; see `ggml_opt_reset`.
+/// Sets the forward graph of the next evaluation, with its inputs and outputs, for a run without static graphs. The
+/// graph was built in `ctx_compute`, with room for gradients. Call this before each `ggml_opt_alloc`. Context and
+/// graph must live until `ggml_opt_eval` returns. Gradients accumulate from the first evaluation on; see
+/// `ggml_opt_reset`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_prepare_alloc(
@@ -455,9 +459,9 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     run.with(|r| r.set_model(ctx, model, forward));
 }
 
-/// Allocates the graph for the next evaluation, with gradients when `backward` is true, and with a step of the optimizer when one
-/// is due. Call it exactly once before each `ggml_opt_eval`. With static graphs the same graph twice in a row keeps
-/// its memory. A graph that cannot be allocated is said in the log; its evaluation fails.
+/// Allocates the graph of the next evaluation: with gradients if `backward` is true, and with an optimizer step if
+/// one is due. Call it exactly once before each `ggml_opt_eval`. With static graphs, the same graph twice in a row
+/// keeps its memory. If the graph cannot be allocated, logs an error, and the evaluation fails.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: bool) {
@@ -466,8 +470,9 @@ pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: b
     logged("ggml_opt_alloc", run.with(|r| r.alloc(backward)));
 }
 
-/// Computes the graph, takes an optimizer step where one is due, and adds to `result` unless that is NULL. All evaluations added
-/// to one result have the same number of data points. A failure is said in the log, and adds nothing.
+/// Computes the graph, with an optimizer step if one is due, and adds the outcome to `result` unless it is NULL. All
+/// evaluations added to one result must have the same number of data points. On failure, logs an error and adds
+/// nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml_opt_result_t) {
@@ -476,8 +481,8 @@ pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml
     logged("ggml_opt_eval", eval::eval(run, results));
 }
 
-/// Trains on the first `idata_split` data points (all when negative), then evaluates on the rest. After each batch the
-/// callback is called, unless it is NULL. Needs static graphs, and data points in whole batches.
+/// Trains on the first `idata_split` data points (on all, if it is negative) and evaluates the rest. Calls a callback
+/// after each batch, unless it is NULL. The graphs must be static, and both parts must be whole batches.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch(
@@ -504,8 +509,8 @@ pub unsafe extern "C" fn ggml_opt_epoch(
     epoch(run, dataset, idata_split, train, Watch { results: evaluated, callback: eval_callback });
 }
 
-/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points done, loss and accuracy with their
-/// uncertainties, time taken and time left.
+/// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points, loss and accuracy with
+/// their uncertainties, elapsed and remaining time.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
@@ -532,10 +537,11 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     eprint!("{}", progress.line());
 }
 
-/// Trains a model from `inputs`, [ne_datapoint, points of a batch], to `outputs`, whose nodes are in `ctx_compute`, on a data set
-/// for `nepoch` epochs. `nbatch_logical` points, whole batches, make an optimizer step. The last `val_split` (0 up to 1) of
-/// the shuffled data is kept for validation. `get_opt_pars` gets a pointer to the epoch, an `int64_t` from 1. Unless
-/// `silent`, standard error shows epochs and progress.
+/// Trains a model on a data set for `nepoch` epochs. The graph in `ctx_compute` goes from `inputs`, [ne_datapoint,
+/// ndata_batch], to `outputs`. An optimizer step uses `nbatch_logical` data points, which must be whole batches. The
+/// last part of the shuffled data, a fraction of `val_split` (at least 0, less than 1), is used for validation.
+/// `get_opt_pars` receives a pointer to the number of the epoch, an `int64_t` that starts at 1. Prints epochs and
+/// progress to standard error, unless `silent`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_fit(

@@ -10,7 +10,7 @@ use crate::vulkan::stream::VkStream;
 use crate::{log_error, vulkan};
 use std::ffi::{c_char, c_int};
 
-/// Device `index`; a number that is none is told.
+/// Device `index`. Logs an error if there is none.
 fn found(function: &str, index: usize) -> Option<DeviceRef> {
     let device = device::device(index);
     if device.is_none() {
@@ -19,8 +19,8 @@ fn found(function: &str, index: usize) -> Option<DeviceRef> {
     device
 }
 
-/// A backend on Vulkan device `dev_num`, freed with `ggml_backend_free`; NULL, with a log line, when there is no such device
-/// or it cannot be opened.
+/// Creates a backend on Vulkan device `dev_num`. Free it with `ggml_backend_free`. If there is no such device, or it
+/// cannot be opened, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t {
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t 
     backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
 }
 
-/// Whether a backend works on a Vulkan device of this library; false for NULL.
+/// Returns whether this is a Vulkan backend of this library. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
@@ -37,15 +37,15 @@ pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
     backend.is_some_and(|b| crate::backend::author::stream_author::<VkStream>(&b).is_some())
 }
 
-/// Number of Vulkan devices. The first question opens the system's Vulkan library; 0 when there is none, or no device.
+/// Returns the number of Vulkan devices; 0 without a Vulkan library. The first call opens the Vulkan library.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_count() -> c_int {
     vulkan::reg().map_or(0, |r| c_int::try_from(r.device_count()).unwrap_or(c_int::MAX))
 }
 
-/// Writes the product name of a Vulkan device, cut to `description_size` bytes with the end mark; "" when there is no
-/// such device.
+/// Writes the product name of a Vulkan device, cut to `description_size` bytes including the zero byte. Empty if
+/// there is no such device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
@@ -67,8 +67,8 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
     }
 }
 
-/// Free and total memory of a Vulkan device in bytes; 0 when there is no such device. What is free is the driver's word where
-/// it has one, else the total.
+/// Writes the free and the total memory of a Vulkan device in bytes; 0 if there is no such device. If the driver does
+/// not report the free memory, it is the total.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_memory(device: c_int, free: *mut usize, total: *mut usize) {
@@ -81,8 +81,8 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_memory(device: c_int, free: 
     }
 }
 
-/// The buffer type of Vulkan device `dev_num`; NULL when there is no such device. Its memory is the device's: `data` of
-/// tensors in it is no address of the host.
+/// Returns the buffer type of Vulkan device `dev_num`. NULL if there is no such device. The `data` of its tensors is
+/// not a host address.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_buffer_type(dev_num: usize) -> ggml_backend_buffer_type_t {
@@ -90,7 +90,8 @@ pub unsafe extern "C" fn ggml_backend_vk_buffer_type(dev_num: usize) -> ggml_bac
     buft.map_or(std::ptr::null_mut(), |b| b.as_ptr())
 }
 
-/// The buffer type in host memory that makes transfers to and from Vulkan devices fast; NULL without devices.
+/// Returns the buffer type in pinned host memory, for fast transfers to and from Vulkan devices. NULL without
+/// devices.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_host_buffer_type() -> ggml_backend_buffer_type_t {
@@ -98,7 +99,8 @@ pub unsafe extern "C" fn ggml_backend_vk_host_buffer_type() -> ggml_backend_buff
     buft.map_or(std::ptr::null_mut(), |b| b.as_ptr())
 }
 
-/// The family of all Vulkan devices; NULL when the system has no Vulkan library, or GGML_DISABLE_VULKAN is set.
+/// Returns the registration of all Vulkan devices. NULL if there is no Vulkan library, or if the environment variable
+/// GGML_DISABLE_VULKAN is set.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_reg() -> ggml_backend_reg_t {

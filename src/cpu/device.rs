@@ -1,11 +1,12 @@
 //! The CPU as backend objects: the family "CPU", its one device, and streams that compute at once.
 
-use super::exec::{self, Abort, Settings};
+use super::check::{self, Memory};
+use super::exec::{self, Abort, Settings, Steps};
 use super::plan::Plan;
 use super::procs;
 use super::threadpool::Pool;
 use super::worker::Scratch;
-use super::{check, features, simd};
+use super::{features, simd};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type, ggml_backend_feature};
 use crate::abi::ggml::{GGML_DEFAULT_N_THREADS, ggml_guid};
 use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, stream_author};
@@ -19,9 +20,9 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
-/// What a host set on a stream.
+/// What a host has chosen for a stream.
 #[derive(Clone, Copy)]
-struct Wishes {
+struct Choices {
     n_threads: i32,
     pool: Option<NonNull<Pool>>,
     abort: Abort,
@@ -29,24 +30,33 @@ struct Wishes {
 }
 // SAFETY: the pointers are the host's: it promises that the pool and the data of the abort callback live while the stream
 // may use them.
-unsafe impl Send for Wishes {}
+unsafe impl Send for Choices {}
 
 /// A stream of the CPU device.
 pub struct CpuStream {
-    wishes: Mutex<Wishes>,
-    /// Scratch memory, kept for the next graph; held while a graph is computed.
-    work: Mutex<Option<AlignedBlock>>,
+    choices: Mutex<Choices>,
+    /// Held while a graph is computed.
+    state: Mutex<State>,
 }
 
-/// A graph that is to be computed several times, with its scratch memory and the wishes of the time it was made.
+/// What a stream keeps for the next graph.
+#[derive(Default)]
+struct State {
+    checks: Memory,
+    /// Scratch memory.
+    work: Option<AlignedBlock>,
+}
+
+/// A graph that is to be computed several times, with its scratch memory and the host's choices of the time it was made.
 pub struct CpuPlan {
     nodes: Vec<TensorRef>,
-    wishes: Wishes,
+    checks: Memory,
+    choices: Choices,
     n_threads: usize,
     work: AlignedBlock,
 }
 
-impl Wishes {
+impl Choices {
     /// Threads to use; 0 or less: as many as the pool has, or the default.
     fn threads(&self, pool: Option<&Pool>) -> usize {
         match usize::try_from(self.n_threads) {
@@ -60,11 +70,10 @@ impl Wishes {
         self.pool.map(|p| unsafe { p.as_ref() })
     }
 
-    fn compute(&self, nodes: &[TensorRef], n_threads: usize, work: &AlignedBlock) -> Result<()> {
-        // SAFETY: the block is ours for the whole call: its lock, or the plan, is held.
+    fn settings<'a>(&'a self, n_threads: usize, work: &'a AlignedBlock) -> Settings<'a> {
+        // SAFETY: the block is ours as long as the settings are used: its lock, or the plan, is held.
         let scratch = unsafe { Scratch::new(work.as_ptr(), work.size()) };
-        let (abort, use_ref) = (self.abort, self.use_ref);
-        exec::compute(nodes, &Settings { n_threads, pool: self.pool(), scratch, abort, use_ref })
+        Settings { n_threads, pool: self.pool(), scratch, abort: self.abort, use_ref: self.use_ref }
     }
 }
 
@@ -74,13 +83,13 @@ fn work_block(size: usize) -> Result<AlignedBlock> {
 
 impl CpuStream {
     fn new() -> Self {
-        let wishes = Wishes { n_threads: GGML_DEFAULT_N_THREADS, pool: None, abort: Abort::NEVER, use_ref: false };
-        Self { wishes: Mutex::new(wishes), work: Mutex::new(None) }
+        let choices = Choices { n_threads: GGML_DEFAULT_N_THREADS, pool: None, abort: Abort::NEVER, use_ref: false };
+        Self { choices: Mutex::new(choices), state: Mutex::default() }
     }
 
     /// Sets the number of threads for what is computed next.
     pub fn set_n_threads(&self, n: i32) {
-        lock(&self.wishes).n_threads = n;
+        lock(&self.choices).n_threads = n;
     }
 
     /// Sets the pool for what is computed next, `None` for one of our own. A pool that was set before is paused.
@@ -88,23 +97,23 @@ impl CpuStream {
     /// # Safety
     /// The pool lives until another is set and no computation of this stream, or of a plan made with it, uses it any more.
     pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
-        let mut wishes = lock(&self.wishes);
-        if let Some(old) = wishes.pool()
-            && wishes.pool != pool
+        let mut choices = lock(&self.choices);
+        if let Some(old) = choices.pool()
+            && choices.pool != pool
         {
             old.pause();
         }
-        wishes.pool = pool;
+        choices.pool = pool;
     }
 
     /// Sets the question whether to stop.
     pub fn set_abort(&self, abort: Abort) {
-        lock(&self.wishes).abort = abort;
+        lock(&self.choices).abort = abort;
     }
 
     /// Sets whether to use the plain reference kernels.
     pub fn set_use_ref(&self, use_ref: bool) {
-        lock(&self.wishes).use_ref = use_ref;
+        lock(&self.choices).use_ref = use_ref;
     }
 }
 
@@ -120,31 +129,33 @@ impl Stream for CpuStream {
     }
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
-        let wishes = *lock(&self.wishes);
+        let choices = *lock(&self.choices);
         let nodes: Vec<TensorRef> = graph.nodes().collect();
-        let n_threads = wishes.threads(wishes.pool());
-        let plan = Plan::of(nodes.iter().copied(), n_threads);
-        let mut work = lock(&self.work);
-        let size = plan.work_size();
+        let n_threads = choices.threads(choices.pool());
+        let mut state = lock(&self.state);
+        let State { checks, work } = &mut *state;
+        let graph = checks.check(&nodes)?;
+        let steps = Steps::new(&graph, n_threads, choices.pool());
+        let size = steps.work_size();
         let block = match work.take().filter(|b| b.size() >= size) {
             Some(block) => block,
             None => work_block(size)?,
         };
-        let result = wishes.compute(&nodes, n_threads, &block);
-        *work = Some(block);
-        result
+        let block = work.insert(block);
+        exec::compute_steps(&graph, &steps, &choices.settings(n_threads, block))
     }
 
     fn plan(&self, graph: GraphRef) -> Result<CpuPlan> {
-        let wishes = *lock(&self.wishes);
+        let choices = *lock(&self.choices);
         let nodes: Vec<TensorRef> = graph.nodes().collect();
-        let n_threads = wishes.threads(wishes.pool());
+        let n_threads = choices.threads(choices.pool());
         let plan = Plan::of(nodes.iter().copied(), n_threads);
-        Ok(CpuPlan { nodes, wishes, n_threads, work: work_block(plan.work_size())? })
+        Ok(CpuPlan { nodes, checks: Memory::default(), choices, n_threads, work: work_block(plan.work_size())? })
     }
 
     fn plan_compute(&self, plan: &mut CpuPlan) -> Result<()> {
-        plan.wishes.compute(&plan.nodes, plan.n_threads, &plan.work)
+        let graph = plan.checks.check(&plan.nodes)?;
+        exec::compute(&graph, &plan.choices.settings(plan.n_threads, &plan.work))
     }
 }
 

@@ -5,7 +5,7 @@
 //! Every tensor ends at a page that nobody may touch, and its buffer says how much memory there is, so a wild access is a fault
 //! also without a sanitizer.
 
-use super::check;
+use super::check::{self, CheckedGraph};
 use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
@@ -32,7 +32,7 @@ fn custom_op(node: TensorRef) -> bool {
     host.iter().any(|&op| node.op_raw() == op as i32)
 }
 
-/// Memory between two stretches that fault when they are touched.
+/// Memory between two guard pages, which fault on access.
 pub struct Zone {
     start: *mut u8,
     len: usize,
@@ -309,7 +309,7 @@ impl Trial {
         // SAFETY: the end of the zone, used by this computation alone.
         let scratch = unsafe { Scratch::new(self.scratch.last(size), size) };
         let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: false };
-        match exec::compute(&[node], &settings) {
+        match CheckedGraph::new(&[node]).and_then(|graph| exec::compute(&graph, &settings)) {
             Err(e @ Error::Backend(_)) => Err(e),
             _ => Ok(Outcome::Ran),
         }

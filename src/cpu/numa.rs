@@ -1,7 +1,7 @@
 //! Machines whose memory lies nearer to some processors than to others.
 //!
 //! The host chooses a strategy once. Threads are bound to processors by the masks of thread pools only: spreading them over
-//! nodes is left to the system, so a strategy is remembered and told, and nothing more.
+//! nodes is left to the operating system, so the strategy is only stored and logged.
 
 use crate::abi::cpu::ggml_numa_strategy;
 use crate::log_warn;
@@ -15,7 +15,7 @@ fn count_nodes() -> usize {
     entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count()
 }
 
-/// Takes the host's strategy; the first call counts, later ones are told so.
+/// Sets the host's strategy. Only the first call counts; later ones log a warning.
 pub fn init(strategy: i32) {
     let Some(strategy) = ggml_numa_strategy::from_raw(strategy) else {
         log_warn!("ggml_numa_init: strategy {strategy} does not exist");

@@ -36,6 +36,6 @@ impl Plan {
 
     /// Bytes to ask for, so that the aligned part is large enough wherever they lie.
     pub fn work_size(&self) -> usize {
-        if self.scratch == 0 { 0 } else { self.scratch.saturating_add(Scratch::ALIGN) }
+        Scratch::bytes_to_hold(self.scratch)
     }
 }

@@ -1,6 +1,7 @@
 //! What once broke elsewhere (docs/TESTS.md names the cases), over all operations: numbers of threads, memory that the result
 //! shares with a source, the end of the scratch memory, data at odd addresses.
 
+use super::check::CheckedGraph;
 use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::hostile::Zone;
@@ -46,7 +47,8 @@ fn compute_in(pool: Option<&Pool>, node: TensorRef, n_threads: usize, scratch: O
             None => Scratch::new(own.as_mut_ptr(), own.len()),
         }
     };
-    exec::compute(&[node], &Settings { n_threads, pool, scratch, abort: Abort::NEVER, use_ref: false })
+    let settings = Settings { n_threads, pool, scratch, abort: Abort::NEVER, use_ref: false };
+    exec::compute(&CheckedGraph::new(&[node])?, &settings)
 }
 
 fn specimen(s: &specimens::Specimen) -> (Maker, TensorRef) {

@@ -2,10 +2,11 @@
 //! short reference in double precision.
 
 use super::access::whole;
+use super::check::{self, CheckedGraph};
+use super::convert;
 use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
-use super::{check, convert};
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
@@ -85,7 +86,8 @@ pub(super) fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) 
     let mut work = vec![0u8; plan.work_size()];
     // SAFETY: `work` is used by the computation alone.
     let scratch = unsafe { Scratch::new(work.as_mut_ptr(), work.len()) };
-    exec::compute(nodes, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
+    let graph = CheckedGraph::new(nodes)?;
+    exec::compute(&graph, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
 }
 
 /// The result, which must not depend on the number of threads.
@@ -556,10 +558,10 @@ fn scratch_memory_is_not_overrun() {
                 // SAFETY: `work` is used by the computation alone until it ends.
                 let scratch = unsafe { Scratch::new(work.as_mut_ptr(), size) };
                 let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: true };
-                exec::compute(&nodes, &settings).unwrap();
+                exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
                 let reference = read(t).into_iter().map(f64::from).collect::<Vec<_>>();
                 let settings = Settings { use_ref: false, ..settings };
-                exec::compute(&nodes, &settings).unwrap();
+                exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
                 assert!(work[size..].iter().all(|&b| b == 0x5a), "{dtype:?}, {columns} columns, {n_threads} threads");
                 // Tiles may have a scale for other groups of activations than the reference.
                 let largest = reference.iter().fold(0f64, |m, x| m.max(x.abs()));
@@ -580,7 +582,7 @@ fn graphs_may_go_as_soon_as_they_are_computed() {
         let n_threads = 1 + (round * 7 % 5) as usize;
         let settings =
             Settings { n_threads, pool: Some(&pool), scratch: Scratch::EMPTY, abort: Abort::NEVER, use_ref: false };
-        exec::compute(&nodes, &settings).unwrap();
+        exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
         let x = read(a);
         assert!(read(t).iter().zip(x).all(|(y, x)| *y == x + x));
     }

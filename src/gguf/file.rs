@@ -151,7 +151,7 @@ impl Gguf {
         Some(i)
     }
 
-    /// Lays the tensors' data out anew. After an error everything is as it was.
+    /// Computes the offsets of the tensors' data again. After an error nothing has changed.
     fn align_to(&mut self, alignment: usize) -> Result<()> {
         let old = std::mem::replace(&mut self.alignment, alignment);
         let mut offsets = vec![0u64];

@@ -1,6 +1,6 @@
 //! GGUF, the file format of models: a header, keys with values, tensor descriptions, aligned tensor data.
-//! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Who lives here: `value` (keys and values),
-//! `file` (what a file holds), `source` (where bytes come from), `reader` (bytes to `Gguf`, every number checked),
+//! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. Files: `value` (keys and values),
+//! `file` (the contents of a file), `source` (where bytes come from), `reader` (bytes to `Gguf`, every number checked),
 //! `load` (tensors into a context), `writer` (`Gguf` to bytes).
 
 pub mod file;

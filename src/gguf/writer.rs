@@ -10,7 +10,7 @@ use crate::invalid;
 use crate::tensor::TensorRef;
 use std::io::Write;
 
-/// Copies a tensor's data; how depends on the buffer it lies in, which this floor does not know.
+/// Copies a tensor's data. How depends on its buffer, which this layer does not know.
 pub type Fetch<'a> = &'a dyn Fn(TensorRef, &mut [u8]) -> Result<()>;
 
 fn text(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -46,7 +46,7 @@ fn key_value(out: &mut Vec<u8>, kv: &Kv) {
 fn description(out: &mut Vec<u8>, info: &TensorInfo) {
     let t = info.tensor();
     text(out, &t.name_bytes());
-    // Up to the last dimension that is not 1: a dimension of 0 is told, or the tensor would have elements when it is read.
+    // Up to the last dimension that is not 1. A dimension of 0 must be written, or the tensor would have elements when it is read.
     let n_dims = t.ne().iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
     out.extend_from_slice(&(n_dims as u32).to_le_bytes());
     t.ne()[..n_dims].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));

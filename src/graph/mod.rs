@@ -1,5 +1,5 @@
-//! Compute graphs. Who lives here: `handle` (`GraphRef` and the hash set inside a graph), `build` (making and filling),
-//! `copy` (slices, copies, gradients), `dump` (listings and pictures).
+//! Compute graphs. Files: `handle` (`GraphRef` and the hash set inside a graph), `build` (creating and filling),
+//! `copy` (slices, copies, gradients), `dump` (listings and dot files).
 
 pub mod backward;
 pub mod build;

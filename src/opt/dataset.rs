@@ -128,7 +128,7 @@ impl Dataset {
         shards.unwrap_or(&[])
     }
 
-    /// Copies batch `index` into tensors as large as a batch. Labels are wanted exactly when the set has some.
+    /// Copies batch `index` into tensors as large as a batch. `labels` must be given exactly if the data set has labels.
     pub fn get_batch(&self, data: TensorRef, labels: Option<TensorRef>, index: i64) {
         ggml_assert!(data.is_contiguous() && data.dtype() == self.data.tensor.dtype());
         ggml_assert!(labels.is_some() == self.labels.is_some(), "a batch has labels when its data set has");

@@ -80,8 +80,8 @@ impl Objective {
             let predictions = named(reduce::argmax(ctx, outputs)?, "pred");
             predictions.mark_output();
             graph.expand(predictions, true);
-            let wanted = reduce::argmax(ctx, labels)?;
-            let n_correct = named(reduce::count_equal(ctx, predictions, wanted)?, "ncorrect");
+            let expected = reduce::argmax(ctx, labels)?;
+            let n_correct = named(reduce::count_equal(ctx, predictions, expected)?, "ncorrect");
             n_correct.mark_output();
             graph.expand(n_correct, true);
             (made.predictions, made.n_correct) = (Some(predictions), Some(n_correct));

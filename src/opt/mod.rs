@@ -1,14 +1,14 @@
-//! Training (ggml-opt.h). Who lives here:
+//! Training (ggml-opt.h). Files:
 //!
 //! - `dataset`: data points and labels, in shards that are shuffled and copied into batches
 //! - `random`: the generator, and the shuffle, that hosts of the original get
-//! - `loss`: what is minimised, as nodes behind the outputs of a model
-//! - `state`: what outlives an evaluation: gradient sums, moments of AdamW, and the numbers of an optimizer's step
-//! - `graphs`: the gradient and the step graph behind a forward graph
-//! - `mirror`: a copy of a graph with tensors of its own, for the scheduler to place
-//! - `run`: a training run, the object that hosts hold; `eval`: one evaluation of it
-//! - `results`: what evaluations gave; `epoch`, `fit`, `progress`: loops over a data set, and what they show
-//! - `handle`: how these objects are reached while callbacks of the host use them too, and what the host lends to a run
+//! - `loss`: what is minimised, as nodes after the outputs of a model
+//! - `state`: what lives longer than an evaluation: gradient sums, moments of AdamW, and the numbers of an optimizer's step
+//! - `graphs`: the gradient and the step graph after a forward graph
+//! - `mirror`: a copy of a graph with its own tensors, for the scheduler to place
+//! - `run`: a training run, the object of the C interface; `eval`: one evaluation of it
+//! - `results`: the results of evaluations; `epoch`, `fit`, `progress`: loops over a data set, and their output
+//! - `handle`: access to these objects while callbacks of the host use them too, and what the host lends to a run
 //!
 //! # What a run builds
 //!

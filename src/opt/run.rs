@@ -172,8 +172,8 @@ impl Run {
             && self.settings.optimizer == ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW
     }
 
-    /// Builds the loss behind the forward graph, and what is wanted behind that. The first time all that the settings allow is built,
-    /// because memory is made for it then.
+    /// Adds the loss to the forward graph, and then the graphs that are needed. The first call builds everything that the settings allow,
+    /// because it also allocates the memory.
     fn build(&mut self) -> Result<()> {
         let (Some(model), Some(forward), Some(ctx)) = (self.model, self.forward, self.ctx.clone()) else {
             ggml_abort!(
@@ -204,11 +204,11 @@ impl Run {
         let buft = self.settings.scheduler.with(|s| s.get().backends()[0].default_buffer_type());
         let first = !state.is_allocated();
         // What to build: all when memory is made, later what the next evaluation needs.
-        let wanted = if first { build } else { self.kind };
+        let kind = if first { build } else { self.kind };
         let objective =
             Objective::build(if self.is_static { &mut state.ctx } else { ctx }, forward, loss, outputs, period)?;
         self.objective = Some(objective);
-        if wanted == GGML_OPT_BUILD_TYPE_FORWARD {
+        if kind == GGML_OPT_BUILD_TYPE_FORWARD {
             state.allocate(buft)?;
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Run {
         ggml_assert!(state.accumulators.len() == n_forward, "the forward graph has other nodes than the first one had");
         let gradients = graphs::with_gradients(ctx, forward, state)?;
         self.gradients = Some(gradients);
-        if wanted == GGML_OPT_BUILD_TYPE_GRAD {
+        if kind == GGML_OPT_BUILD_TYPE_GRAD {
             if state.allocate(buft)? {
                 reset_gradients(gradients);
             }
@@ -240,7 +240,7 @@ impl Run {
         ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
         let Settings { build, period, .. } = self.settings;
         if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
-            // The step is done: sums begin anew.
+            // The step is done: the sums start again.
             self.gradients.into_iter().for_each(reset_gradients);
         }
         self.kind = match backward {

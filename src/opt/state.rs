@@ -65,8 +65,8 @@ impl State {
             |ctx: &mut Context, like: TensorRef| ctx.new_tensor(GGML_TYPE_F32, &like.ne() as &[i64; GGML_MAX_DIMS]);
         for node in forward.nodes() {
             let is_param = node.has_flag(GGML_TENSOR_FLAG_PARAM);
-            let wanted = accumulate && is_param || node.has_flag(GGML_TENSOR_FLAG_LOSS);
-            let sum = if wanted { Some(new(&mut self.ctx, node)?) } else { None };
+            let needed = accumulate && is_param || node.has_flag(GGML_TENSOR_FLAG_LOSS);
+            let sum = if needed { Some(new(&mut self.ctx, node)?) } else { None };
             self.accumulators.push(sum);
         }
         for node in forward.nodes() {

@@ -147,7 +147,7 @@ fn evaluations_of_a_step_are_averaged() {
     assert_eq!(get(b.weight), 1.0);
     assert!(evaluate(run, None, true));
     assert_eq!(get(b.weight), 8.5);
-    // The sums begin anew.
+    // The sums start again.
     assert!(evaluate(run, None, true));
     assert_eq!(get(run.with(|r| r.accumulator(b.weight)).unwrap()), 0.5 * 2.0 * 6.5 * 7.5);
 }

@@ -1,7 +1,7 @@
 //! Number formats of tensors: what a row of each type looks like in memory, and the scalar reference for reading and
 //! writing it.
 //!
-//! Who lives here: one file per block format (`q4_0` ... `nvfp4`) with its struct, its decoder and its encoders; `block`
+//! Files: one file per block format (`q4_0` ... `nvfp4`) with its struct, its decoder and its encoders; `block`
 //! (what a block is; rows of blocks); `types` (the table of all types: name, sizes, row functions); `convert` (halves,
 //! bfloat16 and the small scale formats); `search` (scale searches shared by encoders); `lattice` and `tables` (the grids
 //! of the IQ formats); `chunk` (quantizing many rows, with or without importance); `validate` (checking foreign data).

@@ -1,8 +1,8 @@
-//! The toolbox for what C and the system need. Who lives here: `memory` (aligned blocks), `cstr` (text from and to C),
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings),
 //! `file` (paths and C streams), `time` (clocks), `thread` (starting threads), `library` (shared libraries), `process` (the program around
-//! this library), `jump` (names that lead to a function), `sync` (locks that outlive a panic).
+//! this library), `jump` (exported names that jump to another function), `sync` (locks that outlive a panic).
 //!
-//! What one system or one processor has and others do not stands here, or in `cpu/simd`; a test of this file looks through the sources.
+//! Code that only one operating system or processor has is here, or in `cpu/simd`; a test in this folder searches the sources.
 
 pub mod cstr;
 pub mod file;

@@ -1,6 +1,6 @@
-//! Tensors. Who lives here: `handle` (`TensorRef`, the one way to a tensor's fields), `shape` (what shapes and strides
-//! mean), `context` (the arena that tensors and graphs live in), `names`, `traced` (nodes as events of the trace), `work` (how many operations a node is), `ops` (one file of
-//! constructors per op family).
+//! Tensors. Files: `handle` (`TensorRef`, the only access to a tensor's fields), `shape` (what shapes and strides
+//! mean), `context` (the memory pool for tensors and graphs), `names`, `traced` (nodes as events of the trace), `work` (how many
+//! operations a node needs), `ops` (constructors, one file per family).
 
 pub mod context;
 pub mod family;

@@ -1,6 +1,6 @@
 //! What ran when: events for a timeline in the Chrome trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing read.
 //!
-//! Who lives here: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
+//! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
 //! A trace is written while `GGML_TRACE=file.json` is set (`%p` in the name becomes the number of the process), or from
 //! [`start`] to [`stop`]. When none is, [`is_on`] is one relaxed load, and nothing else of this module should be called:

@@ -92,8 +92,8 @@ fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> 
     (offset >= author.shift && end <= author.shift + author.size).then(|| f(author, offset))
 }
 
-/// Copies have no way to tell their failure but the log.
-fn told(what: &str, result: Result<()>) {
+/// Logs the failure of a copy, which has no other way to report it.
+fn log_failure(what: &str, result: Result<()>) {
     if let Err(e) = result {
         log_error!("ggml_vulkan: {what}: {e}");
     }
@@ -108,31 +108,31 @@ impl Buffer for VkBuffer {
     }
 
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        told("memset", self.gpu.fill(&self.memory, self.offset(tensor, offset), size as u64, value));
+        log_failure("memset", self.gpu.fill(&self.memory, self.offset(tensor, offset), size as u64, value));
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        told("set", self.gpu.write(&self.memory, self.offset(tensor, offset), data));
+        log_failure("set", self.gpu.write(&self.memory, self.offset(tensor, offset), data));
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        told("get", self.gpu.read(&self.memory, self.offset(tensor, offset), data));
+        log_failure("get", self.gpu.read(&self.memory, self.offset(tensor, offset), data));
     }
 
     fn set_2d(&self, tensor: TensorRef, data: &[u8], p: Pieces) {
-        told("set", self.gpu.write_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+        log_failure("set", self.gpu.write_2d(&self.memory, self.offset(tensor, p.offset), data, p));
     }
 
     fn get_2d(&self, tensor: TensorRef, data: &mut [u8], p: Pieces) {
         debug_assert!(p.extent_in_tensor() <= tensor.nbytes());
-        told("get", self.gpu.read_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+        log_failure("get", self.gpu.read_2d(&self.memory, self.offset(tensor, p.offset), data, p));
     }
 
     fn copy_from(&self, src: TensorRef, dst: TensorRef) -> bool {
         let Some(from) = location(src) else { return false };
         let (to, len) = (self.offset(dst, 0), src.nbytes() as u64);
         if Arc::ptr_eq(&from.gpu, &self.gpu) {
-            told("copy", self.gpu.copy((&from.memory, from.offset), (&self.memory, to), len));
+            log_failure("copy", self.gpu.copy((&from.memory, from.offset), (&self.memory, to), len));
             return true;
         }
         // From device to device through the host, without a copy more where one of them can be reached directly.
@@ -143,14 +143,14 @@ impl Buffer for VkBuffer {
                 let start = target.as_ptr().add(usize::try_from(to).unwrap_or(0));
                 std::slice::from_raw_parts_mut(start, n)
             };
-            told("copy", from.gpu.read(&from.memory, from.offset, target));
+            log_failure("copy", from.gpu.read(&from.memory, from.offset, target));
             return true;
         }
         false
     }
 
     fn clear(&self, value: u8) {
-        told("clear", self.gpu.fill(&self.memory, self.shift, self.size, value));
+        log_failure("clear", self.gpu.fill(&self.memory, self.shift, self.size, value));
     }
 }
 

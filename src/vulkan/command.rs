@@ -378,7 +378,7 @@ impl Recorder {
         self.piece = Piece { nodes: Piece::FIRST.nodes.min(self.most.nodes), ..Piece::FIRST };
     }
 
-    /// Takes the time of the step that ends here, when times are wanted.
+    /// Takes the time of the step that ends here, if times are recorded.
     pub fn stamp(&mut self, label: impl FnOnce() -> Label) {
         let Some(Open { commands, stamps: Some(_), .. }) = self.open else { return };
         self.barrier(commands);
@@ -388,7 +388,7 @@ impl Recorder {
         }
     }
 
-    /// Ends a graph: with the table of times wanted, waits for it and prints the table.
+    /// Ends a graph. If the table of times is enabled, waits for the graph and prints the table.
     pub fn end_graph(&mut self) -> Result<()> {
         self.submit()?;
         if super::profile::table_wanted() {

@@ -197,8 +197,8 @@ pub fn owner(
     }
     let mut all = vec![NO_DIMENSIONS; n as usize];
     // SAFETY: as above; the array has room for `n` and its elements say what they are.
-    let told = unsafe { get(physical, &mut n, all.as_mut_ptr()) };
-    if told != vk::Result::SUCCESS && told != vk::Result::INCOMPLETE {
+    let result = unsafe { get(physical, &mut n, all.as_mut_ptr()) };
+    if result != vk::Result::SUCCESS && result != vk::Result::INCOMPLETE {
         return None;
     }
     all.truncate(n as usize);

@@ -46,14 +46,14 @@ impl VkDevice {
         &self.info
     }
 
-    /// The opened device: opened on first use, and anew after it was lost.
+    /// The opened device: opened on first use, and again after it was lost.
     pub fn gpu(&self) -> Result<Arc<Gpu>> {
         let mut opened = lock(&self.opened);
         match &*opened {
             Some(gpu) if !gpu.core.is_lost() => Ok(gpu.clone()),
             _ => {
                 if opened.take().is_some() {
-                    log_warn!("ggml_vulkan: {} was lost and is opened anew", self.info.identity.name);
+                    log_warn!("ggml_vulkan: {} was lost and is opened again", self.info.identity.name);
                 }
                 Ok(opened.insert(Gpu::open(self.instance, &self.info, self.direct)?).clone())
             }

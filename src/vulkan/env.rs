@@ -9,7 +9,7 @@ pub fn set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
-/// A number in a variable; a value that is none is told and ignored.
+/// A number in a variable. Logs a warning and ignores a value that is not a number.
 pub fn number(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     let parsed = value.trim().parse().ok();

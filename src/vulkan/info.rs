@@ -193,25 +193,25 @@ impl Info {
         let offers = |name: &CStr| offered.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
         let core13 = base.api_version >= vk::API_VERSION_1_3;
         let mut extensions = Vec::new();
-        let mut wish = |name: &'static CStr, core: bool| {
-            let there = core || offers(name);
-            if there && !core {
+        let mut enable = |name: &'static CStr, core: bool| {
+            let available = core || offers(name);
+            if available && !core {
                 extensions.push(name);
             }
-            there
+            available
         };
-        let memory_budget = wish(ash::ext::memory_budget::NAME, false);
-        let external_host = wish(ash::ext::external_memory_host::NAME, false);
-        let has_dot = wish(ash::khr::shader_integer_dot_product::NAME, core13);
-        let has_size_control = wish(ash::ext::subgroup_size_control::NAME, core13);
-        let has_maintenance4 = wish(ash::khr::maintenance4::NAME, core13);
+        let memory_budget = enable(ash::ext::memory_budget::NAME, false);
+        let external_host = enable(ash::ext::external_memory_host::NAME, false);
+        let has_dot = enable(ash::khr::shader_integer_dot_product::NAME, core13);
+        let has_size_control = enable(ash::ext::subgroup_size_control::NAME, core13);
+        let has_maintenance4 = enable(ash::khr::maintenance4::NAME, core13);
         let has_pci = offers(ash::ext::pci_bus_info::NAME);
         let wants_coopmat = !env::set("GGML_VK_DISABLE_COOPMAT") && !env::set("GGML_VK_DISABLE_F16");
-        let has_coopmat = wants_coopmat && wish(ash::khr::cooperative_matrix::NAME, false);
+        let has_coopmat = wants_coopmat && enable(ash::khr::cooperative_matrix::NAME, false);
         let has_coopmat2 =
-            has_coopmat && core13 && !env::set("GGML_VK_DISABLE_COOPMAT2") && wish(coopmat2::NAME, false);
+            has_coopmat && core13 && !env::set("GGML_VK_DISABLE_COOPMAT2") && enable(coopmat2::NAME, false);
         if offers(ash::khr::portability_subset::NAME) {
-            wish(ash::khr::portability_subset::NAME, false);
+            enable(ash::khr::portability_subset::NAME, false);
         }
 
         let mut f11 = vk::PhysicalDeviceVulkan11Features::default();

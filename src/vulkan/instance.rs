@@ -93,26 +93,26 @@ fn open() -> Option<Instance> {
 }
 
 fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
-    // SAFETY: a plain question.
+    // SAFETY: a query without preconditions.
     let version = unsafe { entry.try_enumerate_instance_version() };
     let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
     if version < vk::API_VERSION_1_2 {
         return Err("the Vulkan library is older than 1.2".into());
     }
-    let wish = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
-    // SAFETY: a plain question.
+    let requested = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
+    // SAFETY: a query without preconditions.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));
-    let validate = wish.is_some() && has_validation;
-    if wish.is_some() && !has_validation {
+    let validate = requested.is_some() && has_validation;
+    if requested.is_some() && !has_validation {
         log_warn!("ggml_vulkan: GGML_VK_VALIDATE is set, but there are no validation layers");
     }
-    ABORT_ON_MESSAGE.store(wish.as_deref() == Some("abort"), Ordering::Relaxed);
+    ABORT_ON_MESSAGE.store(requested.as_deref() == Some("abort"), Ordering::Relaxed);
 
     let names = if validate { vec![VALIDATION.as_ptr()] } else { Vec::new() };
     let mut extensions = Vec::new();
     let mut flags = vk::InstanceCreateFlags::empty();
-    // SAFETY: a plain question.
+    // SAFETY: a query without preconditions.
     let offered = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
     let offers = |name: &CStr| offered.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
     if validate && offers(ext::debug_utils::NAME) {

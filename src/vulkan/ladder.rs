@@ -1,16 +1,16 @@
-//! How a matrix product goes on a device: one table of rungs, the best first. The first rung that the device has, that can do what is wanted
-//! and that pays on this device is taken; the last one takes everything.
+//! How a device computes a matrix product: a table of methods, the best first. The first method that the device has, that can compute the
+//! product and that pays on this device is used; the last one can compute everything.
 //!
-//! | rung | what it needs | when it pays |
+//! | method | what it needs | when it pays |
 //! |---|---|---|
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, and GGML_VK_TRY_COOPMAT is set |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | where they are done in hardware |
-//! | `vector` | subgroup arithmetic | few columns, real lanes |
-//! | `tile` | 17 KiB of shared memory, groups of 256 | many columns, real lanes |
+//! | `vector` | subgroup arithmetic | few columns, not in software |
+//! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
 //! | `rows` | nothing | always |
 //!
-//! Cooperative matrices have not yet run on a card: until they have, they are taken by wish only. `GGML_VK_PRODUCT=NAME` takes a rung
+//! Cooperative matrices have not run on a GPU yet, so they are used only on request. `GGML_VK_PRODUCT=NAME` uses a method
 //! wherever it can, for tests.
 
 #![forbid(unsafe_code)]
@@ -23,83 +23,83 @@ use crate::abi::ggml::ggml_type::{self, *};
 use ash::vk;
 use std::sync::OnceLock;
 
-/// The ways a matrix product can go.
+/// The ways to compute a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// A lane takes one or some rows of src0 and some columns of src1; no memory is shared (`mul_mat_rows`).
+    /// Each lane computes some rows of src0 with some columns of src1, without shared memory (`mul_mat_rows`).
     Rows,
-    /// A group takes a row and some columns (`mul_mat_vec`).
+    /// Each workgroup computes a row with some columns (`mul_mat_vec`).
     Vector,
-    /// The same by integer dot products (`mul_mat_vec_ints`).
+    /// The same, with integer dot products (`mul_mat_vec_ints`).
     VectorInts,
-    /// A group takes a tile, through shared memory (`mul_mat_tile`).
+    /// Each workgroup computes a tile, through shared memory (`mul_mat_tile`).
     Tile,
-    /// The same by integer dot products (`mul_mat_tile_ints`).
+    /// The same, with integer dot products (`mul_mat_tile_ints`).
     TileInts,
-    /// A tile by cooperative matrices of m, n and k (`mul_mat_coop`).
+    /// A tile with cooperative matrices of m, n and k (`mul_mat_coop`).
     Matrices([u32; 3]),
-    /// A tile by cooperative matrices of its own size, of a workgroup or of its subgroups (`mul_mat_coop2`).
+    /// A tile with cooperative matrices of its own size, of a workgroup or of its subgroups (`mul_mat_coop2`).
     Matrices2(Owner),
 }
 
 /// What is asked of a product.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Request {
     /// Columns of src1; for MUL_MAT_ID, tokens.
     pub columns: u32,
     /// Format of src0.
     pub format: ggml_type,
-    /// Precision F32 was asked for: src1 is not rounded.
+    /// The precision is F32: src1 must not be rounded.
     pub exact: bool,
 }
 
-/// Columns up to which a product is a vector product.
+/// Number of columns up to which a product is a vector product.
 pub const VECTOR_COLUMNS: u32 = 8;
 
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
-/// Subgroups that share a tile by cooperative matrices of theirs.
+/// Subgroups that share a tile, each with cooperative matrices of its own.
 pub const SUBGROUPS: u32 = 4;
 
-struct Rung {
+struct Method {
     name: &'static str,
-    /// The way, where device and product allow it.
-    can: fn(&Info, &Wanted) -> Option<Product>,
-    /// Whether it is worth taking; the last argument is the wish for cooperative matrices.
-    pays: fn(&Info, &Wanted, bool) -> bool,
+    /// How, if the device can compute this product.
+    can: fn(&Info, &Request) -> Option<Product>,
+    /// Whether it pays; the last argument is whether cooperative matrices are requested.
+    pays: fn(&Info, &Request, bool) -> bool,
 }
 
-const LADDER: &[Rung] = &[
-    Rung {
+const METHODS: &[Method] = &[
+    Method {
         name: "matrices2",
         can: |i, w| {
             let fits = |o: &Owner| rounds(w) && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations;
             i.features.coopmat2.filter(fits).map(Product::Matrices2)
         },
-        pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
+        pays: |_, w, requested| requested && w.columns > VECTOR_COLUMNS,
     },
-    Rung {
+    Method {
         name: "matrices",
         can: |i, w| coop_size(i).filter(|_| rounds(w)).map(Product::Matrices),
-        pays: |_, w, wish| wish && w.columns > VECTOR_COLUMNS,
+        pays: |_, w, requested| requested && w.columns > VECTOR_COLUMNS,
     },
-    Rung { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
-    Rung {
+    Method { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
+    Method {
         name: "vector",
         can: |i, _| subgroup_arithmetic(i).then_some(Product::Vector),
         pays: |i, w, _| w.columns <= VECTOR_COLUMNS && !i.software,
     },
-    Rung {
+    Method {
         name: "tile",
         can: |i, _| tile_fits(i).then_some(Product::Tile),
         pays: |i, w, _| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !i.software,
     },
-    Rung { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
+    Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
 ];
 
-/// Whether operands may be rounded to F16: src0's values fit into it, and nobody asked for more of src1's.
-fn rounds(w: &Wanted) -> bool {
+/// Whether operands may be rounded to F16: src0's values fit into it, and src1 needs no more precision.
+fn rounds(w: &Request) -> bool {
     !w.exact && (w.format == GGML_TYPE_F16 || w.format.blck_size() > 1)
 }
 
@@ -107,7 +107,7 @@ fn tile_fits(info: &Info) -> bool {
     info.limits.shared_memory >= 17 << 10 && info.limits.group_invocations >= 256
 }
 
-fn ints(info: &Info, w: &Wanted) -> Option<Product> {
+fn ints(info: &Info, w: &Request) -> Option<Product> {
     if w.exact || !info.features.integer_dot || !formats::INTS.contains(&w.format) {
         return None;
     }
@@ -127,18 +127,18 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
     info.features.coopmat.iter().filter(|_| enough).find(usable).map(|c| [c.m, c.n, c.k])
 }
 
-/// The way of a product on a device, by the table and the environment.
-pub fn product(info: &Info, wanted: &Wanted) -> Product {
-    // Read once in a process.
-    static WISH: OnceLock<(Option<String>, bool)> = OnceLock::new();
+/// How the device computes a product, by the table and the environment.
+pub fn product(info: &Info, request: &Request) -> Product {
+    // Read once per process.
+    static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
     let read = || (std::env::var("GGML_VK_PRODUCT").ok(), super::env::set("GGML_VK_TRY_COOPMAT"));
-    let (forced, matrices) = WISH.get_or_init(read);
-    choose(info, wanted, forced.as_deref(), *matrices)
+    let (forced, matrices) = REQUESTED.get_or_init(read);
+    choose(info, request, forced.as_deref(), *matrices)
 }
 
-fn choose(info: &Info, wanted: &Wanted, forced: Option<&str>, wish: bool) -> Product {
-    let named = LADDER.iter().find(|r| Some(r.name) == forced).and_then(|r| (r.can)(info, wanted));
-    let first = || LADDER.iter().filter(|r| (r.pays)(info, wanted, wish)).find_map(|r| (r.can)(info, wanted));
+fn choose(info: &Info, request: &Request, forced: Option<&str>, matrices: bool) -> Product {
+    let named = METHODS.iter().find(|r| Some(r.name) == forced).and_then(|r| (r.can)(info, request));
+    let first = || METHODS.iter().filter(|r| (r.pays)(info, request, matrices)).find_map(|r| (r.can)(info, request));
     named.or_else(first).unwrap_or(Product::Rows)
 }
 
@@ -178,12 +178,12 @@ mod tests {
         }
     }
 
-    fn wanted(format: ggml_type, columns: u32) -> Wanted {
-        Wanted { columns, format, exact: false }
+    fn request(format: ggml_type, columns: u32) -> Request {
+        Request { columns, format, exact: false }
     }
 
     #[test]
-    fn the_best_rung_that_a_device_has_is_taken() {
+    fn the_best_method_that_a_device_has_is_used() {
         let gpu = |f| device(vk::PhysicalDeviceType::DISCRETE_GPU, f);
         let all = gpu(everything());
         let no_nv = gpu(Features { coopmat2: None, ..everything() });
@@ -194,7 +194,7 @@ mod tests {
         tiny.limits = Limits { shared_memory: 16 << 10, group_invocations: 128, ..tiny.limits };
         let software = device(vk::PhysicalDeviceType::CPU, everything());
         use Product::*;
-        // Device, format, columns, wish for matrices, way.
+        // Device, format, columns, whether matrices are requested, result.
         let rows: &[(&Info, ggml_type, u32, bool, Product)] = &[
             (&all, GGML_TYPE_Q4_0, 512, true, Matrices2(Owner::Workgroup(256))),
             (&all, GGML_TYPE_F16, 9, true, Matrices2(Owner::Workgroup(256))),
@@ -218,8 +218,8 @@ mod tests {
             (&software, GGML_TYPE_F16, 512, false, Rows),
             (&software, GGML_TYPE_Q4_0, 1, false, Rows),
         ];
-        for (i, &(info, format, columns, wish, way)) in rows.iter().enumerate() {
-            assert_eq!(choose(info, &wanted(format, columns), None, wish), way, "row {i}");
+        for (i, &(info, format, columns, matrices, way)) in rows.iter().enumerate() {
+            assert_eq!(choose(info, &request(format, columns), None, matrices), way, "row {i}");
         }
     }
 
@@ -228,24 +228,24 @@ mod tests {
         let all = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
         for format in [GGML_TYPE_F16, GGML_TYPE_Q4_0] {
             for forced in [None, Some("ints"), Some("matrices"), Some("matrices2")] {
-                let exact = Wanted { exact: true, ..wanted(format, 512) };
+                let exact = Request { exact: true, ..request(format, 512) };
                 assert_eq!(choose(&all, &exact, forced, true), Product::Tile, "{forced:?}");
             }
         }
     }
 
     #[test]
-    fn a_rung_can_be_named() {
+    fn a_method_can_be_named() {
         let software = device(vk::PhysicalDeviceType::CPU, Features { coopmat: Vec::new(), ..everything() });
-        let with = |name, format, columns| choose(&software, &wanted(format, columns), Some(name), false);
+        let with = |name, format, columns| choose(&software, &request(format, columns), Some(name), false);
         assert_eq!(with("tile", GGML_TYPE_F32, 1), Product::Tile);
         assert_eq!(with("vector", GGML_TYPE_F32, 100), Product::Vector);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 9), Product::TileInts);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 1), Product::VectorInts);
         assert_eq!(with("matrices2", GGML_TYPE_Q5_K, 9), Product::Matrices2(Owner::Workgroup(256)));
-        // What cannot be done goes as it would without a name.
+        // A method that cannot compute the product is ignored.
         assert_eq!(with("ints", GGML_TYPE_F32, 9), Product::Rows);
         assert_eq!(with("matrices", GGML_TYPE_F16, 9), Product::Rows);
-        assert_eq!(with("no such rung", GGML_TYPE_F16, 9), Product::Rows);
+        assert_eq!(with("no such method", GGML_TYPE_F16, 9), Product::Rows);
     }
 }

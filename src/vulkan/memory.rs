@@ -230,7 +230,7 @@ fn device_address(core: &Core, buffer: vk::Buffer) -> u64 {
     unsafe { core.vk.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) }
 }
 
-/// What the user wishes about memory.
+/// Memory settings of the user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Policy {
     prefer_host: bool,
@@ -266,9 +266,9 @@ fn preferences(purpose: Purpose, shared: bool, policy: &Policy) -> Vec<P> {
     }
 }
 
-/// The memory types that fit, in the order of the wishes. Types of protected or lazily allocated memory, and AMD's
+/// The memory types that fit, in the order of the preferences. Types of protected or lazily allocated memory, and AMD's
 /// uncached ones, are never right; neither are heaps too small for the buffer.
-fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequirements, wishes: &[P]) -> Vec<u32> {
+fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequirements, preferred: &[P]) -> Vec<u32> {
     const NEVER: P = P::from_raw(
         P::PROTECTED.as_raw()
             | P::LAZILY_ALLOCATED.as_raw()
@@ -278,10 +278,10 @@ fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequir
     );
     let heaps = all.memory_heaps_as_slice();
     let mut found = Vec::new();
-    for wish in wishes {
+    for &properties in preferred {
         for (i, ty) in (0u32..).zip(all.memory_types_as_slice()) {
             let fits = need.memory_type_bits & (1 << i) != 0
-                && ty.property_flags.contains(*wish)
+                && ty.property_flags.contains(properties)
                 && !ty.property_flags.intersects(NEVER)
                 && heaps.get(ty.heap_index as usize).is_some_and(|h| h.size >= need.size);
             if fits && !found.contains(&i) {

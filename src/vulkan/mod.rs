@@ -1,30 +1,30 @@
-//! The Vulkan backend. Who lives here:
+//! The Vulkan backend. Files:
 //!
-//! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device can do, and why it is
-//!   refused; `workarounds`: what drivers
-//!   promise and do not keep; `env`: switches from the environment; `nodes`: whether the system shows a device at all
-//! - `core`: a logical device with its queue and allocator; `memory`: pieces of memory on it; `timeline`: counted progress
-//! - `command`: recording of work, barriers and submission; `hazard`: what flows between recorded steps
+//! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device supports, and why it is
+//!   refused; `workarounds`: features that drivers report and do not have; `env`: settings from environment variables; `nodes`:
+//!   whether the system has a device at all
+//! - `core`: a logical device with its queue and allocator; `memory`: memory on it; `timeline`: timeline semaphores
+//! - `command`: recording of work, barriers and submission; `hazard`: dependencies between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
-//! - `gpu`: everything that one opened device has; `stream`: computing graphs, asynchronous copies, events
+//! - `gpu`: everything that belongs to an open device; `stream`: computing graphs, asynchronous copies, events
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `interface`: their push blocks and constants as structs;
 //!   `pipeline`: pipelines and their cache on disk
-//! - `plan`: what an op asks of the device, as data; `ops`: the operations, one file a family; `tune`: how work is cut for a device;
-//!   `ladder`: how a matrix product goes; `coopmat2`: an extension that `ash` does not know
+//! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
+//!   `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes
-//! - `device`: the family "Vulkan" and its devices as backend objects
+//! - `device`: the backend "Vulkan" and its devices as backend objects
 //!
 //! # How memory is named
 //!
-//! Shaders get buffer addresses in push constants; there are no descriptors. A tensor's `data` is an offset into its
-//! buffer plus a base that is no address ([`buffer::BASE`]); [`buffer::range`] gives the device address.
+//! Shaders get buffer addresses in push constants; there are no descriptors. A tensor's `data` is an offset in its
+//! buffer plus a base that is not an address ([`buffer::BASE`]); [`buffer::range`] gives the device address.
 //!
 //! # How work is ordered
 //!
-//! Each stream records on its own ([`command::Recorder`]), with a command pool and a timeline semaphore of its own; nothing
-//! of it is shared between threads but the queue, which is behind a lock. Barriers stand only where a step reads or writes
-//! what an earlier one wrote, or writes what it reads.
+//! Each stream records on its own ([`command::Recorder`]), with its own command pool and timeline semaphore. Only the
+//! queue is shared between threads, behind a lock. There is a barrier only where a step reads or writes what an earlier one
+//! wrote, or writes what an earlier one reads.
 
 pub mod buffer;
 pub mod command;
@@ -79,7 +79,7 @@ pub(crate) fn failed(what: &str, result: vk::Result) -> Error {
             Error::OutOfMemory { what: format!("Vulkan: {what}"), bytes: 0 }
         }
         vk::Result::ERROR_DEVICE_LOST => {
-            Error::Backend(format!("Vulkan: {what}: the device is lost; free the backend and create it anew"))
+            Error::Backend(format!("Vulkan: {what}: the device is lost; free the backend and create it again"))
         }
         other => Error::Backend(format!("Vulkan: {what}: {other:?}")),
     }

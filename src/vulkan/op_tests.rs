@@ -326,7 +326,7 @@ fn permuted_and_sliced_sources() {
     assert!(agrees(device, "product of permuted sources", 1e-8, &product));
 }
 
-// Row V7 for the rung of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
+// Row V7 for the method of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
 // fill no group. What it gives is what the formats' values give.
 #[test]
 fn products_of_rows_at_any_address() {

@@ -166,7 +166,7 @@ impl Profile {
         }
     }
 
-    /// Ends a graph: prints the table when it is wanted and its time has come.
+    /// Ends a graph: prints the table if it is enabled and due.
     pub fn end_graph(&mut self, device: &str) {
         static EVERY: OnceLock<u64> = OnceLock::new();
         let every = *EVERY.get_or_init(|| env::number("GGML_VK_PERF_LOGGER_FREQUENCY").unwrap_or(1).max(1));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn products_ask_for_what_their_rung_has() {
+    fn products_need_only_what_their_method_has() {
         // Every device: shaders, 64-bit integers, 16-bit and 8-bit storage, physical addresses.
         const ALL: &[u32] = &[1, 11, 4433, 4448, 5347];
         const SUBGROUP: &[u32] = &[61, 63];
@@ -130,7 +130,7 @@ mod tests {
         const DOT: &[u32] = &[6018, 6019];
         // F16 arithmetic, the memory model, cooperative matrices; subgroups' numbers, functions for each element.
         const MATRICES: &[u32] = &[9, 5345, 6022];
-        let rungs: &[(&str, &[&[u32]])] = &[
+        let methods: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),
             ("product_blocks", &[ALL]),
             ("mul_mat_rows.plain", &[ALL]),
@@ -143,8 +143,9 @@ mod tests {
             ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
         ];
         for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
-            let of = |rung: &str| name.strip_prefix(rung).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-            let (_, has) = rungs.iter().find(|r| of(r.0)).unwrap_or_else(|| panic!("{name} is on no rung"));
+            let of =
+                |method: &str| name.strip_prefix(method).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let (_, has) = methods.iter().find(|r| of(r.0)).unwrap_or_else(|| panic!("{name} belongs to no method"));
             for c in capabilities(Shader::named(name).unwrap().words()) {
                 assert!(has.iter().any(|h| h.contains(&c)), "{name} asks for capability {c}");
             }

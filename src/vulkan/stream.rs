@@ -43,12 +43,12 @@ impl Event for VkEvent {
     fn synchronize(&self) {
         let mark = lock(&self.mark).clone();
         if let Some(mark) = mark {
-            told("event_synchronize", mark.timeline.wait(mark.value));
+            log_failure("event_synchronize", mark.timeline.wait(mark.value));
         }
     }
 }
 
-fn told(what: &str, result: Result<()>) {
+fn log_failure(what: &str, result: Result<()>) {
     if let Err(e) = result {
         log_error!("ggml_vulkan: {what}: {e}");
     }
@@ -176,26 +176,26 @@ impl Stream for VkStream {
     }
 
     fn synchronize(&self) {
-        told("synchronize", lock(&self.recorder).finish());
+        log_failure("synchronize", lock(&self.recorder).finish());
     }
 
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
         let p = Pieces::one(offset, data.bytes().len());
-        told("set_async", self.queue_set(tensor, &data, p));
+        log_failure("set_async", self.queue_set(tensor, &data, p));
     }
 
     fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {
         let p = Pieces::one(offset, data.bytes().len());
-        told("get_async", self.queue_get(tensor, data, p));
+        log_failure("get_async", self.queue_get(tensor, data, p));
     }
 
     fn set_2d_async(&self, tensor: TensorRef, data: HostSource, pieces: Pieces) {
         debug_assert!(pieces.extent_in_tensor() <= tensor.nbytes());
-        told("set_2d_async", self.queue_set(tensor, &data, pieces));
+        log_failure("set_2d_async", self.queue_set(tensor, &data, pieces));
     }
 
     fn get_2d_async(&self, tensor: TensorRef, data: HostTarget, pieces: Pieces) {
-        told("get_2d_async", self.queue_get(tensor, data, pieces));
+        log_failure("get_2d_async", self.queue_get(tensor, data, pieces));
     }
 
     fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
@@ -233,7 +233,7 @@ impl Stream for VkStream {
     fn event_wait(&self, event: &VkEvent) {
         let mark = lock(&event.mark).clone();
         if let Some(mark) = mark {
-            told("event_wait", lock(&self.recorder).wait_for(&mark));
+            log_failure("event_wait", lock(&self.recorder).wait_for(&mark));
         }
     }
 }

@@ -230,7 +230,7 @@ fn threads_do_not_disturb_each_other() {
     });
 }
 
-// Row V14: a buffer freed and made anew, perhaps with the same handle, holds what was put into the new one.
+// Row V14: a buffer freed and created again, perhaps with the same handle, holds what was put into the new one.
 #[test]
 fn a_buffer_made_anew_is_a_new_one() {
     both(|device| {
@@ -401,8 +401,8 @@ fn a_lost_device_is_opened_anew() {
     b.stream.synchronize();
     let buffer: BufferRef = b.buffer.handle();
     assert!(buffer_author::<VkBuffer>(&buffer).unwrap().gpu().core.is_lost());
-    let anew = Bench::bytes(device, &[1000]);
+    let again = Bench::bytes(device, &[1000]);
     assert!(!author(device).unwrap().gpu().unwrap().core.is_lost());
-    tensor_io::set_bytes(anew.tensors[0], &data, 0);
-    assert_eq!(get(anew.tensors[0]), data);
+    tensor_io::set_bytes(again.tensors[0], &data, 0);
+    assert_eq!(get(again.tensors[0]), data);
 }

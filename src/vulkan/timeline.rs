@@ -50,7 +50,7 @@ impl Timeline {
     pub fn wait(&self, value: u64) -> Result<()> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // A device that hangs is told as lost by its driver; this long wait is for drivers that do not.
+        // Drivers report a device that hangs as lost; this long wait is for drivers that do not.
         let limit = u64::try_from(Duration::from_secs(600).as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the semaphore lives.
         match unsafe { self.core.vk.wait_semaphores(&info, limit) } {

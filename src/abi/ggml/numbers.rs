@@ -7,19 +7,19 @@ use libggml_macros::Numbered;
 pub const GGML_FILE_MAGIC: u32 = 0x67676d6c;
 /// Version of the file layout from before GGUF.
 pub const GGML_FILE_VERSION: u32 = 2;
-/// Version of the quantized block layouts; it changes when old files can no longer be read.
+/// Version of the quantized block layouts. A new number means that older files can no longer be read.
 pub const GGML_QNT_VERSION: u32 = 2;
-/// Factor by which old file types carried the quantization version.
+/// Old model files store the quantization version multiplied by this factor, added to the file type.
 pub const GGML_QNT_VERSION_FACTOR: u32 = 1000;
-/// Dimensions of every tensor.
+/// Number of dimensions of every tensor.
 pub const GGML_MAX_DIMS: usize = 4;
-/// Parameters a model may train at most.
+/// Maximum number of parameters that a model may train.
 pub const GGML_MAX_PARAMS: usize = 2048;
-/// Sources an operation may have at most.
+/// Maximum number of sources of an operation.
 pub const GGML_MAX_SRC: usize = 10;
-/// Threads a pool may have at most.
+/// Maximum number of threads in a pool.
 pub const GGML_MAX_N_THREADS: usize = 512;
-/// Bytes of parameters every operation carries.
+/// Size in bytes of the parameters that every tensor stores for its operation.
 pub const GGML_MAX_OP_PARAMS: usize = 64;
 /// Bytes of a tensor's name, its end mark included: 64, or what the variable GGML_MAX_NAME said to the build (`build.rs`
 /// checks it).
@@ -31,27 +31,27 @@ pub const GGML_MAX_NAME: usize = match usize::from_str_radix(env!("GGML_MAX_NAME
 /// Alignment in bytes of everything that lives in a context.
 /// cbindgen:ignore
 pub const GGML_MEM_ALIGN: usize = 16;
-/// Threads a plan uses when the caller does not say.
+/// Number of threads when the caller does not choose one.
 pub const GGML_DEFAULT_N_THREADS: i32 = 4;
-/// Nodes a graph holds when the caller does not say.
+/// Number of nodes that `ggml_new_graph` makes room for.
 pub const GGML_DEFAULT_GRAPH_SIZE: usize = 2048;
-/// Exit status of a program that ended well.
+/// Exit status of a program that succeeded.
 pub const GGML_EXIT_SUCCESS: i32 = 0;
-/// Exit status of a program that was stopped.
+/// Exit status of a program that was aborted.
 pub const GGML_EXIT_ABORTED: i32 = 1;
-/// Rotary embedding of neighbouring pairs.
+/// Rotates neighbouring pairs of elements.
 pub const GGML_ROPE_TYPE_NORMAL: i32 = 0;
-/// Rotary embedding of pairs half a head apart.
+/// Rotates pairs of elements that are half of the rotated dimensions apart.
 pub const GGML_ROPE_TYPE_NEOX: i32 = 2;
-/// Rotary embedding with several positions a token (text and picture).
+/// Rotates with several positions per token, one for each section of the head (text and images).
 pub const GGML_ROPE_TYPE_MROPE: i32 = 8;
-/// Rotary embedding of vision encoders.
+/// Rotates with two positions per patch, for vision encoders.
 pub const GGML_ROPE_TYPE_VISION: i32 = 24;
-/// Rotary embedding with interleaved sections.
+/// As `GGML_ROPE_TYPE_MROPE`, with the sections interleaved.
 pub const GGML_ROPE_TYPE_IMROPE: i32 = 40;
-/// Positions a token carries in the multi-section modes.
+/// Number of sections, and of positions per token, in the multi-section modes.
 pub const GGML_MROPE_SECTIONS: usize = 4;
-/// Passed as a number of tasks: as many as there are threads.
+/// As `n_tasks`: one task for each thread.
 pub const GGML_N_TASKS_MAX: i32 = -1;
 
 /// A brain float: the upper 16 bits of a 32-bit float.
@@ -72,25 +72,25 @@ pub struct ggml_fp8_e4m3_t {
     pub bits: u8,
 }
 
-/// How a computation or an allocation ended.
+/// Result of a computation or an allocation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_status {
-    /// Memory could not be had.
+    /// Out of memory.
     GGML_STATUS_ALLOC_FAILED = -2,
-    /// The work failed; the log says why.
+    /// Failed; the log says why.
     GGML_STATUS_FAILED = -1,
-    /// Done.
+    /// Succeeded.
     GGML_STATUS_SUCCESS = 0,
-    /// The abort callback asked to stop.
+    /// Stopped by the abort callback.
     GGML_STATUS_ABORTED = 1,
 }
 
 /// Number formats of tensor elements.
 ///
-/// A block format packs a fixed number of neighbouring elements of a row with their scales. The bits per weight
-/// named below count everything that a block holds. The numbers are part of GGUF files: gaps are formats that no
-/// longer exist.
+/// A block format packs a fixed number of neighbouring elements of a row together with their scales. The bits per
+/// weight below count everything in the block. The numbers are part of the GGUF file format; the gaps are formats
+/// that were removed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_type {
@@ -108,8 +108,8 @@ pub enum ggml_type {
     GGML_TYPE_Q5_1 = 7,
     /// Blocks of 32: 8-bit integers, one half-precision scale (8.5 bits per weight).
     GGML_TYPE_Q8_0 = 8,
-    /// Blocks of 32: 8-bit integers, scale, and scale times their sum. Intermediate format of activations, not of
-    /// files.
+    /// Blocks of 32: 8-bit integers, a scale, and the scale times their sum. For activations during a computation,
+    /// not for files.
     GGML_TYPE_Q8_1 = 9,
     /// Super-blocks of 256: 2-bit integers in groups of 16 with 4-bit scales and minimums (2.625 bits per weight).
     GGML_TYPE_Q2_K = 10,
@@ -121,8 +121,8 @@ pub enum ggml_type {
     GGML_TYPE_Q5_K = 13,
     /// Super-blocks of 256: 6-bit integers in groups of 16 with 8-bit scales (6.5625 bits per weight).
     GGML_TYPE_Q6_K = 14,
-    /// Super-blocks of 256: 8-bit integers, a single-precision scale, sums of groups of 16. Intermediate format of
-    /// activations, not of files.
+    /// Super-blocks of 256: 8-bit integers, a single-precision scale, sums of groups of 16. For activations during a
+    /// computation, not for files.
     GGML_TYPE_Q8_K = 15,
     /// Super-blocks of 256: groups of 8 looked up in a grid of 256 points, with signs (2.0625 bits per weight).
     GGML_TYPE_IQ2_XXS = 16,
@@ -142,19 +142,19 @@ pub enum ggml_type {
     /// Super-blocks of 256: 4-bit indices as in IQ4_NL, with a 6-bit scale for each group of 32 (4.25 bits per
     /// weight).
     GGML_TYPE_IQ4_XS = 23,
-    /// Signed integer of 8 bits.
+    /// 8-bit signed integer.
     GGML_TYPE_I8 = 24,
-    /// Signed integer of 16 bits.
+    /// 16-bit signed integer.
     GGML_TYPE_I16 = 25,
-    /// Signed integer of 32 bits.
+    /// 32-bit signed integer.
     GGML_TYPE_I32 = 26,
-    /// Signed integer of 64 bits.
+    /// 64-bit signed integer.
     GGML_TYPE_I64 = 27,
     /// IEEE 754 double precision.
     GGML_TYPE_F64 = 28,
     /// Super-blocks of 256: the grid of IQ1_S with a scale for each group of 16 (1.75 bits per weight).
     GGML_TYPE_IQ1_M = 29,
-    /// Brain float: the upper half of a single-precision number.
+    /// bfloat16: the upper half of a single-precision number.
     GGML_TYPE_BF16 = 30,
     /// Super-blocks of 256: ternary weights, five to a byte (1.6875 bits per weight).
     GGML_TYPE_TQ1_0 = 34,
@@ -168,21 +168,22 @@ pub enum ggml_type {
     GGML_TYPE_Q1_0 = 41,
     /// Blocks of 64: 2-bit integers and a half-precision scale (2.25 bits per weight).
     GGML_TYPE_Q2_0 = 42,
-    /// Float of 8 bits, E4M3 (OCP FP8): sign, 4 exponent bits, 3 fraction bits; at most 448, no infinity.
+    /// 8-bit float of OCP FP8, E4M3: sign, 4 exponent bits, 3 fraction bits; the largest value is 448, there is no
+    /// infinity.
     GGML_TYPE_F8_E4M3 = 43,
-    /// Number after the last format.
+    /// Number of formats, removed ones included.
     GGML_TYPE_COUNT = 44,
 }
 
-/// Precision an operation must keep, for its sums or for its conversion of a source.
+/// Lowest precision that an operation may use, for its accumulator or to convert a source.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_prec {
-    /// The backend may choose.
+    /// The backend chooses.
     GGML_PREC_UNDEFINED = 0,
     /// Single precision.
     GGML_PREC_F32 = 10,
-    /// Brain floats or better.
+    /// bfloat16 or better.
     GGML_PREC_BF16 = 15,
     /// Half precision or better.
     GGML_PREC_F16 = 20,
@@ -192,23 +193,23 @@ pub enum ggml_prec {
     GGML_PREC_Q4 = 40,
 }
 
-/// What a caller knows about the sources of an operation.
+/// What the caller knows about the sources of an operation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_op_hint {
     /// Nothing in particular.
     GGML_HINT_NONE = 0,
-    /// The first source is a Hadamard matrix, so a fast transform may take the place of the product.
+    /// The first source is a Hadamard matrix: a backend may use a fast transform instead of a matrix product.
     GGML_HINT_SRC0_IS_HADAMARD = 1,
 }
 
-/// Format that most tensors of a model file have; one-dimensional tensors usually stay F32.
+/// Kind of a model file: the format of most of its tensors. One-dimensional tensors usually stay F32.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Numbered)]
 pub enum ggml_ftype {
-    /// Not known.
+    /// Unknown.
     GGML_FTYPE_UNKNOWN = -1,
-    /// Everything is F32.
+    /// All tensors are F32.
     GGML_FTYPE_ALL_F32 = 0,
     /// Mostly F16.
     GGML_FTYPE_MOSTLY_F16 = 1,
@@ -216,7 +217,7 @@ pub enum ggml_ftype {
     GGML_FTYPE_MOSTLY_Q4_0 = 2,
     /// Mostly Q4_1.
     GGML_FTYPE_MOSTLY_Q4_1 = 3,
-    /// Mostly Q4_1; token embeddings and output are F16.
+    /// Mostly Q4_1; token embeddings and the output matrix are F16.
     GGML_FTYPE_MOSTLY_Q4_1_SOME_F16 = 4,
     /// Mostly Q8_0.
     GGML_FTYPE_MOSTLY_Q8_0 = 7,

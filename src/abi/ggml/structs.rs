@@ -5,12 +5,12 @@ use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::raw;
 use std::ffi::{c_char, c_int, c_void};
 
-/// An entry of a context's list of objects.
+/// An entry in the list of objects of a context.
 pub struct ggml_object {
     _opaque: [u8; 0],
 }
 
-/// A pool of memory that tensors and graphs are made in; they all go when it is freed.
+/// A memory pool for tensors and graphs. `ggml_free` frees them all together.
 pub struct ggml_context {
     _opaque: [u8; 0],
 }
@@ -25,117 +25,116 @@ pub struct ggml_threadpool {
     _opaque: [u8; 0],
 }
 
-/// What `ggml_init` needs to know.
+/// Parameters of `ggml_init`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_init_params {
-    /// Bytes of the pool.
+    /// Size of the memory pool in bytes.
     pub mem_size: usize,
-    /// Memory of the caller for the pool, which must outlive the context; NULL: the context allocates its own.
+    /// Memory for the pool, owned by the caller, which must outlive the context. NULL: the context allocates its own.
     pub mem_buffer: *mut c_void,
-    /// Make only the description of tensors in the pool, not their data.
+    /// Tensors get no data in the pool, only their descriptions.
     pub no_alloc: bool,
 }
 
-/// An array of up to four dimensions, and how to compute it.
+/// A tensor: an array of up to four dimensions, and how it is computed.
 ///
-/// Dimension 0 is the innermost: neighbouring elements of a row lie side by side. Tensors live in a context, which
-/// owns them.
+/// Dimension 0 is the innermost: the elements of a row are neighbours in memory. The context owns its tensors.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_tensor {
     /// Number format of the elements.
     pub r#type: raw::ggml_type,
-    /// Buffer that the data lies in; NULL when it lies in the context, or nowhere yet.
+    /// Buffer that holds the data. NULL if the context holds the data, or if the tensor is not allocated yet.
     pub buffer: *mut ggml_backend_buffer,
-    /// Elements along each dimension; 1 for unused ones.
+    /// Number of elements in each dimension; 1 for unused dimensions.
     pub ne: [i64; 4],
-    /// Distance in bytes between neighbours along each dimension. `nb[0]` is the size of a block; for a contiguous
-    /// tensor
-    /// `nb[1]` is the size of a row and `nb[i]` is `nb[i-1] * ne[i-1]` from there on.
+    /// Stride in bytes in each dimension. `nb[0]` is the size of an element, or of a block. In a contiguous tensor,
+    /// `nb[1]` is the size of a row, and `nb[i]` is `nb[i-1] * ne[i-1]` after that.
     pub nb: [usize; 4],
-    /// Operation that computes the tensor from `src`.
+    /// Operation that computes this tensor from `src`.
     pub op: raw::ggml_op,
-    /// Parameters of the operation; their meaning depends on it.
+    /// Parameters of the operation. Their meaning depends on it.
     pub op_params: [i32; 16],
     /// Bits of `enum ggml_tensor_flag`.
     pub flags: i32,
-    /// Sources of the operation; NULL where there is none.
+    /// Sources of the operation; unused entries are NULL.
     pub src: [*mut ggml_tensor; 10],
-    /// Tensor whose data a view shows; never itself a view. NULL when not a view.
+    /// The tensor whose data this one is a view of, or NULL. It is never a view itself.
     pub view_src: *mut ggml_tensor,
-    /// Bytes from the start of `view_src`'s data to this tensor's.
+    /// Offset in bytes of this view in the data of `view_src`.
     pub view_offs: usize,
-    /// First element, in host memory or an address of the buffer's device; NULL when not allocated.
+    /// The first element: an address in host memory or on the device of the buffer. NULL if not allocated.
     pub data: *mut c_void,
-    /// Name, ended by a zero byte.
+    /// Name, terminated by a zero byte.
     pub name: [c_char; GGML_MAX_NAME],
-    /// Belongs to the buffer or backend.
+    /// For use by the buffer or backend.
     pub extra: *mut c_void,
     /// Unused.
     pub padding: [c_char; 8],
 }
 
-/// Facts about a number format.
+/// Properties of a number format.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_type_traits {
     /// Name, such as "q4_0".
     pub type_name: *const c_char,
-    /// Elements in a block.
+    /// Number of elements in a block.
     pub blck_size: i64,
-    /// Elements in an interleaved block; 0 when the format has none.
+    /// Number of elements in an interleaved block; 0 if the format has none.
     pub blck_size_interleave: i64,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub type_size: usize,
-    /// Whether elements share scales in a block.
+    /// Whether the elements of a block share scales.
     pub is_quantized: bool,
-    /// Conversion of a row to single precision; NULL when there is none.
+    /// Converts a row to single precision. NULL if there is no such conversion.
     pub to_float: ggml_to_float_t,
-    /// Conversion of a row from single precision, the plain deterministic way; NULL when there is none.
+    /// Converts a row from single precision, with the same result on every machine. NULL if there is no such
+    /// conversion.
     pub from_float_ref: ggml_from_float_t,
 }
 
-/// How a thread pool is set up. Fill it with `ggml_threadpool_params_default`, then change what matters.
+/// Parameters of a thread pool. Set them with `ggml_threadpool_params_default`, then change what you need.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ggml_threadpool_params {
-    /// Processors the threads may run on; all false: wherever the system likes.
+    /// Processors that the threads may run on. All false: no restriction.
     pub cpumask: [bool; 512],
-    /// Threads that compute, the calling thread included.
+    /// Number of threads, including the calling thread.
     pub n_threads: c_int,
     /// Priority of the threads.
     pub prio: raw::ggml_sched_priority,
-    /// How eagerly waiting threads spin before they sleep: 0 (not at all) to 100.
+    /// How long waiting threads spin before they sleep: from 0 (not at all) to 100.
     pub poll: u32,
-    /// Bind each thread to one processor of the mask, in turn.
+    /// Binds each thread to one processor of the mask, in turn.
     pub strict_cpu: bool,
-    /// Start asleep, until `ggml_threadpool_resume`.
+    /// The pool starts paused, until `ggml_threadpool_resume`.
     pub paused: bool,
 }
 
-/// Hears why the process is about to end; called before `abort`.
+/// Receives the message before the process aborts.
 pub type ggml_abort_callback_t = Option<unsafe extern "C" fn(error_message: *const c_char)>;
 
 /// The bits of a half-precision number.
 pub type ggml_fp16_t = u16;
 
-/// Asked before and during a computation whether to stop it: true stops.
+/// Called before and during a computation: true stops it.
 pub type ggml_abort_callback = Option<unsafe extern "C" fn(data: *mut c_void) -> bool>;
 
 /// A globally unique identifier.
 pub type ggml_guid = [u8; 16];
 
-/// Points to an identifier.
+/// Pointer to an identifier.
 pub type ggml_guid_t = *mut ggml_guid;
 
-/// A host's operation with one source. Called once on each of `nth` threads with its number `ith`; it computes its
-/// share of `dst`.
+/// A custom operation with one source. Each of `nth` threads calls it once, with its number `ith`, and it computes
+/// that thread's share of `dst`.
 pub type ggml_custom1_op_t = Option<
     unsafe extern "C" fn(dst: *mut ggml_tensor, a: *const ggml_tensor, ith: c_int, nth: c_int, userdata: *mut c_void),
 >;
 
-/// A host's operation with two sources; see `ggml_custom1_op_t`.
+/// A custom operation with two sources; see `ggml_custom1_op_t`.
 pub type ggml_custom2_op_t = Option<
     unsafe extern "C" fn(
         dst: *mut ggml_tensor,
@@ -147,7 +146,7 @@ pub type ggml_custom2_op_t = Option<
     ),
 >;
 
-/// A host's operation with three sources; see `ggml_custom1_op_t`.
+/// A custom operation with three sources; see `ggml_custom1_op_t`.
 pub type ggml_custom3_op_t = Option<
     unsafe extern "C" fn(
         dst: *mut ggml_tensor,
@@ -160,18 +159,18 @@ pub type ggml_custom3_op_t = Option<
     ),
 >;
 
-/// A host's operation with any sources, to be found in `dst->src`; see `ggml_custom1_op_t`.
+/// A custom operation that finds its sources in `dst->src`; see `ggml_custom1_op_t`.
 pub type ggml_custom_op_t =
     Option<unsafe extern "C" fn(dst: *mut ggml_tensor, ith: c_int, nth: c_int, userdata: *mut c_void)>;
 
-/// Receives log text. A line may come in pieces; it ends with a line feed.
+/// Receives log text. A line may arrive in pieces; its last piece ends with a newline.
 pub type ggml_log_callback =
     Option<unsafe extern "C" fn(level: raw::ggml_log_level, text: *const c_char, user_data: *mut c_void)>;
 
-/// Converts `k` elements of a format at `x` to single precision at `y`.
+/// Converts `k` elements at `x` to single precision at `y`.
 pub type ggml_to_float_t = Option<unsafe extern "C" fn(x: *const c_void, y: *mut f32, k: i64)>;
 
-/// Converts `k` single-precision numbers at `x` to a format at `y`.
+/// Converts `k` single-precision numbers at `x` to the format, at `y`.
 pub type ggml_from_float_t = Option<unsafe extern "C" fn(x: *const f32, y: *mut c_void, k: i64)>;
 
 /// A thread pool.

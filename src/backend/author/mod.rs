@@ -1,12 +1,11 @@
-//! Safe traits for those who write a backend. An implementor becomes an object with a C vtable through `publish` (a whole
-//! family), [`leak_buffer_type`] and the functions that hand objects out; its author writes no unsafe, and a panic in his
-//! code becomes a failure of the call, with a log line.
+//! Safe traits for the author of a backend. `publish` (for a registration with its devices), [`leak_buffer_type`] and the
+//! functions that return objects give an implementor a C vtable. The author writes no unsafe code, and a panic in that code
+//! makes the call fail with an error in the log.
 //!
-//! Who lives here: `reg` (families of devices), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (memory of
-//! the host as safe objects).
+//! Files: `reg` (registrations), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (host memory as safe objects).
 //!
-//! What the interface calls optional is off by default: a trait's `const` switches it on, and the slot in the vtable is
-//! NULL otherwise, so that callers use their fallbacks.
+//! Functions that are optional in the C interface are off by default: a `const` of the trait switches them on. Otherwise the
+//! slot in the vtable is NULL, so that callers use their fallbacks.
 
 mod buffer;
 mod buffer_type;

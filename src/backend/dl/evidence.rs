@@ -106,7 +106,7 @@ const KINDS: [Kind; 12] = [
 const TABLE: u64 = size_of::<ggml_backend_buffer_i>() as u64;
 const FORMER_TABLE: u64 = 11 * size_of::<usize>() as u64;
 
-/// What a note says: see `scripts/preludes/ggml-backend-impl.h`.
+/// What a note says: see `scripts/outlines/ggml-backend-impl.h`.
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     digest: u64,

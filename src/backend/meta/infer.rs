@@ -16,11 +16,11 @@ pub type Sources = [Option<Arc<Split>>; GGML_MAX_SRC];
 enum Spread {
     /// As the source at this place.
     As(usize),
-    /// Along a dimension, a stretch that stands so often.
+    /// Along a dimension, in a segment with this many repetitions.
     Along(usize, i64),
     /// The whole everywhere.
     Mirrored,
-    /// A summand everywhere.
+    /// A partial sum everywhere.
     Partial,
 }
 
@@ -29,7 +29,7 @@ struct Case<'a> {
     sources: &'a Sources,
 }
 
-/// The spread of `node`. With `reduced`, summands count as added up already: that is how a result looks to its readers.
+/// The spread of `node`. With `reduced`, partial sums count as added up: that is what the readers of a result see.
 pub fn infer(node: TensorRef, sources: &Sources, devices: usize, reduced: bool) -> Result<Split> {
     let case = Case { node, sources };
     let split = match case.rule(reduced)? {
@@ -162,15 +162,15 @@ impl Case<'_> {
         }
     }
 
-    /// The same elements in the same order under another shape: the divided stretch ends where as many elements are complete.
+    /// The same elements in the same order with another shape: a segment of the divided dimension ends where as many elements are complete.
     fn reshape(&self) -> Result<Spread> {
         let split = self.source(0)?;
         let Some(axis) = split.dim() else { return Ok(Spread::As(0)) };
         let (src, node) = (self.src(0)?, self.node);
         let (from, to) = (src.ne(), node.ne());
-        let mut stretch: i64 = from[..=axis].iter().product();
+        let mut segment: i64 = from[..=axis].iter().product();
         if let [only] = &split.segments[..] {
-            stretch /= only.repeat;
+            segment /= only.repeat;
             if only.repeat == 1 && axis == src.n_dims() - 1 {
                 return Ok(Spread::Along(node.n_dims() - 1, 1));
             }
@@ -183,10 +183,10 @@ impl Case<'_> {
         let mut covered = 1;
         for (dim, &n) in to.iter().enumerate() {
             covered *= n;
-            if covered % stretch == 0 {
-                return Ok(Spread::Along(dim, covered / stretch));
+            if covered % segment == 0 {
+                return Ok(Spread::Along(dim, covered / segment));
             }
-            if covered > stretch {
+            if covered > segment {
                 return if plain {
                     Ok(Spread::Along(dim, 1))
                 } else {
@@ -344,11 +344,11 @@ impl Case<'_> {
         let parts = i128::from(whole(first, first_dim)) * i128::from(repeats[0]);
         let mut shares = Vec::with_capacity(devices);
         for device in 0..devices {
-            let wanted = i128::from(split.total(device)) * i128::from(n);
-            if wanted != 0 && (parts == 0 || wanted % parts != 0) {
+            let share = i128::from(split.total(device)) * i128::from(n);
+            if share != 0 && (parts == 0 || share % parts != 0) {
                 return self.refuse("the result cannot be divided as its source is");
             }
-            shares.push(if wanted == 0 { 0 } else { (wanted / parts) as i64 });
+            shares.push(if share == 0 { 0 } else { (share / parts) as i64 });
         }
         for (i, d, other) in divided().skip(1) {
             let fits = |device: usize| {

@@ -1,12 +1,12 @@
-//! The meta device: several devices as one, for tensor parallelism. The host says how tensors with data are spread over the
-//! devices; how results are spread follows from their operations.
+//! The meta device: several devices as one, for tensor parallelism. The host defines how tensors with data are distributed over
+//! the devices; the distribution of results follows from their operations.
 //!
-//! Who lives here: `split` (how one tensor is spread), `infer` (how a result is), `layout` (which bytes lie where), `slices`
-//! (the tensors on the devices that stand for one), `buffer` (buffers and their transfers), `regions` (where a graph must stop
-//! to add up), `reduce` (the adding up), `stream` (graphs computed on all devices).
+//! Files: `split` (how one tensor is distributed), `infer` (how a result is), `layout` (which bytes are where), `slices` (the
+//! tensors on the devices that represent one), `buffer` (buffers and their transfers), `regions` (where a graph must stop to
+//! add up partial sums), `reduce` (adding them up), `stream` (computing graphs on all devices).
 //!
-//! Two things are better than in the original: what cannot be spread is an error and not the end of the process, and the
-//! summands of any linear stretch of a graph are added up where that moves the fewest bytes.
+//! Two things differ from the original: a tensor that cannot be distributed is an error and does not end the process, and the
+//! partial sums of any linear chain of nodes are added up where that moves the fewest bytes.
 
 mod buffer;
 mod infer;

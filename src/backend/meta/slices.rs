@@ -154,7 +154,7 @@ pub fn is_sliced(t: TensorRef) -> bool {
     t.buffer().is_some_and(|b| meta_buffer(&b).is_some())
 }
 
-/// The slices of a tensor in a meta buffer, made anew where the tensor or what it reads has changed.
+/// The slices of a tensor in a meta buffer, made again if the tensor or its sources have changed.
 pub fn slices_of(t: TensorRef) -> Result<Arc<Slices>> {
     let Some(buffer) = t.buffer() else { return Err(invalid!("'{}' has no memory", t.name())) };
     let Some(meta) = meta_buffer(&buffer) else { return Err(invalid!("'{}' does not lie on a meta device", t.name())) };

@@ -16,16 +16,16 @@ pub enum Axis {
     Dim(usize),
     /// All of it.
     Mirrored,
-    /// A summand of every element.
+    /// A partial sum of every element.
     Partial,
 }
 
-/// A stretch of the divided dimension that is divided by itself.
+/// A part of the divided dimension that is divided separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Elements of each device.
     pub shares: Vec<i64>,
-    /// How often the stretch stands in the tensor, one behind the other.
+    /// Number of repetitions of the segment, one after the other.
     pub repeat: i64,
 }
 
@@ -45,7 +45,7 @@ impl Split {
         Self::whole(Axis::Mirrored, devices)
     }
 
-    /// A summand on every device.
+    /// A partial sum on every device.
     pub fn partial(devices: usize) -> Self {
         Self::whole(Axis::Partial, devices)
     }
@@ -156,7 +156,7 @@ mod tests {
         let w = ctx.new_tensor(GGML_TYPE_Q8_0, &[128, 6]).unwrap();
         let rows = Split::from_c(&state(1, &[2, 4], &[1]), w, 2).unwrap();
         assert_eq!((rows.axis, rows.total(0), rows.total(1)), (Axis::Dim(1), 2, 4));
-        // Query once, key and value in two equal stretches.
+        // Query once, key and value in two equal segments.
         let fused = Split::from_c(&state(0, &[32, 32, 32, 0], &[1, 2]), w, 2).unwrap();
         assert_eq!((fused.total(0), fused.total(1)), (96, 32));
         for bad in [

@@ -10,7 +10,7 @@ use crate::capi::convert::{known, opt_tensor, tensor as need_tensor};
 use crate::guard::guarded;
 use std::ffi::{c_char, c_void};
 
-/// Name of the buffer's type.
+/// Returns the name of the buffer's type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t) -> *const c_char {
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t)
     unsafe { asked_buffer(buffer) }.map_or(c"NULL".as_ptr(), |it| it.buft().name_ptr())
 }
 
-/// Frees a buffer; tensors in it lose their memory. Nothing for NULL.
+/// Frees a buffer; the tensors in it lose their memory. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t) {
@@ -26,8 +26,8 @@ pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t)
     drop(unsafe { BufferRef::from_ptr(buffer).map(|b| BufferBox::own(b)) });
 }
 
-/// Address of the first byte; may be no host address (see `ggml_backend_buffer_is_host`). NULL for a buffer without
-/// bytes and for several buffers joined into one.
+/// Returns the address of the first byte, which need not be a host address (see `ggml_backend_buffer_is_host`). NULL
+/// for an empty buffer and for a buffer made of several.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffe
     unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.base().cast())
 }
 
-/// Bytes in the buffer.
+/// Returns the size in bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffer_t) -> usize {
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffe
     unsafe { asked_buffer(buffer) }.map_or(0, |it| it.size())
 }
 
-/// Tells the buffer about a tensor that has been placed in it by hand.
+/// Initialises a tensor that the caller has placed in the buffer.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
     unsafe { need_buffer(buffer).init_tensor(need_tensor(tensor, "tensor")) as raw::ggml_status }
 }
 
-/// Alignment of tensors in bytes.
+/// Returns the alignment of tensors in bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_buffer_t) -> usize {
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_
     unsafe { asked_buffer(buffer) }.map_or(0, |it| it.alignment())
 }
 
-/// Bytes that a buffer of this type may have.
+/// Returns the maximum size in bytes of a buffer of this type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_buffer_t) -> usize {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_b
     unsafe { asked_buffer(buffer) }.map_or(0, |it| it.max_size())
 }
 
-/// Bytes that `tensor` takes in this buffer, padding included.
+/// Returns the number of bytes that `tensor` needs in this buffer, padding included.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
     unsafe { asked_buffer(buffer).zip(opt_tensor(tensor)) }.map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
 
-/// Sets every byte of the buffer.
+/// Sets every byte of the buffer to `value`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t, value: u8) {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t
     unsafe { need_buffer(buffer) }.clear(value)
 }
 
-/// Whether the data lies in host memory in the usual layout.
+/// Returns whether the host can read and write the data: it is in host memory, in the usual layout.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer
     unsafe { asked_buffer(buffer) }.is_some_and(|it| it.is_host())
 }
 
-/// Says what the buffer is for. The scheduler runs operations where their weights lie.
+/// Sets the purpose of the buffer. The scheduler runs operations where their weights are.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
     unsafe { need_buffer(buffer) }.set_usage(usage)
 }
 
-/// What the buffer is for.
+/// Returns the purpose of the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
     unsafe { asked_buffer(buffer) }.map_or(0, |it| it.usage_raw())
 }
 
-/// The buffer's type.
+/// Returns the type of the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t {
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffe
     unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.buft().as_ptr())
 }
 
-/// Forgets what the backend prepared for tensors in the buffer; to be called before other tensors are placed in it.
+/// Discards what the backend has prepared for the tensors in the buffer. Call it before other tensors are placed in
+/// the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_reset(buffer: ggml_backend_buffer_t) {

@@ -9,7 +9,7 @@ use crate::capi::convert::{logged, opt_tensor};
 use crate::guard::guarded;
 use std::ffi::{c_char, c_int};
 
-/// Name of the buffer type, such as "CPU". The text lives as long as the type.
+/// Returns the name, such as "CPU". The string lives as long as the buffer type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t) -> *const c_char {
@@ -17,8 +17,8 @@ pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t
     unsafe { asked_buft(buft) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
-/// A new buffer of `size` bytes, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had. With `size` 0
-/// a buffer without memory.
+/// Allocates a buffer of `size` bytes, to be freed with `ggml_backend_buffer_free`. Size 0 gives a buffer without
+/// memory. Returns NULL when out of memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer(
@@ -42,9 +42,9 @@ unsafe fn list<'a>(tensors: *mut *mut ggml_tensor, n_tensors: c_int) -> &'a mut 
     }
 }
 
-/// Allocates memory for all listed tensors that have none and binds them to it; views are bound to their bases. Takes
-/// several buffers, joined into one, when one may not be large enough. NULL when memory cannot be had (see the log; the
-/// tensors are then as before) or when no tensor needs a byte.
+/// Allocates memory for all listed tensors that have none; views use the memory of the tensors they are views of. If
+/// one buffer may be too small, the result is made of several. When out of memory, logs an error, returns NULL and
+/// leaves the tensors unchanged. Also returns NULL if no tensor needs memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
     logged("ggml_backend_buft_alloc_buffer_n", made).flatten().map_or(std::ptr::null_mut(), |b| b.into_raw())
 }
 
-/// Alignment of tensors in bytes, a power of two.
+/// Returns the alignment of tensors in bytes, a power of two.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buffer_type_t) -> usize {
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buff
     unsafe { asked_buft(buft) }.map_or(0, |it| it.alignment())
 }
 
-/// Bytes that one buffer may have; `SIZE_MAX` when there is no limit.
+/// Returns the maximum size of a buffer in bytes; `SIZE_MAX` if there is no limit.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffer_type_t) -> usize {
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffe
     unsafe { asked_buft(buft) }.map_or(0, |it| it.max_size())
 }
 
-/// Bytes that `tensor` takes in a buffer of this type, padding included.
+/// Returns the number of bytes that `tensor` needs in a buffer of this type, padding included.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
     unsafe { asked_buft(buft).zip(opt_tensor(tensor)) }.map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
 
-/// Bytes that `ggml_backend_buft_alloc_buffer_n` would take for the listed tensors; 0, with a log line, when they are
-/// larger than memory can be.
+/// Returns the number of bytes that `ggml_backend_buft_alloc_buffer_n` would allocate for the listed tensors. If the
+/// sizes overflow, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
     logged("ggml_backend_buft_get_alloc_size_n", size).unwrap_or(0)
 }
 
-/// Whether the data of its buffers lies in host memory in the usual layout, so that the host may read and write it.
+/// Returns whether the host can read and write the data of these buffers: it is in host memory, in the usual layout.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_typ
     unsafe { asked_buft(buft) }.is_some_and(|it| it.is_host())
 }
 
-/// The device that the buffer type belongs to; NULL for the type "CPU", which belongs to all.
+/// Returns the device of the buffer type. NULL for the type "CPU", which belongs to no device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_device(buft: ggml_backend_buffer_type_t) -> ggml_backend_dev_t {

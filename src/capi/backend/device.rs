@@ -21,7 +21,7 @@ pub(super) unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
     (!p.is_null()).then(|| unsafe { CStr::from_ptr(p) })
 }
 
-/// Short name of a device, such as "CPU" or "Vulkan0". The text lives as long as the device.
+/// Returns the short name, such as "CPU" or "Vulkan0". The string lives as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *const c_char {
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *c
     unsafe { asked_device(device) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
-/// The product, for people to read. The text lives as long as the device.
+/// Returns a description for people, such as the product name. The string lives as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t) -> *const c_char {
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t
     unsafe { asked_device(device) }.map_or(c"NULL".as_ptr(), |it| it.description_ptr())
 }
 
-/// Free and total memory of the device in bytes; 0 when it tells nothing. Either address may be NULL.
+/// Writes the free and the total memory of the device in bytes; 0 if it reports none. Both addresses may be NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, free: *mut usize, total: *mut usize) {
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> ra
     unsafe { asked_device(device) }.map_or(0, |it| it.kind_raw())
 }
 
-/// Fills `props` with all properties of the device. Texts in it live as long as the device.
+/// Writes all properties of the device to `props`. Its strings live as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, props: *mut ggml_backend_dev_props) {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, 
     unsafe { put(props, device.props()) }
 }
 
-/// The family that the device belongs to.
+/// Returns the backend that the device belongs to.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t) -> ggml_backend_reg_t {
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t
         .map_or(std::ptr::null_mut(), |it| it.reg().map_or(std::ptr::null_mut(), RegRef::as_ptr))
 }
 
-/// A new backend (a stream of work) on the device, freed with `ggml_backend_free`; NULL on failure. What `params` means
-/// is the device's own; it may be NULL.
+/// Creates a backend, a stream of work, on the device. Free it with `ggml_backend_free`. The device defines the
+/// meaning of `params`, which may be NULL. Returns NULL on failure.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, param
     backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
 }
 
-/// The buffer type that the device prefers.
+/// Returns the default buffer type of the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t
         .map_or(std::ptr::null_mut(), |it| it.buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
-/// A buffer type in host memory that makes transfers to and from the device fast; NULL when there is none.
+/// Returns a buffer type in pinned host memory, for fast transfers to and from the device. NULL if there is none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
@@ -105,8 +105,9 @@ pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_
         .map_or(std::ptr::null_mut(), |it| it.host_buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
-/// A buffer over `size` bytes at `ptr` that the host already has, such as a mapped file, and keeps while the buffer
-/// lives. `max_tensor_size` is the size of the largest tensor that will lie in it. NULL when the device cannot do that.
+/// Makes a buffer of the `size` bytes at `ptr`, such as a mapped file. The memory stays the caller's, and must
+/// outlive the buffer. `max_tensor_size` is the size of the largest tensor that will be placed in it. Returns NULL if
+/// the device cannot do this.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
     buffer.map_or(std::ptr::null_mut(), BufferBox::into_raw)
 }
 
-/// Whether the device can compute the node `op`, with the types, shapes and strides that it and its sources have.
+/// Returns whether the device can compute the node `op`, with the types, shapes and strides that it and its sources
+/// have.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
@@ -134,7 +136,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t
     unsafe { asked_device(device).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.supports_op(op))
 }
 
-/// Whether the device can compute with tensors in buffers of the type.
+/// Returns whether the device can use tensors in buffers of this type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
     unsafe { asked_device(device).zip(asked_buft(buft)) }.is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
-/// Whether `op` is worth computing on the device although its weights lie in host memory and must be copied for it.
+/// Returns whether the device should compute `op` although its weights are in host memory and must be copied.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
@@ -153,7 +155,7 @@ pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t,
     unsafe { asked_device(device).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.offload_op(op))
 }
 
-/// Name of a family of devices, such as "CPU" or "Vulkan".
+/// Returns the name of the backend, such as "CPU" or "Vulkan".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *const c_char {
@@ -161,7 +163,7 @@ pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *cons
     unsafe { asked_reg(reg) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
-/// Number of devices in a family.
+/// Returns the number of its devices.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> usize {
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> 
     unsafe { asked_reg(reg) }.map_or(0, |it| it.device_count())
 }
 
-/// Device `index` of a family.
+/// Returns device `index` of the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index: usize) -> ggml_backend_dev_t {
@@ -178,8 +180,8 @@ pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index
         .map_or(std::ptr::null_mut(), |it| it.device(index).map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }
 
-/// Address of a function that a family offers beyond this interface, such as "ggml_backend_set_n_threads"; NULL when
-/// there is none of this name.
+/// Returns the address of a function that the backend offers beyond this interface, such as
+/// "ggml_backend_set_n_threads". NULL if it has none with this name.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_get_proc_address(

@@ -6,7 +6,7 @@ use crate::abi::backend::*;
 use crate::backend::{DeviceRef, EventBox, EventRef};
 use crate::guard::guarded;
 
-/// A new event of a device; NULL when the device is NULL, has no events, or fails.
+/// Creates an event. Returns NULL if the device is NULL, has no events, or fails.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> ggml_backend_event_t {
@@ -15,7 +15,7 @@ pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> g
     event.map_or(std::ptr::null_mut(), EventBox::into_raw)
 }
 
-/// Frees an event. Nothing for NULL.
+/// Frees an event. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
     drop(unsafe { EventRef::from_ptr(event).map(|e| EventBox::own(e)) });
 }
 
-/// Marks the present end of the backend's queue with the event.
+/// Records the event at the current end of the backend's queue.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, backend: ggml_backend_t) {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, 
     unsafe { need_event(event).record(need_backend(backend)) }
 }
 
-/// Waits, on the calling thread, until the work before the mark is done.
+/// Blocks the calling thread until the work before the event is done.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_event_t) {
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_even
     unsafe { need_event(event) }.synchronize()
 }
 
-/// Lets what is queued on the backend from now on wait for the event of another backend.
+/// Makes work that is queued on the backend from now on wait for the event of another backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_wait(backend: ggml_backend_t, event: ggml_backend_event_t) {

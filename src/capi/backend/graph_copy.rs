@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ggml_backend_graph_copy(
     }
 }
 
-/// Frees a copied graph with all it owns.
+/// Frees a copied graph and everything it owns.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_copy_free(copy: ggml_backend_graph_copy) {
@@ -48,9 +48,9 @@ pub unsafe extern "C" fn ggml_backend_graph_copy_free(copy: ggml_backend_graph_c
     }
 }
 
-/// Computes `graph` on `backend1` and a copy of it on `backend2` and calls `callback` with both results: node by node,
-/// until it returns false; or, with `num_test_nodes` above 0, for those nodes after the whole graph was computed. False
-/// when the graph could not be copied.
+/// Computes `graph` on `backend1` and a copy of it on `backend2`, and calls `callback` with the results of both:
+/// after each node, until it returns false; or, if `num_test_nodes` is not 0, for those nodes after the whole graph
+/// is computed. Returns false if the graph cannot be copied.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_compare_graph_backend(

@@ -9,7 +9,7 @@ use crate::guard::guarded;
 use crate::{ggml_abort, log_error};
 use std::ffi::{c_char, c_void};
 
-/// Name of a way of spreading tensors over devices, such as "0" or "MIRRORED".
+/// Returns the name of a way to distribute tensors, such as "0" or "MIRRORED".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_split_axis_name(
@@ -30,10 +30,11 @@ pub unsafe extern "C" fn ggml_backend_meta_split_axis_name(
     .as_ptr()
 }
 
-/// A device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` says how each tensor that holds
-/// data (weights, caches) is spread over them; the spread of results follows from their operations. The same arguments give
-/// the same device, which lives until the process ends. NULL, with a log line, when the arguments make no device. What
-/// cannot be spread fails with a log line when it is allocated or computed.
+/// Returns a device that joins `n_devs` devices (1 to 16) for tensor parallelism. `get_split_state` returns how each
+/// tensor that holds data (weights, caches) is distributed over them; the distribution of results follows from their
+/// operations. The same arguments return the same device, which lives until the process ends. Logs an error and
+/// returns NULL if the arguments are not valid. A tensor or an operation that cannot be distributed fails, with an
+/// error in the log, when it is allocated or computed.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_device(

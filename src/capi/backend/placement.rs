@@ -9,7 +9,7 @@ use crate::capi::convert::tensor as need_tensor;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
-/// Binds a tensor that has no memory to the address `addr` in a buffer, which must hold all its bytes.
+/// Places a tensor that has no memory at the address `addr` in a buffer, which must have room for all its bytes.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_alloc(
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_alloc(
     unsafe { view::bind(need_buffer(buffer), need_tensor(tensor, "tensor"), addr.cast()) as raw::ggml_status }
 }
 
-/// Binds a view to the memory of the tensor it looks at, which must have some.
+/// Gives a view the memory of the tensor it is a view of, which must be allocated.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw::ggml_status {
@@ -29,8 +29,8 @@ pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw
     view::init(unsafe { need_tensor(tensor, "tensor") }) as raw::ggml_status
 }
 
-/// A buffer of type "CPU_Mapped" over `size` bytes at `ptr`, a multiple of 32, that the host has and keeps while the
-/// buffer lives.
+/// Makes a buffer of type "CPU_Mapped" of the `size` bytes at `ptr`, a multiple of 32. The memory stays the caller's,
+/// and must outlive the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size: usize) -> ggml_backend_buffer_t {
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size
     unsafe { host::buffer_from_ptr(ptr, size) }.into_raw()
 }
 
-/// The buffer type "CPU": plain host memory.
+/// Returns the buffer type "CPU": plain host memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_type() -> ggml_backend_buffer_type_t {

@@ -49,7 +49,7 @@ fn backend_out(backend: Option<BackendBox>) -> ggml_backend_t {
     backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
 }
 
-/// Adds a family and its devices to the registry. Nothing for NULL, or when it is there.
+/// Registers a backend and its devices. Does nothing for NULL, or if it is registered already.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
     }
 }
 
-/// Adds one device to the registry. Nothing when it is there.
+/// Registers one device. Does nothing if it is registered already.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t) {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t
     registry::register_device(unsafe { need_device(device) })
 }
 
-/// Number of registered families.
+/// Returns the number of registered backends.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_count() -> usize {
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn ggml_backend_reg_count() -> usize {
     registry::reg_count()
 }
 
-/// Family `index`, in the order of registration.
+/// Returns backend `index`, in the order of registration.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_t {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_
     reg.map_or(std::ptr::null_mut(), RegRef::as_ptr)
 }
 
-/// The first family of this name, in upper or lower case; NULL when there is none.
+/// Returns the first backend with this name, ignoring case, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_backend_reg_t {
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_b
     reg.map_or(std::ptr::null_mut(), RegRef::as_ptr)
 }
 
-/// Number of registered devices.
+/// Returns the number of registered devices.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_count() -> usize {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ggml_backend_dev_count() -> usize {
     registry::device_count()
 }
 
-/// Device `index`, in the order of registration.
+/// Returns device `index`, in the order of registration.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_t {
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_
     device_out(device)
 }
 
-/// The first device of this name, in upper or lower case; NULL when there is none.
+/// Returns the first device with this name, ignoring case, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_backend_dev_t {
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_b
     device_out(unsafe { text(name) }.and_then(|n| registry::device_by_name(n.to_bytes())))
 }
 
-/// The first device of this kind; NULL when there is none.
+/// Returns the first device of this type, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type) -> ggml_backend_dev_t {
@@ -132,7 +132,8 @@ pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type
     device_out(registry::device_by_kind(ty))
 }
 
-/// A new backend on the device of this name (see `ggml_backend_dev_init`); NULL when there is none, or on failure.
+/// Creates a backend on the device with this name (see `ggml_backend_dev_init`). Returns NULL if there is none, or on
+/// failure.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: *const c_char) -> ggml_backend_t {
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: 
     backend_out(name.and_then(|n| registry::init_by_name(n.to_bytes(), params)))
 }
 
-/// A new backend on the first device of this kind; NULL when there is none, or on failure.
+/// Creates a backend on the first device of this type. Returns NULL if there is none, or on failure.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_by_type(
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn ggml_backend_init_by_type(
     backend_out(registry::init_by_kind(ty, unsafe { text(params) }))
 }
 
-/// A new backend on the best device: a graphics processor with memory of its own, else an integrated one, else the CPU.
+/// Creates a backend on the best device: a GPU with its own memory, else an integrated GPU, else the CPU.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_best() -> ggml_backend_t {
@@ -162,9 +163,9 @@ pub unsafe extern "C" fn ggml_backend_init_best() -> ggml_backend_t {
     backend_out(registry::init_best())
 }
 
-/// Loads a backend from a dynamic library and registers it; NULL, with a log line, when that fails: the library must
-/// export `ggml_backend_init`, be able to run here, and have the same version of the vtables. One that is registered is
-/// returned as it is.
+/// Loads a backend from a shared library and registers it. The library must export `ggml_backend_init`, be able to
+/// run on this machine, and have the same version of the vtables; otherwise logs an error and returns NULL. A backend
+/// that is registered already is returned as it is.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_reg_t {
@@ -178,8 +179,7 @@ pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_
     unsafe { dl::load(file, false) }.map_or(std::ptr::null_mut(), RegRef::as_ptr)
 }
 
-/// Takes a backend and its devices off the registry and closes the library that it came from. Nothing of it may be used
-/// afterwards.
+/// Removes a backend and its devices from the registry, and closes its library. Nothing of it may be used afterwards.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
@@ -188,9 +188,9 @@ pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
     unsafe { registry::unload(need_reg(reg)) };
 }
 
-/// Loads the best module of every known kind of backend from the folder of the executable and the current one, and the
-/// module that the environment variable GGML_BACKEND_PATH names (which is also loaded when the registry is first used).
-/// Kinds that are built in are left out.
+/// Loads the best module of each known backend from the folder of the executable and from the current folder, and the
+/// module that the environment variable GGML_BACKEND_PATH names (also loaded when the registry is first used). Skips
+/// backends that are built in.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all() {
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn ggml_backend_load_all() {
     unsafe { dl::load_all(None) }
 }
 
-/// As `ggml_backend_load_all`, from the folder `dir_path` alone; NULL for the usual folders.
+/// As `ggml_backend_load_all`, but only from the folder `dir_path`. NULL: the usual folders.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all_from_path(dir_path: *const c_char) {

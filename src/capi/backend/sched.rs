@@ -58,11 +58,15 @@ fn status(what: &str, result: Result<ggml_status>) -> raw::ggml_status {
     status as raw::ggml_status
 }
 
-/// A scheduler over `n_backends` (at most 16) backends in the order of their priority; the last one must be a CPU and
-/// computes what no other can. `bufts`: the buffer type that each computes in, or NULL for its device's preferred one.
-/// `graph_size`: nodes and leafs to expect; larger graphs work too. `parallel`: keep several copies of inputs, so that a
-/// graph can be started while earlier ones run. `op_offload`: let accelerators compute nodes whose weights lie in host
-/// memory, where they ask for it. The backends stay the caller's and must live as long as the scheduler.
+/// Creates a scheduler for `n_backends` backends (at most 16), in order of priority. The last one must be a CPU
+/// backend; it computes what no other backend can.
+///
+/// - `bufts`: the buffer type that each backend computes in, or NULL for their default types.
+/// - `graph_size`: the expected number of nodes and leafs. Larger graphs work too.
+/// - `parallel`: keep several copies of the inputs, so that a graph can start while earlier ones run.
+/// - `op_offload`: let accelerators compute nodes whose weights are in host memory, if they ask for it.
+///
+/// The caller keeps the backends, which must outlive the scheduler.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_new(
@@ -85,7 +89,7 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
     Box::into_raw(Box::new(Scheduler::new(&streams, types.as_deref(), graph_size, parallel, op_offload))).cast()
 }
 
-/// Frees a scheduler with its compute buffers; the backends stay. No graph may be running. NULL is allowed.
+/// Frees a scheduler and its compute buffers, but not the backends. No graph may be running. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
@@ -95,8 +99,8 @@ pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
     }
 }
 
-/// Writes the bytes of compute memory that `measure_graph` needs on each backend to `sizes`, one number for each
-/// backend, without allocating. Resets the scheduler first. A graph that cannot be placed gives zeros and a line in the log.
+/// Writes the number of bytes of compute memory that `measure_graph` needs on each backend to `sizes`, without
+/// allocating. Resets the scheduler first. If the graph cannot be placed, logs an error and writes zeros.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
@@ -113,9 +117,9 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 
-/// Allocates compute buffers that suffice for `measure_graph`, and so for graphs that are no larger. Waits for all
-/// backends first. Placements from `ggml_backend_sched_set_tensor_backend` count; the scheduler is reset afterwards.
-/// false when memory cannot be had or the graph cannot be placed (see the log): the scheduler stays usable.
+/// Allocates compute buffers for `measure_graph`, and so for all graphs that need no more memory. Waits for all
+/// backends first. Takes account of `ggml_backend_sched_set_tensor_backend`, and resets the scheduler afterwards.
+/// When out of memory, or if the graph cannot be placed, logs an error and returns false; the scheduler stays usable.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reserve(
@@ -127,7 +131,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve(
     logged("ggml_backend_sched_reserve", s.reserve(graph)).is_some()
 }
 
-/// Number of backends.
+/// Returns the number of backends.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> c_int {
@@ -135,7 +139,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_s
     unsafe { opt_sched(sched) }.map_or(0, |s| s.backends().len() as c_int)
 }
 
-/// Backend `i`, counted by priority from 0.
+/// Returns backend `i`, in order of priority.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sched_t, i: c_int) -> ggml_backend_t {
@@ -145,7 +149,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sche
     s.backends()[i as usize].as_ptr()
 }
 
-/// Number of stretches, each computed by one backend, of the graph that was split last.
+/// Returns the number of splits of the graph that was split last. Each split runs on one backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sched_t) -> c_int {
@@ -153,7 +157,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sch
     unsafe { opt_sched(sched) }.map_or(0, |s| s.n_splits() as c_int)
 }
 
-/// Number of copies that are kept of each input: 1, or 4 for a scheduler that was made with `parallel`.
+/// Returns the number of copies of each input: 1, or 4 for a scheduler created with `parallel`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sched_t) -> c_int {
@@ -161,7 +165,7 @@ pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sch
     unsafe { opt_sched(sched) }.map_or(0, |s| s.n_copies() as c_int)
 }
 
-/// The buffer type that `backend`, one of the scheduler's, computes in.
+/// Returns the buffer type that `backend`, one of the scheduler's, computes in.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
@@ -174,7 +178,8 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
     s.buffer_type(unsafe { index_of(s, backend) }).as_ptr()
 }
 
-/// Bytes of compute buffers on `backend`, one of the scheduler's. 0 where a backend of higher priority shares them.
+/// Returns the size in bytes of the compute buffers of `backend`, one of the scheduler's. 0 if it shares them with a
+/// backend of higher priority.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
@@ -187,8 +192,8 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
     s.buffer_size(unsafe { index_of(s, backend) })
 }
 
-/// Places `node` on `backend`, one of the scheduler's, whatever the scheduler would do by itself. Holds until the next
-/// reset; computing a graph that was not allocated before resets.
+/// Assigns `node` to `backend`, one of the scheduler's, until the next reset. Computing a graph that has not been
+/// allocated resets the scheduler.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
@@ -204,7 +209,7 @@ pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
     }
 }
 
-/// The backend on which `node` was placed last; NULL when it has not been placed since the last reset.
+/// Returns the backend that `node` is assigned to, or NULL if it has not been assigned since the last reset.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
@@ -217,8 +222,9 @@ pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
     placed.map_or(std::ptr::null_mut(), |b| s.backends()[b].as_ptr())
 }
 
-/// Places every tensor of `graph` and splits the graph, without allocating. Sources that a backend cannot read are
-/// replaced in `graph` by copies. A graph that cannot be placed gives no splits and a line in the log.
+/// Assigns every tensor of `graph` to a backend and splits the graph, without allocating it. Replaces sources that a
+/// backend cannot read by copies, in `graph` itself. If the graph cannot be placed, logs an error and makes no
+/// splits.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) {
@@ -227,8 +233,9 @@ pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sche
     logged("ggml_backend_sched_split_graph", s.split_graph(graph));
 }
 
-/// Splits `graph` and gives its tensors memory, so that inputs can be written; then compute it. The scheduler must have
-/// been reset since the last allocation. false when memory cannot be had or the graph cannot be placed (see the log).
+/// Splits and allocates `graph`, so that its inputs can be written before it is computed. The scheduler must have
+/// been reset since the last allocation. When out of memory, or if the graph cannot be placed, logs an error and
+/// returns false.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) -> bool {
@@ -251,10 +258,10 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
     status("ggml_backend_sched_graph_compute", result)
 }
 
-/// Starts computing the graph that is allocated, or allocates `graph` and starts that. Inputs that lie on another backend
-/// than their readers may be written again at once; results are there after `ggml_backend_sched_synchronize`. Returns the
-/// status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED` when memory cannot be had, or `GGML_STATUS_FAILED`
-/// when the graph cannot be placed (see the log).
+/// Starts to compute `graph`, which it allocates first unless `ggml_backend_sched_alloc_graph` has. The host may
+/// write inputs again at once if the backend that reads them has its own copy; results are valid after
+/// `ggml_backend_sched_synchronize`. Returns the status of the first backend that fails, `GGML_STATUS_ALLOC_FAILED`
+/// when out of memory, or `GGML_STATUS_FAILED` if the graph cannot be placed; the log has the details.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
@@ -266,7 +273,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
     status("ggml_backend_sched_graph_compute_async", s.compute_async(graph))
 }
 
-/// Waits until all backends are done. Nothing for NULL.
+/// Waits until all backends are done. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sched_t) {
@@ -276,8 +283,8 @@ pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sche
     }
 }
 
-/// Forgets the allocated graph and all placements, those of `ggml_backend_sched_set_tensor_backend` too. Buffers are kept.
-/// Tensors of the graph must not be used afterwards; the host builds its next graph anew. Nothing for NULL.
+/// Discards the allocated graph and all assignments, including those of `ggml_backend_sched_set_tensor_backend`, but
+/// keeps the buffers. The tensors of the graph must not be used afterwards: build a new graph. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
@@ -287,8 +294,8 @@ pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
     }
 }
 
-/// Sets a function that watches nodes as they are computed, or NULL for none. Watching makes the run synchronous; see
-/// `ggml_backend_sched_eval_callback`. Returning false when a node is shown ends the stretch of nodes on that backend.
+/// Sets the callback that observes nodes as they are computed, or NULL for none; see
+/// `ggml_backend_sched_eval_callback`. With a callback the computation is synchronous.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
@@ -300,8 +307,8 @@ pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
     unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
 }
 
-/// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`. Without a callback the
-/// scheduler copies only those experts of a MUL_MAT_ID that the tokens use.
+/// Sets the callback that copies weights from host memory, or NULL for none; see `ggml_backend_sched_copy_callback`.
+/// Without a callback, the scheduler copies only those experts of a MUL_MAT_ID that the tokens use.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_copy_callback(
@@ -313,8 +320,9 @@ pub unsafe extern "C" fn ggml_backend_sched_set_copy_callback(
     unsafe { need_sched(sched) }.set_copy(CopyWeights { callback, user_data });
 }
 
-/// Sets the callback that reports reallocation of compute buffers, or NULL for none; see `ggml_backend_sched_realloc_callback`. The callback
-/// may query the scheduler but not change it. A scheduler with one backend never calls it.
+/// Sets the callback that reports reallocations of the compute buffers, or NULL for none; see
+/// `ggml_backend_sched_realloc_callback`. The callback may query the scheduler, but must not change it. A scheduler
+/// with one backend never calls it.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_set_realloc_callback(

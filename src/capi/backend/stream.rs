@@ -11,7 +11,7 @@ use crate::capi::convert::{graph as need_graph, opt_tensor};
 use crate::guard::guarded;
 use std::ffi::c_char;
 
-/// Identifier of the backend's implementation, 16 bytes; NULL for NULL.
+/// Returns the identifier of the backend's implementation, 16 bytes. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid_t {
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid
     unsafe { BackendRef::from_ptr(backend) }.map_or(std::ptr::null_mut(), BackendRef::guid_ptr)
 }
 
-/// Name, such as "CPU"; "NULL" for NULL. The text lives as long as the backend.
+/// Returns the name, such as "CPU"; "NULL" for NULL. The string lives as long as the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_char {
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_
     unsafe { BackendRef::from_ptr(backend) }.map_or(c"NULL".as_ptr(), BackendRef::name_ptr)
 }
 
-/// Frees a backend. Its buffers live on. Nothing for NULL.
+/// Frees a backend, but not its buffers. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
     drop(unsafe { BackendRef::from_ptr(backend).map(|b| BackendBox::own(b)) });
 }
 
-/// The buffer type that the backend's device prefers.
+/// Returns the default buffer type of the backend's device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_back
     unsafe { asked_backend(backend) }.map_or(std::ptr::null_mut(), |it| it.default_buffer_type().as_ptr())
 }
 
-/// A new buffer of the preferred type, freed with `ggml_backend_buffer_free`; NULL when memory cannot be had.
+/// Allocates a buffer of the default type, to be freed with `ggml_backend_buffer_free`. Returns NULL when out of
+/// memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size
     buffer_out(buft, size, buft.alloc_buffer(size))
 }
 
-/// Alignment of tensors in buffers of the preferred type.
+/// Returns the alignment in bytes of tensors in buffers of the default type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> 
     unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().alignment())
 }
 
-/// Bytes that a buffer of the preferred type may have.
+/// Returns the maximum size in bytes of a buffer of the default type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> u
     unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().max_size())
 }
 
-/// Waits until everything queued on the backend is done.
+/// Waits until the backend has done everything in its queue.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
@@ -77,8 +78,8 @@ pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
     unsafe { need_backend(backend) }.synchronize()
 }
 
-/// Prepares a graph to be computed several times; freed with `ggml_backend_graph_plan_free`. Only for backends that
-/// have plans; NULL on failure.
+/// Prepares a graph to be computed several times. Free the plan with `ggml_backend_graph_plan_free`. Only for
+/// backends that have plans. Returns NULL on failure.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_create(
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
     unsafe { need_backend(backend).graph_plan_compute(plan, None) as raw::ggml_status }
 }
 
-/// Computes a graph and waits until it is done.
+/// Computes a graph, and returns when it is done.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_compute(
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn ggml_backend_graph_compute(
     unsafe { need_backend(backend).graph_compute(need_graph(cgraph)) as raw::ggml_status }
 }
 
-/// Computes a graph, or queues it where the backend works asynchronously; then `ggml_backend_synchronize` waits for it.
+/// Computes a graph. An asynchronous backend only queues it; `ggml_backend_synchronize` waits for it.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_compute_async(
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn ggml_backend_graph_compute_async(
     unsafe { need_backend(backend).graph_compute_async(need_graph(cgraph)) as raw::ggml_status }
 }
 
-/// Whether the backend's device can compute the node `op`; see `ggml_backend_dev_supports_op`.
+/// Returns whether the device of the backend can compute the node `op`; see `ggml_backend_dev_supports_op`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
@@ -138,7 +139,8 @@ pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *
     unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.supports_op(op))
 }
 
-/// Whether the backend's device can compute with tensors in buffers of a type; see `ggml_backend_dev_supports_buft`.
+/// Returns whether the device of the backend can use tensors in buffers of this type; see
+/// `ggml_backend_dev_supports_buft`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
@@ -146,7 +148,8 @@ pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buf
     unsafe { asked_backend(backend).zip(asked_buft(buft)) }.is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
-/// Whether `op` is worth running here although its weights lie elsewhere; see `ggml_backend_dev_offload_op`.
+/// Returns whether the device of the backend should compute `op` although its weights are in host memory; see
+/// `ggml_backend_dev_offload_op`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
@@ -154,7 +157,7 @@ pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *c
     unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.offload_op(op))
 }
 
-/// The device that the backend works on.
+/// Returns the device of the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {

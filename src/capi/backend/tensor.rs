@@ -10,8 +10,8 @@ use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
-/// Copies `src` to `dst`, which has the same type, shape and strides, on whatever devices they lie, and returns when
-/// that is done.
+/// Copies `src` to `dst`, which must have the same type, shape and strides, and returns when the copy is done. They
+/// may be on different devices.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor) {
@@ -20,8 +20,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: 
     logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst));
 }
 
-/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs and returns when all copies are done. Both tensors of a pair have the same type, shape and
-/// strides; they may be on different devices. Uses the batched copy of a buffer type where it has one.
+/// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs, and returns when all copies are done. The tensors of a pair
+/// must have the same type, shape and strides; they may be on different devices. Uses the batched copy of the buffer
+/// type if it has one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
@@ -38,8 +39,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
     logged("ggml_backend_tensor_copy_n", batch::copy(&pairs));
 }
 
-/// Queues a copy of `size` bytes of `data` into the tensor. `data` must stay until the backend is synchronised. A backend
-/// without queued transfers waits for its work and copies at once.
+/// Queues a copy of `size` bytes from `data` to byte `offset` of the tensor. `data` must stay unchanged until the
+/// backend is synchronized. A backend that cannot queue transfers waits for its work and copies at once.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_async(
@@ -53,7 +54,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_async(
     unsafe { need_backend(backend).set_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
 }
 
-/// Queues a copy of `size` bytes of the tensor to `data`, where they are after the backend is synchronised.
+/// Queues a copy of `size` bytes from byte `offset` of the tensor to `data`, which is valid once the backend is
+/// synchronized. A backend that cannot queue transfers waits for its work and copies at once.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_async(
@@ -67,7 +69,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_async(
     unsafe { need_backend(backend).get_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
 }
 
-/// As `ggml_backend_tensor_set_2d`, queued.
+/// As `ggml_backend_tensor_set_2d`, but queued.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
@@ -85,7 +87,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
     unsafe { need_backend(backend).set_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
 }
 
-/// As `ggml_backend_tensor_get_2d`, queued.
+/// As `ggml_backend_tensor_get_2d`, but queued.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
     unsafe { need_backend(backend).get_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
 }
 
-/// Copies `size` bytes of `data` into the tensor.
+/// Copies `size` bytes from `data` to byte `offset` of the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set(
@@ -116,7 +118,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set(
     unsafe { tensor_io::set(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
 }
 
-/// Copies `size` bytes of the tensor to `data`.
+/// Copies `size` bytes from byte `offset` of the tensor to `data`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get(
@@ -129,8 +131,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_get(
     unsafe { tensor_io::get(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
 }
 
-/// Copies `n_copies` pieces of `size` bytes each into the tensor: piece `i` from `data + i * stride_data` to
-/// `offset + i * stride_tensor`.
+/// Copies `n_copies` pieces of `size` bytes: piece `i` from `data + i * stride_data` to byte `offset + i *
+/// stride_tensor` of the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
@@ -147,8 +149,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
     unsafe { tensor_io::set_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
 }
 
-/// Copies `n_copies` pieces of `size` bytes each out of the tensor: piece `i` from `offset + i * stride_tensor` to
-/// `data + i * stride_data`.
+/// Copies `n_copies` pieces of `size` bytes: piece `i` from byte `offset + i * stride_tensor` of the tensor to `data
+/// + i * stride_data`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
@@ -165,8 +167,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
     unsafe { tensor_io::get_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
 }
 
-/// Writes `n_tensors` pieces of host memory: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A tensor may
-/// occur several times. Uses the batched write of a buffer type where it has one.
+/// Writes `n_tensors` pieces: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A
+/// tensor may occur several times. Uses the batched write of the buffer type if it has one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_n(
@@ -181,8 +183,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_n(
     unsafe { batch::set(&parts(tensors.cast(), data.cast_mut(), offsets, sizes, data_offsets, n_tensors)) }
 }
 
-/// Reads `n_tensors` pieces into host memory: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A tensor may
-/// occur several times. Uses the batched read of a buffer type where it has one.
+/// Reads `n_tensors` pieces: `sizes[i]` bytes from byte `offsets[i]` of `tensors[i]` to `data + data_offsets[i]`. A
+/// tensor may occur several times. Uses the batched read of the buffer type if it has one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_get_n(
@@ -236,7 +238,7 @@ unsafe fn parts(
     }
 }
 
-/// Sets `size` bytes of the tensor to `value`.
+/// Sets `size` bytes of the tensor, starting at byte `offset`, to `value`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize) {
@@ -244,8 +246,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, va
     tensor_io::memset(unsafe { need_tensor(tensor, "tensor") }, value, offset, size)
 }
 
-/// Copies `src` to `dst` behind everything that is queued on `backend_src`; what is queued on `backend_dst` afterwards
-/// sees the copy. Backends that cannot queue it are waited for, and the copy is done at once.
+/// Copies `src` to `dst` after everything that is queued on `backend_src`; work queued on `backend_dst` afterwards
+/// sees the copy. If the backends cannot queue the copy, waits for them and copies at once.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy_async(

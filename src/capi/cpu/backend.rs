@@ -7,14 +7,14 @@ use crate::cpu::{device, procs};
 use crate::guard::guarded;
 use std::ffi::{c_int, c_void};
 
-/// A new stream of the CPU device, freed with `ggml_backend_free`. NULL on failure.
+/// Creates a CPU backend. Free it with `ggml_backend_free`. Returns NULL on failure.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_init() -> ggml_backend_t {
     device::device().init(None).map_or(std::ptr::null_mut(), |b| b.into_raw())
 }
 
-/// Whether a backend is a stream of the CPU device. False for NULL.
+/// Returns whether this is a CPU backend. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_cpu(backend: ggml_backend_t) -> bool {
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn ggml_backend_is_cpu(backend: ggml_backend_t) -> bool {
     unsafe { procs::is_cpu(backend) }
 }
 
-/// Threads to compute with from now on; 0 or less: as many as the thread pool has, or 4.
+/// Sets the number of threads. 0 or less: as many as the thread pool has, or 4 without one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backend_t, n_threads: c_int) {
@@ -30,7 +30,8 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backen
     unsafe { procs::set_n_threads(backend_cpu, n_threads) }
 }
 
-/// Pool to compute in from now on; NULL: the library's own. It must outlive its use. A pool that was set before is paused.
+/// Sets the thread pool, which must outlive its use, or NULL for the library's own. Pauses the pool that was set
+/// before.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_threadpool(backend_cpu: ggml_backend_t, threadpool: ggml_threadpool_t) {
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_threadpool(backend_cpu: ggml_backe
     unsafe { procs::set_threadpool(backend_cpu, threadpool) }
 }
 
-/// Function that is asked after each node whether to stop; NULL: never stop. A graph that is stopped ends with
+/// Sets a callback that is asked after each node whether to stop, or NULL for none. A graph that is stopped returns
 /// `GGML_STATUS_ABORTED`.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_abort_callback(
     unsafe { procs::set_abort_callback(backend_cpu, abort_callback, abort_callback_data) }
 }
 
-/// Whether to compute with the plain reference kernels from now on.
+/// Sets whether to use the reference kernels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_use_ref(backend_cpu: ggml_backend_t, use_ref: bool) {
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_use_ref(backend_cpu: ggml_backend_
     unsafe { procs::set_use_ref(backend_cpu, use_ref) }
 }
 
-/// The family "CPU", with one device. Lives until the process ends.
+/// Returns the registration of the CPU backend, which has one device. It lives until the process ends.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_reg() -> ggml_backend_reg_t {

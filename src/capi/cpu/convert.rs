@@ -7,15 +7,15 @@ use crate::capi::ggml::quants::source;
 use crate::cpu::{convert, simd, traits};
 use crate::guard::guarded;
 
-/// Conversion and dot product of a number format. A number of the enumeration that stands for no format any more gives
-/// an entry without functions, so that a host may walk all of them; NULL for a number outside. The result is static.
+/// Returns the conversion and the dot product of a type. The result is static. A removed type has an entry without
+/// functions, so that a host can iterate over all numbers; NULL for a number that is out of range.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_type_traits_cpu(ty: raw::ggml_type) -> *const ggml_type_traits_cpu {
     usize::try_from(ty).ok().and_then(traits::entry).map_or(std::ptr::null(), |t| t)
 }
 
-/// Prepares tables and picks the kernels for this processor. Everything that needs it does it by itself.
+/// Prepares tables and selects the kernels for this processor. Optional: they are prepared on first use.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_init() {

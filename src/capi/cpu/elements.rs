@@ -7,7 +7,7 @@ use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_int;
 
-/// A new tensor of one integer with this value. The context must allocate data. NULL when it is full.
+/// Creates a tensor of one integer. The context must not have `no_alloc`. Returns NULL when the context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mut ggml_tensor {
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mu
     out(ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
 }
 
-/// A new tensor of one float with this value. The context must allocate data. NULL when it is full.
+/// Creates a tensor of one float. The context must not have `no_alloc`. Returns NULL when the context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mut ggml_tensor {
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mu
     out(ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
 }
 
-/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *
     tensor
 }
 
-/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory, and returns the tensor.
+/// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *
     tensor
 }
 
-/// Element number `i`, counted row by row, as an integer.
+/// Returns element `i`, in row-major order, as an integer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -
     elements::get(t, elements::unravel(t, i.into())) as i32
 }
 
-/// Sets element number `i`, counted row by row.
+/// Sets element `i`, in row-major order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, v
     elements::set(t, elements::unravel(t, i.into()), value.into());
 }
 
-/// The element at these indices, innermost first, as an integer.
+/// Returns the element at these indices, innermost first, as an integer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_nd(
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
     elements::set(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from), value.into());
 }
 
-/// Element number `i`, counted row by row, as a float.
+/// Returns element `i`, in row-major order, as a float.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -
     elements::get(t, elements::unravel(t, i.into())) as f32
 }
 
-/// Sets element number `i`, counted row by row.
+/// Sets element `i`, in row-major order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, v
     elements::set(t, elements::unravel(t, i.into()), value.into());
 }
 
-/// The element at these indices, innermost first, as a float.
+/// Returns the element at these indices, innermost first, as a float.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_nd(

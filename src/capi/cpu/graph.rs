@@ -5,6 +5,7 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::capi::convert::{ctx as need_ctx, graph as need_graph};
+use crate::cpu::check::CheckedGraph;
 use crate::cpu::exec::{self, Abort, Settings};
 use crate::cpu::plan::Plan;
 use crate::cpu::procs;
@@ -16,8 +17,8 @@ use crate::tensor::{ObjectKind, TensorRef};
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::c_int;
 
-/// A new thread pool, freed with `ggml_threadpool_free`. Its threads sleep between graphs, after spinning for a while as
-/// `params->poll` says. NULL when threads cannot be started.
+/// Creates a thread pool. Between graphs its threads spin for a while, as `params->poll` says, and then sleep. Free
+/// it with `ggml_threadpool_free`. Returns NULL if the threads cannot be started.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
@@ -25,7 +26,7 @@ pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params
     unsafe { procs::threadpool_new(params) }
 }
 
-/// Ends the threads of a pool and frees it. No graph may be in it. NULL is allowed.
+/// Ends the threads of a pool and frees it. The pool must not be computing a graph. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) {
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) 
     unsafe { procs::threadpool_free(threadpool) }
 }
 
-/// Threads of a pool, the one that computes in it included. 0 for NULL.
+/// Returns the number of threads, including the thread that starts a computation. 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_threadpool) -> c_int {
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_thr
     unsafe { procs::pool(threadpool) }.map_or(0, |p| p.n_threads() as c_int)
 }
 
-/// Waiting threads of the pool sleep, without spinning, until it is resumed or computes the next graph.
+/// Makes waiting threads sleep without spinning, until the pool is resumed or computes the next graph.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool) {
@@ -61,8 +62,9 @@ pub unsafe extern "C" fn ggml_threadpool_resume(threadpool: *mut ggml_threadpool
     }
 }
 
-/// What computing a graph needs: threads and work memory. `n_threads` of 0 or less means as many as the pool has, or
-/// 4 without a pool. The caller sets `work_data` to `work_size` bytes of his, and the callbacks if he wants them.
+/// Returns what computing the graph needs: the number of threads and the size of the work memory. If `n_threads` is 0
+/// or less, it is the number of threads of the pool, or 4 without a pool. The caller sets `work_data` to memory of
+/// `work_size` bytes, and may set the callback.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_plan(
@@ -88,9 +90,9 @@ pub unsafe extern "C" fn ggml_graph_plan(
     }
 }
 
-/// Computes a graph with a plan that was made for it; all data must be in host memory. `GGML_STATUS_ABORTED` when the abort
-/// callback asked for it, `GGML_STATUS_FAILED` for a node that cannot be computed. When this returns, no thread looks at the
-/// graph or the plan any more.
+/// Computes a graph with a plan that was made for it. All data must be in host memory. Returns `GGML_STATUS_ABORTED`
+/// if the abort callback stopped it, and `GGML_STATUS_FAILED` for a node that cannot be computed. Afterwards, no
+/// thread uses the graph or the plan.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mut ggml_cplan) -> raw::ggml_status {
@@ -117,7 +119,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
     };
-    let status = match exec::compute(&nodes, &settings) {
+    let status = match CheckedGraph::new(&nodes).and_then(|graph| exec::compute(&graph, &settings)) {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
         Err(e) => {
             if !matches!(e, Error::Aborted) {
@@ -129,7 +131,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
     status as raw::ggml_status
 }
 
-/// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from a context, which must have room for it.
+/// As `ggml_graph_plan` and `ggml_graph_compute`, with work memory from the context, which must have room for it.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_compute_with_ctx(

@@ -4,15 +4,15 @@ use crate::abi::raw;
 use crate::cpu::numa;
 use crate::guard::guarded;
 
-/// Chooses how threads and memory are spread over the nodes of the machine; to be called once, before anything is
-/// computed. This version looks at the nodes, and leaves spreading to the system and to the masks of thread pools.
+/// Detects the NUMA nodes of the machine. Call it once, before any computation. This version does not distribute
+/// threads or memory itself: the operating system and the masks of thread pools do.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_numa_init(numa: raw::ggml_numa_strategy) {
     numa::init(numa);
 }
 
-/// Whether `ggml_numa_init` found more than one node.
+/// Returns whether `ggml_numa_init` found more than one node.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_numa() -> bool {

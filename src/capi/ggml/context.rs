@@ -11,9 +11,9 @@ use crate::tensor::{Context, context};
 use crate::{ggml_assert, log_info};
 use std::ffi::{c_char, c_int, c_void};
 
-/// A new context: an arena for tensors and graphs. With `params.mem_buffer` (aligned to 16 bytes) the arena lies there and
-/// stays the caller's; otherwise the context owns it. With `params.no_alloc` tensors get no data. Freed with `ggml_free`.
-/// NULL when memory is short.
+/// Creates a context: a memory pool for tensors and graphs. The pool is `params.mem_buffer` (aligned to 16 bytes,
+/// owned by the caller) or, if that is NULL, memory of the context. With `params.no_alloc`, tensors get no data. Free
+/// it with `ggml_free`. Returns NULL when out of memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_init(params: ggml_init_params) -> *mut ggml_context {
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn ggml_init(params: ggml_init_params) -> *mut ggml_contex
     ctx.map_or(std::ptr::null_mut(), ctx_into_raw)
 }
 
-/// Forgets all objects of a context, to fill it anew. NULL is allowed.
+/// Removes all objects from a context, so that it can be filled again. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reset(ctx: *mut ggml_context) {
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ggml_reset(ctx: *mut ggml_context) {
     }
 }
 
-/// Frees a context and everything in it. NULL is allowed.
+/// Frees a context and everything in it. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_free(ctx: *mut ggml_context) {
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ggml_free(ctx: *mut ggml_context) {
     drop(unsafe { ctx_from_raw(ctx) });
 }
 
-/// Bytes of the arena in use. 0 for NULL.
+/// Returns the number of bytes of the pool in use; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_used_mem(ctx: *const ggml_context) -> usize {
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ggml_used_mem(ctx: *const ggml_context) -> usize {
     unsafe { opt_ctx(ctx) }.map_or(0, Context::used_mem)
 }
 
-/// Whether new tensors get no data.
+/// Returns whether new tensors get no data.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_no_alloc(ctx: *mut ggml_context) -> bool {
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_set_no_alloc(ctx: *mut ggml_context, no_alloc: boo
     unsafe { need_ctx(ctx) }.set_no_alloc(no_alloc);
 }
 
-/// First byte of the arena. NULL for NULL.
+/// Returns the address of the pool; NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_mem_buffer(ctx: *const ggml_context) -> *mut c_void {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ggml_get_mem_buffer(ctx: *const ggml_context) -> *mut c
     unsafe { opt_ctx(ctx) }.map_or(std::ptr::null_mut(), |c| c.mem_buffer().cast())
 }
 
-/// Bytes of the arena. 0 for NULL.
+/// Returns the size of the pool in bytes; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_mem_size(ctx: *const ggml_context) -> usize {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ggml_get_mem_size(ctx: *const ggml_context) -> usize {
     unsafe { opt_ctx(ctx) }.map_or(0, Context::mem_size)
 }
 
-/// Bytes of the largest tensor in the context.
+/// Returns the size in bytes of the largest tensor in the context.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_max_tensor_size(ctx: *const ggml_context) -> usize {
@@ -88,14 +88,14 @@ pub unsafe extern "C" fn ggml_get_max_tensor_size(ctx: *const ggml_context) -> u
     unsafe { opt_ctx(ctx) }.and_then(|c| c.tensors().map(|t| t.nbytes()).max()).unwrap_or(0)
 }
 
-/// Bytes of a context that a tensor takes besides its data.
+/// Returns the size in bytes that a tensor takes in a context, in addition to its data.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tensor_overhead() -> usize {
     context::OBJECT_SIZE + context::TENSOR_SIZE
 }
 
-/// Writes one object of a context to the log.
+/// Logs one object of a context.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_print_object(obj: *const ggml_object) {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ggml_print_object(obj: *const ggml_object) {
     }
 }
 
-/// Writes all objects of a context to the log.
+/// Logs all objects of a context.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_print_objects(ctx: *const ggml_context) {
@@ -124,8 +124,8 @@ unsafe fn new_tensor(ctx: *mut ggml_context, ty: raw::ggml_type, ne: &[i64]) -> 
     out(unsafe { need_ctx(ctx) }.new_tensor(dtype(ty), ne))
 }
 
-/// A new tensor of `n_dims` (1 to 4) dimensions; `ne` holds their element counts, innermost first. A row of a quantized
-/// format holds whole blocks. Its data lies in the context unless that has `no_alloc`. NULL when the context is full.
+/// Creates a tensor with `n_dims` (1 to 4) dimensions of `ne` elements, innermost first. A row of a quantized type
+/// must be whole blocks. The context holds the data, unless it has `no_alloc`. Returns NULL when the context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor(
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn ggml_new_tensor(
     unsafe { new_tensor(ctx, r#type, std::slice::from_raw_parts(ne, n_dims as usize)) }
 }
 
-/// A new tensor of one dimension; see `ggml_new_tensor`.
+/// Creates a one-dimensional tensor; see `ggml_new_tensor`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_1d(
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn ggml_new_tensor_1d(
     unsafe { new_tensor(ctx, r#type, &[ne0]) }
 }
 
-/// A new tensor of two dimensions; see `ggml_new_tensor`.
+/// Creates a two-dimensional tensor; see `ggml_new_tensor`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_2d(
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ggml_new_tensor_2d(
     unsafe { new_tensor(ctx, r#type, &[ne0, ne1]) }
 }
 
-/// A new tensor of three dimensions; see `ggml_new_tensor`.
+/// Creates a three-dimensional tensor; see `ggml_new_tensor`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_3d(
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn ggml_new_tensor_3d(
     unsafe { new_tensor(ctx, r#type, &[ne0, ne1, ne2]) }
 }
 
-/// A new tensor of four dimensions; see `ggml_new_tensor`.
+/// Creates a four-dimensional tensor; see `ggml_new_tensor`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_tensor_4d(
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ggml_new_tensor_4d(
     unsafe { new_tensor(ctx, r#type, &[ne0, ne1, ne2, ne3]) }
 }
 
-/// `nbytes` uninitialised bytes in the context, aligned to 16. NULL when the context is full.
+/// Returns `nbytes` uninitialised bytes of the pool, aligned to 16. NULL when the context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_buffer(ctx: *mut ggml_context, nbytes: usize) -> *mut c_void {
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn ggml_new_buffer(ctx: *mut ggml_context, nbytes: usize) 
     logged("ggml_new_buffer", r).map_or(std::ptr::null_mut(), |p| p.as_ptr().cast())
 }
 
-/// A new tensor of the same format and shape as `src`, without its data, name or operation.
+/// Creates a tensor with the type and shape of `src`, but not its data, name or operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggml_tensor) -> *mut ggml_tensor {
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggm
     out(ctx.new_tensor(src.dtype(), &src.ne()))
 }
 
-/// A view of the whole of `src`, with its strides.
+/// Creates a view of all of `src`, with its strides.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml
     out(ctx.new_view_of(src))
 }
 
-/// The tensor that was made first, or NULL.
+/// Returns the tensor that was created first, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_first_tensor(ctx: *const ggml_context) -> *mut ggml_tensor {
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn ggml_get_first_tensor(ctx: *const ggml_context) -> *mut
     opt_out(unsafe { opt_ctx(ctx) }.and_then(|c| c.tensors().next()))
 }
 
-/// The tensor made after `tensor`, which is one of the context, or NULL.
+/// Returns the tensor that was created after `tensor`, which must belong to the context, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_next_tensor(ctx: *const ggml_context, tensor: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn ggml_get_next_tensor(ctx: *const ggml_context, tensor: 
     opt_out(unsafe { opt_ctx(ctx).zip(opt_tensor(tensor)) }.and_then(|(c, t)| c.next_tensor(t)))
 }
 
-/// The first tensor of this name, or NULL.
+/// Returns the first tensor with this name, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_tensor(ctx: *mut ggml_context, name: *const c_char) -> *mut ggml_tensor {

@@ -16,8 +16,8 @@ fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph 
     logged(what, r).map_or(std::ptr::null_mut(), GraphRef::as_ptr)
 }
 
-/// Adds all `tensors` (and what they need) to the graph, but marks only the one at `idx` as to be computed. The graph
-/// keeps its shape whichever is chosen. Returns the chosen one.
+/// Adds all `tensors`, and everything they depend on, to the graph, but computes only the one at `idx`. The graph has
+/// the same shape for every `idx`. Returns the selected tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_select(
@@ -41,8 +41,8 @@ pub unsafe extern "C" fn ggml_build_forward_select(
     chosen
 }
 
-/// Adds `tensor` and everything it needs to the graph, to be computed. Sources stand before the nodes that read them.
-/// Unnamed tensors are named "node_N" and "leaf_N".
+/// Adds `tensor`, and everything it depends on, to the graph. Each source comes before the nodes that read it.
+/// Tensors without a name are named "node_N" and "leaf_N".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, ten
     unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), true) }
 }
 
-/// Gives `tensor` and everything it needs their places in the graph's order, without marking them as to be computed.
+/// Adds `tensor`, and everything it depends on, to the graph, in order, but does not mark them to be computed.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
@@ -58,10 +58,10 @@ pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tens
     unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), false) }
 }
 
-/// Extends a graph made with room for gradients by the gradients of its losses (`ggml_set_loss`) with respect to its
-/// parameters (`ggml_set_param`); both must be there. The new tensors lie in `ctx`, which must have room for them.
-/// `grad_accs` is NULL or has an entry for each node of the graph: NULL, or the tensor that the node's gradient is added to.
-/// Ends the process for operations that have no gradient.
+/// Adds the gradients of the losses (`ggml_set_loss`) with respect to the parameters (`ggml_set_param`) to a graph
+/// that has room for gradients. The graph must have at least one of each. The new tensors are created in `ctx`, which
+/// must have room for them. `grad_accs` is NULL, or has an entry for each node of the graph: the tensor that
+/// accumulates the gradient of the node, or NULL. Ends the process if an operation has no gradient.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_backward_expand(
@@ -80,7 +80,8 @@ pub unsafe extern "C" fn ggml_build_backward_expand(
     }
 }
 
-/// A new empty graph in `ctx` for `GGML_DEFAULT_GRAPH_SIZE` nodes, without gradients. NULL when the context is full.
+/// Creates an empty graph in `ctx`, for `GGML_DEFAULT_GRAPH_SIZE` nodes and no gradients. Returns NULL when the
+/// context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgraph {
@@ -88,8 +89,8 @@ pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgr
     out_graph("ggml_new_graph", build::new(unsafe { need_ctx(ctx) }, GGML_DEFAULT_GRAPH_SIZE, false))
 }
 
-/// A new empty graph in `ctx` for `size` nodes and as many leafs; `grads`: with room for gradients. NULL when the context
-/// is full.
+/// Creates an empty graph in `ctx`, for `size` nodes and as many leafs, and for their gradients if `grads` is true.
+/// Returns NULL when the context is full.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usize, grads: bool) -> *mut ggml_cgraph {
@@ -97,7 +98,8 @@ pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usi
     out_graph("ggml_new_graph_custom", build::new(unsafe { need_ctx(ctx) }, size, grads))
 }
 
-/// A copy of a graph in `ctx`; `force_grads`: with room for gradients even if the graph has none. The tensors are shared.
+/// Creates a copy of a graph in `ctx`, which refers to the same tensors. With `force_grads` the copy has room for
+/// gradients even if the graph has none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_dup(
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn ggml_graph_dup(
     out_graph("ggml_graph_dup", graph.dup(ctx, force_grads))
 }
 
-/// Makes `dst` a copy of `src`. `dst` must have at least as much room, and room for gradients if `src` has gradients.
+/// Copies the graph `src` to `dst`, which needs at least as much room, and room for gradients if `src` has gradients.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cgraph) {
@@ -118,7 +120,7 @@ pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cg
     unsafe { need_graph(src).copy_to(need_graph(dst)) }
 }
 
-/// Sets all bytes of a tensor's data to 0, in host memory or through its buffer. Returns the tensor.
+/// Sets all bytes of the data to 0, in host memory or through the buffer. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -127,8 +129,8 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
     tensor
 }
 
-/// Prepares a graph with gradients for a new training step: gradient accumulators become 0 (those of losses 1) and the
-/// momenta of AdamW steps become 0. NULL is allowed.
+/// Prepares a graph with gradients for a training step: sets the gradient accumulators to 0 (those of losses to 1),
+/// and the moments of AdamW to 0. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     reset_gradients(graph);
 }
 
-/// Forgets all nodes and leafs of a graph.
+/// Removes all nodes and leafs from a graph.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
     unsafe { need_graph(cgraph) }.clear();
 }
 
-/// How many nodes the graph has room for. 0 for NULL.
+/// Returns the number of nodes that the graph has room for; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
@@ -153,7 +155,7 @@ pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
     unsafe { opt_graph(cgraph) }.map_or(0, |g| g.size() as c_int)
 }
 
-/// Node `i`; a negative number counts from the end. There must be such a node (the contract).
+/// Returns node `i`, which must exist. A negative `i` counts from the end.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> *mut ggml_tensor {
@@ -167,7 +169,7 @@ pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> 
     }
 }
 
-/// The array of nodes, in the order of their evaluation. NULL for NULL.
+/// Returns the array of nodes, in the order of evaluation. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut ggml_tensor {
@@ -175,7 +177,7 @@ pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut
     unsafe { opt_graph(cgraph) }.map_or(std::ptr::null_mut(), |g| g.raw().nodes)
 }
 
-/// Number of nodes. 0 for NULL.
+/// Returns the number of nodes; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
     unsafe { opt_graph(cgraph) }.map_or(0, |g| g.n_nodes() as c_int)
 }
 
-/// Adds a node at the end, without the tensors that it needs. The graph must have room (the contract).
+/// Appends a node, without the tensors it depends on. The graph must have room for it.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
@@ -192,21 +194,21 @@ pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *
     ggml_assert!(graph.push_node(t), "the graph has room for {} nodes only", graph.size());
 }
 
-/// Bytes of a context that a graph of the default size takes.
+/// Returns the size in bytes that a graph made by `ggml_new_graph` takes in a context.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_overhead() -> usize {
     build::overhead(GGML_DEFAULT_GRAPH_SIZE, false)
 }
 
-/// Bytes of a context that a graph of `size` nodes takes; `grads`: with room for gradients.
+/// Returns the size in bytes that a graph of `size` nodes takes in a context, including gradients if `grads` is true.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_overhead_custom(size: usize, grads: bool) -> usize {
     build::overhead(size, grads)
 }
 
-/// The leaf, or else the node, of this name; NULL when there is none.
+/// Returns the leaf with this name, or else the node, or else NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name: *const c_char) -> *mut ggml_tensor {
@@ -214,7 +216,7 @@ pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name:
     opt_out(unsafe { opt_graph(cgraph).zip(cstr::bytes(name)) }.and_then(|(g, name)| g.find_by_name(name)))
 }
 
-/// The gradient of a node, or NULL.
+/// Returns the gradient of a node, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor {
@@ -222,7 +224,7 @@ pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *
     opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad(t)))
 }
 
-/// The gradient accumulator of a node, or NULL.
+/// Returns the gradient accumulator of a node, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_grad_acc(
@@ -233,7 +235,7 @@ pub unsafe extern "C" fn ggml_graph_get_grad_acc(
     opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad_acc(t)))
 }
 
-/// Writes a listing of the graph to the log.
+/// Logs a listing of the graph.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
@@ -243,8 +245,8 @@ pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
     }
 }
 
-/// Writes the graph `gb` as a picture in Graphviz' dot language. `cgraph` (may be NULL) is the forward graph, to tell its
-/// nodes from those of the backward pass. A file that cannot be written is said in the log.
+/// Writes the graph `gb` to a file in Graphviz' dot language. `cgraph` is NULL or the forward graph, to tell its
+/// nodes from those of the backward pass. Logs an error if the file cannot be written.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_dump_dot(

@@ -115,97 +115,96 @@ macro_rules! entries {
 /// The types as C sees them, numbers that were given up among them.
 static TYPES: Table = Table(each_type!(entries));
 
-/// Value of a half-precision number, exactly.
+/// Converts a half-precision number, exactly.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp16_to_fp32(arg0: ggml_fp16_t) -> f32 {
-    convert::f16_to_f32(arg0)
+pub unsafe extern "C" fn ggml_fp16_to_fp32(x: ggml_fp16_t) -> f32 {
+    convert::f16_to_f32(x)
 }
 
-/// The half-precision number nearest to a float, ties to even; too large values become infinity.
+/// Converts to the nearest half-precision number, ties to even. Values out of range become infinity.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp32_to_fp16(arg0: f32) -> ggml_fp16_t {
-    convert::f32_to_f16(arg0)
+pub unsafe extern "C" fn ggml_fp32_to_fp16(x: f32) -> ggml_fp16_t {
+    convert::f32_to_f16(x)
 }
 
-/// Converts `arg2` half-precision numbers at `arg0` to floats at `arg1`. The two may overlap.
+/// Converts `n` half-precision numbers. The arrays may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp16_to_fp32_row(arg0: *const ggml_fp16_t, arg1: *mut f32, arg2: i64) {
-    // SAFETY: by the contract `arg2` numbers on both sides.
-    unsafe { convert::f16_to_f32_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1, arg2)) }
+pub unsafe extern "C" fn ggml_fp16_to_fp32_row(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
+    // SAFETY: by the contract `n` numbers on both sides.
+    unsafe { convert::f16_to_f32_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
-/// Converts `arg2` floats at `arg0` to half-precision numbers at `arg1`, each to the nearest. The two may overlap.
+/// Converts `n` numbers to half precision, each to the nearest. The arrays may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp32_to_fp16_row(arg0: *const f32, arg1: *mut ggml_fp16_t, arg2: i64) {
-    // SAFETY: by the contract `arg2` numbers on both sides.
-    unsafe { convert::f32_to_f16_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1, arg2)) }
+pub unsafe extern "C" fn ggml_fp32_to_fp16_row(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
+    // SAFETY: by the contract `n` numbers on both sides.
+    unsafe { convert::f32_to_f16_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
-/// The bfloat16 nearest to a float, ties to even; NaN stays NaN.
+/// Converts to the nearest bfloat16, ties to even. NaN stays NaN.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp32_to_bf16(arg0: f32) -> ggml_bf16_t {
-    ggml_bf16_t { bits: convert::f32_to_bf16(arg0) }
+pub unsafe extern "C" fn ggml_fp32_to_bf16(x: f32) -> ggml_bf16_t {
+    ggml_bf16_t { bits: convert::f32_to_bf16(x) }
 }
 
-/// Value of a bfloat16, exactly.
+/// Converts a bfloat16, exactly.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_bf16_to_fp32(arg0: ggml_bf16_t) -> f32 {
-    convert::bf16_to_f32(arg0.bits)
+pub unsafe extern "C" fn ggml_bf16_to_fp32(x: ggml_bf16_t) -> f32 {
+    convert::bf16_to_f32(x.bits)
 }
 
-/// Converts `arg2` bfloat16s at `arg0` to floats at `arg1`. The two may overlap.
+/// Converts `n` bfloat16 numbers. The arrays may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_bf16_to_fp32_row(arg0: *const ggml_bf16_t, arg1: *mut f32, arg2: i64) {
-    // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
-    unsafe { convert::bf16_to_f32_row(&source::<u16, _>(arg0.cast(), arg2, arg1, arg2), values_mut(arg1, arg2)) }
+pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
+    // SAFETY: by the contract `n` numbers on both sides; a bfloat16 is its 16 bits.
+    unsafe { convert::bf16_to_f32_row(&source::<u16, _>(x.cast(), n, y, n), values_mut(y, n)) }
 }
 
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`; the same on every machine. The two may overlap.
+/// Converts `n` numbers to bfloat16, with the same result on every machine. The arrays may overlap.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
-    // SAFETY: by the contract `arg2` numbers on both sides; a bfloat16 is its 16 bits.
-    unsafe { convert::f32_to_bf16_row(&source(arg0, arg2, arg1, arg2), values_mut(arg1.cast(), arg2)) }
+pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
+    // SAFETY: by the contract `n` numbers on both sides; a bfloat16 is its 16 bits.
+    unsafe { convert::f32_to_bf16_row(&source(x, n, y, n), values_mut(y.cast(), n)) }
 }
 
-/// Converts `arg2` floats at `arg0` to bfloat16s at `arg1`. Here the same as `ggml_fp32_to_bf16_row_ref`: numbers next to
-/// zero are not flushed.
+/// The same as `ggml_fp32_to_bf16_row_ref`. Denormal numbers are not flushed to zero.
 #[guarded]
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ggml_fp32_to_bf16_row(arg0: *const f32, arg1: *mut ggml_bf16_t, arg2: i64) {
+pub unsafe extern "C" fn ggml_fp32_to_bf16_row(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     // SAFETY: forwarded to the caller.
-    unsafe { ggml_fp32_to_bf16_row_ref(arg0, arg1, arg2) }
+    unsafe { ggml_fp32_to_bf16_row_ref(x, y, n) }
 }
 
-/// Values in a block of the type; 1 for plain numbers. 0 for a number that names no type, or one that was given up.
+/// Returns the number of elements in a block of the type; 1 for plain numbers. 0 for an unknown or removed type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_blck_size(ty: raw::ggml_type) -> i64 {
     quant::traits_by_number(ty).map_or(0, |t| t.blck_size)
 }
 
-/// Bytes in a block of the type. 0 for a number that names no type, or one that was given up.
+/// Returns the size in bytes of a block of the type. 0 for an unknown or removed type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_size(ty: raw::ggml_type) -> usize {
     quant::traits_by_number(ty).map_or(0, |t| t.type_size)
 }
 
-/// Bytes in a row of `ne` values, which must fill whole blocks. `SIZE_MAX` when that is more than memory can hold; 0 for a
-/// number that names no type.
+/// Returns the size in bytes of a row of `ne` elements, which must be whole blocks. `SIZE_MAX` if the size overflows;
+/// 0 for an unknown type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_row_size(ty: raw::ggml_type, ne: i64) -> usize {
     ggml_type::from_raw(ty).map_or(0, |ty| quant::row_size(ty, ne))
 }
 
-/// Bytes for one value of the type, as a fraction. Use `ggml_row_size` instead. 0 for a number that names no type.
+/// Returns the size in bytes of one element as a fraction; 0 for an unknown type. Use `ggml_row_size` instead.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_sizef(ty: raw::ggml_type) -> f64 {
@@ -213,22 +212,22 @@ pub unsafe extern "C" fn ggml_type_sizef(ty: raw::ggml_type) -> f64 {
     t.map_or(0.0, |t| t.type_size as f64 / t.blck_size as f64)
 }
 
-/// Name of the type, "q4_K" for instance; for a type that was given up, a text that says so. NULL for a number that never
-/// named a type. The text lives forever.
+/// Returns the name of a type, such as "q4_K". For a removed type the text says so; NULL for a number that never was
+/// a type. The text is static.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_type_name(ty: raw::ggml_type) -> *const c_char {
     quant::traits_by_number(ty).map_or(std::ptr::null(), |t| t.c_name.as_ptr())
 }
 
-/// Whether values of the type come in blocks with a scale.
+/// Returns whether the elements of the type are stored in blocks with a scale.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_quantized(ty: raw::ggml_type) -> bool {
     quant::traits_by_number(ty).is_some_and(|t| t.is_quantized)
 }
 
-/// The type of most tensors in a file of this kind. Kinds without such a type must not be asked for.
+/// Returns the type of most tensors in a file of this kind. The kind must have one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw::ggml_type {
@@ -269,8 +268,8 @@ pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw:
     ty as raw::ggml_type
 }
 
-/// Checks data that others made: whole blocks of an existing type, and no infinite or NaN number or scale among them. What
-/// is wrong goes to the log. No data (NULL) is right only when `nbytes` is 0.
+/// Checks data from outside: it must consist of whole blocks of an existing type, and no number or scale may be
+/// infinite or NaN. Logs what is wrong. `data` may be NULL only if `nbytes` is 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const c_void, nbytes: usize) -> bool {
@@ -286,8 +285,8 @@ pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const
     logged("ggml_validate_row_data", quant::validate_row(ty, unsafe { values(data.cast(), n) })).is_some()
 }
 
-/// Builds the tables that quantizing to the type needs. Optional: `ggml_quantize_chunk` does it on first use. May be
-/// called from any thread, any number of times.
+/// Builds the tables for quantization to this type. Optional: `ggml_quantize_chunk` builds them on first use.
+/// Thread-safe; repeated calls do nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_init(ty: raw::ggml_type) {
@@ -296,26 +295,27 @@ pub unsafe extern "C" fn ggml_quantize_init(ty: raw::ggml_type) {
     }
 }
 
-/// Frees the tables that `ggml_quantize_init` or `ggml_quantize_chunk` built. Quantizing that is under way in another
-/// thread is not disturbed.
+/// Frees the tables of `ggml_quantize_init` and `ggml_quantize_chunk`. Other threads that are quantizing are not
+/// disturbed.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_free() {
     quant::quantize_free();
 }
 
-/// Whether quantizing to the type needs an importance matrix.
+/// Returns whether quantization to this type needs an importance matrix.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_requires_imatrix(ty: raw::ggml_type) -> bool {
     ggml_type::from_raw(ty).is_some_and(quant::requires_imatrix)
 }
 
-/// Quantizes `nrows` rows of `n_per_row` values, beginning with value `start` of the tensor at `src`, into their place in
-/// the tensor at `dst`. `imatrix` has a weight for each column, or is NULL. Returns the bytes written. Different chunks of
-/// one tensor may be done by different threads.
+/// Quantizes `nrows` rows of `n_per_row` elements, starting at element `start` of both tensors: from `src` to `dst`.
+/// `imatrix` has a weight for each column, or is NULL. Returns the number of bytes written. Several threads may
+/// quantize different chunks of a tensor.
 ///
-/// Returns 0 and logs when the values cannot be quantized to the type (IQ types and values that are not finite).
+/// Returns 0, and logs an error, if the values cannot be quantized to this type (IQ types with values that are not
+/// finite).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_quantize_chunk(
@@ -364,8 +364,8 @@ pub unsafe extern "C" fn ggml_quantize_chunk(
     }
 }
 
-/// What is known of a type: name, sizes, and functions that read and write a row. Lives forever. The number must name a
-/// type; one that was given up has block size 0.
+/// Returns the properties of a type: name, sizes, and functions that convert rows. The result is static. The number
+/// must be that of a type; a removed type has block size 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_type_traits(ty: raw::ggml_type) -> *const ggml_type_traits {
     match usize::try_from(ty).ok().and_then(|i| TYPES.0.get(i)) {

@@ -9,15 +9,15 @@ use crate::sys::{file, time};
 use libc::FILE;
 use std::ffi::{CStr, c_char, c_void};
 
-/// Installs a function that hears the message before the process is ended because of a broken contract.
-/// NULL restores the default: the message and a backtrace on standard error. Returns the function in force before.
+/// Installs a callback that receives the message before a broken contract ends the process. NULL restores the
+/// default, which prints the message and a backtrace to standard error. Returns the previous callback.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
     log::set_abort_callback(callback)
 }
 
-/// A short text for a status, for people. Never NULL.
+/// Returns a short description of a status, for people. Never NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *const c_char {
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *con
     .as_ptr()
 }
 
-/// Whether two 16-byte identifiers are equal. NULL equals nothing.
+/// Returns whether two identifiers are equal. NULL equals nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_guid_t) -> bool {
@@ -40,54 +40,54 @@ pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_gui
     unsafe { !guid_a.is_null() && !guid_b.is_null() && guid_a.read() == guid_b.read() }
 }
 
-/// Version of the interface, "0.28.0".
+/// Returns the version of the interface: "0.28.0".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What the library was built from; names this implementation.
+/// Returns what the library was built from. Names this implementation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_commit() -> *const c_char {
     c"libggml-rs".as_ptr()
 }
 
-/// Prepares the clock that the time functions read. Systems of today need no preparation; hosts call it all the same.
+/// Does nothing: the clocks need no preparation. Hosts call it at the start, because the original needs it.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_init() {}
 
-/// Milliseconds on a clock that only goes forward.
+/// Returns the time of a monotonic clock in milliseconds.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_ms() -> i64 {
     time::monotonic_us() / 1_000
 }
 
-/// Microseconds on a clock that only goes forward.
+/// Returns the time of a monotonic clock in microseconds.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_time_us() -> i64 {
     time::monotonic_us()
 }
 
-/// Processor time of the program, in ticks; see `ggml_cycles_per_ms`.
+/// Returns the processor time of the process in ticks; see `ggml_cycles_per_ms`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cycles() -> i64 {
     i64::try_from(time::process_time().as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Ticks of `ggml_cycles` in a millisecond.
+/// Returns the number of ticks of `ggml_cycles` in a millisecond.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cycles_per_ms() -> i64 {
     1_000
 }
 
-/// Opens a file as `fopen` does; the path is UTF-8 on every system. NULL when it cannot be opened, with `errno` set.
+/// Opens a file as `fopen` does, with a UTF-8 path on every system. On failure returns NULL and sets `errno`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fopen(fname: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -106,8 +106,8 @@ unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_cha
     }
 }
 
-/// Where log lines go now: the callback (the one that writes to standard error if none was set) and its data.
-/// Either address may be NULL.
+/// Returns the current log callback (the default one, which writes to standard error, if none is set) and its data.
+/// Both addresses may be NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_get(log_callback: *mut ggml_log_callback, user_data: *mut *mut c_void) {
@@ -119,8 +119,8 @@ pub unsafe extern "C" fn ggml_log_get(log_callback: *mut ggml_log_callback, user
     }
 }
 
-/// Sends all log lines to `log_callback` with `user_data`, from whichever thread they come. NULL restores standard error.
-/// A line may come in pieces: those of level `GGML_LOG_LEVEL_CONT` continue the one before.
+/// Sends the log of all threads to `log_callback`, with `user_data`. NULL restores standard error. A line may arrive
+/// in pieces: pieces of level `GGML_LOG_LEVEL_CONT` continue the previous one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_set(log_callback: ggml_log_callback, user_data: *mut c_void) {

@@ -18,35 +18,35 @@ fn desc(t: TensorRef) -> *const c_char {
     name.unwrap_or_default().as_ptr()
 }
 
-/// Name of an operation, such as "MUL_MAT"; empty for a number that is none.
+/// Returns the name of an operation, such as "MUL_MAT". Empty for an unknown operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_name(op: raw::ggml_op) -> *const c_char {
     ggml_op::from_raw(op).map(names::op_c).unwrap_or_default().as_ptr()
 }
 
-/// Formula of an operation, such as "X*Y"; empty for a number that is none.
+/// Returns the formula of an operation, such as "X*Y". Empty for an unknown operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_symbol(op: raw::ggml_op) -> *const c_char {
     ggml_op::from_raw(op).map(names::op_symbol_c).unwrap_or_default().as_ptr()
 }
 
-/// Name of a unary function, such as "GELU"; empty for a number that is none.
+/// Returns the name of a unary function, such as "GELU". Empty for an unknown function.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unary_op_name(op: raw::ggml_unary_op) -> *const c_char {
     ggml_unary_op::from_raw(op).map(names::unary_c).unwrap_or_default().as_ptr()
 }
 
-/// Name of a gated function, such as "SWIGLU"; empty for a number that is none.
+/// Returns the name of a gated linear unit, such as "SWIGLU". Empty for an unknown unit.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu_op_name(op: raw::ggml_glu_op) -> *const c_char {
     ggml_glu_op::from_raw(op).map(names::glu_c).unwrap_or_default().as_ptr()
 }
 
-/// Number of elements. 0 for NULL.
+/// Returns the number of elements; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nelements(tensor: *const ggml_tensor) -> i64 {
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ggml_nelements(tensor: *const ggml_tensor) -> i64 {
     unsafe { opt_tensor(tensor) }.map_or(0, TensorRef::nelements)
 }
 
-/// Number of rows: elements over the first dimension. 0 for NULL.
+/// Returns the number of rows: the product of all dimensions but the first. 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nrows(tensor: *const ggml_tensor) -> i64 {
@@ -62,7 +62,8 @@ pub unsafe extern "C" fn ggml_nrows(tensor: *const ggml_tensor) -> i64 {
     unsafe { opt_tensor(tensor) }.map_or(0, TensorRef::nrows)
 }
 
-/// Bytes from the first to behind the last byte of the data, strides followed. 0 for an empty tensor and for NULL.
+/// Returns the size in bytes from the first to the last byte of the data, gaps between strides included. 0 for an
+/// empty tensor and for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nbytes(tensor: *const ggml_tensor) -> usize {
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn ggml_nbytes(tensor: *const ggml_tensor) -> usize {
     unsafe { opt_tensor(tensor) }.map_or(0, TensorRef::nbytes)
 }
 
-/// As `ggml_nbytes`, rounded up to `GGML_MEM_ALIGN`.
+/// As `ggml_nbytes`, rounded up to a multiple of `GGML_MEM_ALIGN`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_nbytes_pad(tensor: *const ggml_tensor) -> usize {
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn ggml_nbytes_pad(tensor: *const ggml_tensor) -> usize {
         .map_or(0, |t| t.nbytes().checked_next_multiple_of(GGML_MEM_ALIGN).unwrap_or(usize::MAX))
 }
 
-/// Bytes of an element, or of a block for quantized formats. 0 for NULL.
+/// Returns the size in bytes of an element, or of a block for quantized formats. 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_element_size(tensor: *const ggml_tensor) -> usize {
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn ggml_element_size(tensor: *const ggml_tensor) -> usize 
     unsafe { opt_tensor(tensor) }.map_or(0, |t| t.dtype().type_size())
 }
 
-/// Name of what the tensor computes: the operation, or the unary or gated function where it is one.
+/// Returns the name of what the tensor computes: its unary function, its gated linear unit, or else its operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_op_desc(tensor: *const ggml_tensor) -> *const c_char {
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn ggml_op_desc(tensor: *const ggml_tensor) -> *const c_ch
     unsafe { opt_tensor(tensor) }.map_or(c"".as_ptr(), desc)
 }
 
-/// Whether the first two dimensions are swapped in memory.
+/// Returns whether the first two dimensions are swapped in memory.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_transposed(tensor: *const ggml_tensor) -> bool {
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn ggml_is_transposed(tensor: *const ggml_tensor) -> bool 
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_transposed)
 }
 
-/// Whether the strides do not rise from dimension to dimension.
+/// Returns whether the strides are not in ascending order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_permuted(tensor: *const ggml_tensor) -> bool {
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn ggml_is_permuted(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_permuted)
 }
 
-/// Whether some dimension is 0. NULL is empty.
+/// Returns whether a dimension is 0. NULL is empty.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_empty(tensor: *const ggml_tensor) -> bool {
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn ggml_is_empty(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_none_or(TensorRef::is_empty)
 }
 
-/// Whether the tensor shows data of another one.
+/// Returns whether the tensor is a view of another one.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_view(tensor: *const ggml_tensor) -> bool {
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn ggml_is_view(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(|t| t.view_src().is_some())
 }
 
-/// Whether all dimensions are 1.
+/// Returns whether all dimensions are 1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_scalar(tensor: *const ggml_tensor) -> bool {
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn ggml_is_scalar(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_scalar)
 }
 
-/// Whether all dimensions but the first are 1.
+/// Returns whether all dimensions but the first are 1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_vector(tensor: *const ggml_tensor) -> bool {
@@ -143,7 +144,7 @@ pub unsafe extern "C" fn ggml_is_vector(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_vector)
 }
 
-/// Whether the third and fourth dimension are 1.
+/// Returns whether the third and fourth dimensions are 1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_matrix(tensor: *const ggml_tensor) -> bool {
@@ -151,7 +152,7 @@ pub unsafe extern "C" fn ggml_is_matrix(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_matrix)
 }
 
-/// Whether the fourth dimension is 1.
+/// Returns whether the fourth dimension is 1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_3d(tensor: *const ggml_tensor) -> bool {
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn ggml_is_3d(tensor: *const ggml_tensor) -> bool {
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_3d)
 }
 
-/// Number of dimensions up to the last that is larger than 1; at least 1. 0 for NULL.
+/// Returns the number of dimensions up to the last one that is larger than 1; at least 1. 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_n_dims(tensor: *const ggml_tensor) -> c_int {
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn ggml_n_dims(tensor: *const ggml_tensor) -> c_int {
     unsafe { opt_tensor(tensor) }.map_or(0, |t| t.n_dims() as c_int)
 }
 
-/// Whether the elements lie one behind the other in the order of the dimensions, without gaps.
+/// Returns whether the elements are stored without gaps, in the order of the dimensions.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous(tensor: *const ggml_tensor) -> bool {
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_2(tensor: *const ggml_tensor) -> boo
     unsafe { opt_tensor(tensor) }.is_some_and(|t| t.is_contiguous_from(2))
 }
 
-/// Whether each row lies without gaps.
+/// Returns whether each row is stored without gaps.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_1(tensor: *const ggml_tensor) -> bool {
@@ -207,7 +208,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_1(tensor: *const ggml_tensor) -> 
     unsafe { opt_tensor(tensor) }.is_some_and(|t| t.is_contiguous_to(1))
 }
 
-/// Whether each matrix lies without gaps.
+/// Returns whether each matrix (dimensions 0 and 1) is stored without gaps.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_2(tensor: *const ggml_tensor) -> bool {
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_2(tensor: *const ggml_tensor) -> 
     unsafe { opt_tensor(tensor) }.is_some_and(|t| t.is_contiguous_to(2))
 }
 
-/// Whether each block of three dimensions lies without gaps.
+/// Returns whether each block of dimensions 0 to 2 is stored without gaps.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_to_3(tensor: *const ggml_tensor) -> bool {
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_to_3(tensor: *const ggml_tensor) -> 
     unsafe { opt_tensor(tensor) }.is_some_and(|t| t.is_contiguous_to(3))
 }
 
-/// Whether the elements fill one piece of memory without gaps, in any order.
+/// Returns whether the elements fill one block of memory without gaps, in any order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguously_allocated(tensor: *const ggml_tensor) -> bool {
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn ggml_is_contiguously_allocated(tensor: *const ggml_tens
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_contiguously_allocated)
 }
 
-/// Whether this is channel-innermost data (C, W, H, N in memory) permuted to W, H, C, N.
+/// Returns whether the data is stored with the channels innermost (C, W, H, N) and permuted to W, H, C, N.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_channels(tensor: *const ggml_tensor) -> bool {
@@ -239,7 +240,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_channels(tensor: *const ggml_tensor)
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_contiguous_channels)
 }
 
-/// Whether each row lies without gaps, or is one block.
+/// Returns whether each row is stored without gaps, or is a single block.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_is_contiguous_rows(tensor: *const ggml_tensor) -> bool {
@@ -247,7 +248,7 @@ pub unsafe extern "C" fn ggml_is_contiguous_rows(tensor: *const ggml_tensor) -> 
     unsafe { opt_tensor(tensor) }.is_some_and(TensorRef::is_contiguous_rows)
 }
 
-/// Address of the data; what it means is the buffer's affair. NULL when not allocated.
+/// Returns the address of the data, which only the buffer may be able to interpret. NULL if not allocated.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_data(tensor: *const ggml_tensor) -> *mut c_void {
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn ggml_get_data(tensor: *const ggml_tensor) -> *mut c_voi
     unsafe { opt_tensor(tensor) }.map_or(std::ptr::null_mut(), |t| t.data().cast())
 }
 
-/// The name, a C string inside the tensor; empty when it has none.
+/// Returns the name, a string inside the tensor. Empty if the tensor has no name.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_name(tensor: *const ggml_tensor) -> *const c_char {
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn ggml_get_name(tensor: *const ggml_tensor) -> *const c_c
     unsafe { opt_tensor(tensor) }.map_or(c"".as_ptr(), TensorRef::name_ptr)
 }
 
-/// Whether two tensors have the same number of elements in each dimension.
+/// Returns whether two tensors have the same number of elements in each dimension.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_are_same_shape(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn ggml_are_same_shape(t0: *const ggml_tensor, t1: *const 
     unsafe { opt_tensor(t0).zip(opt_tensor(t1)) }.is_some_and(|(a, b)| a.same_shape(b))
 }
 
-/// Whether two tensors have the same stride in each dimension.
+/// Returns whether two tensors have the same stride in each dimension.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_are_same_stride(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn ggml_are_same_stride(t0: *const ggml_tensor, t1: *const
     unsafe { opt_tensor(t0).zip(opt_tensor(t1)) }.is_some_and(|(a, b)| a.same_stride(b))
 }
 
-/// Whether `t0` repeated a whole number of times in each dimension fills `t1`.
+/// Returns whether `t0`, repeated a whole number of times in each dimension, fills `t1`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_can_repeat(t0: *const ggml_tensor, t1: *const ggml_tensor) -> bool {
@@ -287,7 +288,8 @@ pub unsafe extern "C" fn ggml_can_repeat(t0: *const ggml_tensor, t1: *const ggml
     unsafe { opt_tensor(t0).zip(opt_tensor(t1)) }.is_some_and(|(a, b)| a.can_repeat(b))
 }
 
-/// Turns the flat index `i` of an element into its coordinates. Addresses may be NULL. Does nothing for an empty tensor.
+/// Converts the flat index `i` of an element to coordinates. Each of `i0` to `i3` may be NULL. Does nothing for an
+/// empty tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_unravel_index(
@@ -312,7 +314,7 @@ pub unsafe extern "C" fn ggml_unravel_index(
     }
 }
 
-/// The unary function of a tensor that computes one (the contract).
+/// Returns the unary function of a tensor. Its operation must be `GGML_OP_UNARY`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::ggml_unary_op {
@@ -322,7 +324,7 @@ pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::g
     t.op_param_i32(0)
 }
 
-/// The gated function of a tensor that computes one (the contract).
+/// Returns the gated linear unit of a tensor. Its operation must be `GGML_OP_GLU`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_glu_op(tensor: *const ggml_tensor) -> raw::ggml_glu_op {
@@ -332,7 +334,7 @@ pub unsafe extern "C" fn ggml_get_glu_op(tensor: *const ggml_tensor) -> raw::ggm
     t.op_param_i32(0)
 }
 
-/// Address of the data of an F32 tensor; NULL for other formats and when not allocated.
+/// Returns the address of the data of an F32 tensor. NULL for other types, and if not allocated.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_data_f32(tensor: *const ggml_tensor) -> *mut f32 {
@@ -342,7 +344,7 @@ pub unsafe extern "C" fn ggml_get_data_f32(tensor: *const ggml_tensor) -> *mut f
         .map_or(std::ptr::null_mut(), |t| t.data().cast())
 }
 
-/// Names a tensor; what does not fit into 63 bytes is cut. Returns the tensor.
+/// Sets the name, cut to `GGML_MAX_NAME` - 1 bytes. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_name(tensor: *mut ggml_tensor, name: *const c_char) -> *mut ggml_tensor {
@@ -351,8 +353,8 @@ pub unsafe extern "C" fn ggml_set_name(tensor: *mut ggml_tensor, name: *const c_
     tensor
 }
 
-/// Marks a tensor as an input of its graph: it is allocated so that it can be set before anything is computed.
-/// It must not have an operation (the contract).
+/// Marks a tensor as a graph input: it has its own memory, which can be written before the graph runs. The tensor
+/// must not have an operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
@@ -362,7 +364,7 @@ pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
     t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
 }
 
-/// Marks a tensor, and what it is a view of, as an output of its graph: its memory is not reused while the graph is computed.
+/// Marks a tensor, and the tensor it is a view of, as a graph output: its memory is not reused while the graph runs.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
@@ -370,7 +372,7 @@ pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
     unsafe { need(tensor, "tensor") }.mark_output();
 }
 
-/// Marks a tensor as a parameter to train. It must not have an operation (the contract).
+/// Marks a tensor as a trainable parameter. It must not have an operation.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
@@ -380,7 +382,7 @@ pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
     t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
 }
 
-/// Marks a scalar F32 tensor (the contract) as a loss; several add up.
+/// Marks a tensor, which must be a scalar F32, as a loss. Several losses add up.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_loss(tensor: *mut ggml_tensor) {

@@ -6,13 +6,13 @@ use crate::cpu::threadpool::default_params;
 use crate::guard::guarded;
 use std::ffi::c_int;
 
-/// Parameters for a pool of `n_threads` threads: any processor, normal priority, medium polling, not paused.
+/// Returns parameters for `n_threads` threads: any processor, normal priority, medium polling, not paused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_default(n_threads: c_int) -> ggml_threadpool_params {
     default_params(n_threads)
 }
 
-/// Writes the parameters that `ggml_threadpool_params_default` gives to `p`. NULL is allowed.
+/// Writes the parameters of `ggml_threadpool_params_default` to `p`. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_init(p: *mut ggml_threadpool_params, n_threads: c_int) {
@@ -20,7 +20,8 @@ pub unsafe extern "C" fn ggml_threadpool_params_init(p: *mut ggml_threadpool_par
     unsafe { put(p, default_params(n_threads)) }
 }
 
-/// Whether a pool made with `p0` can stand for one made with `p1`: all but `paused` is equal. False when one is NULL.
+/// Returns whether a pool with parameters `p0` can replace one with `p1`: all but `paused` are equal. False if either
+/// is NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_match(

@@ -14,7 +14,7 @@ use crate::sys::cstr;
 use crate::sys::memory::NumberBytes;
 use std::ffi::{c_char, c_void};
 
-/// Removes a key. Returns its place, or -1 when there was none.
+/// Removes a key. Returns the index it had, or -1 if there was none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_remove_key(ctx: *mut gguf_context, key: *const c_char) -> i64 {
@@ -36,7 +36,7 @@ unsafe fn set(ctx: *mut gguf_context, key: *const c_char, make: impl FnOnce(&[u8
     }
 }
 
-/// Sets a key to a 8-bit unsigned number; an old value is replaced.
+/// Sets a key to an 8-bit unsigned integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_char, val: u8) {
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_c
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_UINT8, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 8-bit signed number; an old value is replaced.
+/// Sets a key to an 8-bit signed integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_char, val: i8) {
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_c
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT8, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 16-bit unsigned number; an old value is replaced.
+/// Sets a key to a 16-bit unsigned integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_char, val: u16) {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_UINT16, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 16-bit signed number; an old value is replaced.
+/// Sets a key to a 16-bit signed integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_char, val: i16) {
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT16, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 32-bit unsigned number; an old value is replaced. "general.alignment" must be a power of 2 (the contract).
+/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_char, val: u32) {
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_UINT32, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 32-bit signed number; an old value is replaced.
+/// Sets a key to a 32-bit signed integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_char, val: i32) {
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT32, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 32-bit floating-point number; an old value is replaced.
+/// Sets a key to a single-precision number. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_char, val: f32) {
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_FLOAT32, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 64-bit unsigned number; an old value is replaced.
+/// Sets a key to a 64-bit unsigned integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_char, val: u64) {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_UINT64, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 64-bit signed number; an old value is replaced.
+/// Sets a key to a 64-bit signed integer. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_char, val: i64) {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT64, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a 64-bit floating-point number; an old value is replaced.
+/// Sets a key to a double-precision number. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_char, val: f64) {
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_FLOAT64, &val.to_ne_bytes())) }
 }
 
-/// Sets a key to a truth value; an old value is replaced.
+/// Sets a key to a boolean. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c_char, val: bool) {
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c
     unsafe { set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_BOOL, &[u8::from(val)])) }
 }
 
-/// Sets a key to a text, which is copied; an old value is replaced.
+/// Sets a key to a string, which is copied. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_char, val: *const c_char) {
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_
     unsafe { set(ctx, key, |key| Ok(Kv::text(key, val))) }
 }
 
-/// Sets a key to an array of `n` numbers of `type`, which are copied; an old value is replaced. Texts are set with
-/// `gguf_set_arr_str` (the contract).
+/// Sets a key to an array of `n` elements of `type`, which are copied. Replaces an existing value. For strings, use
+/// `gguf_set_arr_str`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_data(
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn gguf_set_arr_data(
     }
 }
 
-/// Sets a key to an array of `n` texts, which are copied; an old value is replaced.
+/// Sets a key to an array of `n` strings, which are copied. Replaces an existing value.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_str(
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn gguf_set_arr_str(
     unsafe { set(ctx, key, |key| Ok(Kv { key: Text::new(key), is_array: true, value: Value::Texts(texts) })) }
 }
 
-/// Sets all keys of `src` in `ctx`; old values are replaced.
+/// Sets all keys of `src` in `ctx`. Replaces existing values.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
@@ -192,8 +192,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
     }
 }
 
-/// Adds a tensor at the end. Its data stays the caller's and is read when the file is written. No two tensors may have the
-/// same name (the contract).
+/// Appends a tensor, whose name must be unique. Its data stays the caller's, and is read when the file is written.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_add_tensor(ctx: *mut gguf_context, tensor: *const ggml_tensor) {
@@ -220,8 +219,8 @@ unsafe fn named<'a>(ctx: *mut gguf_context, name: *const c_char) -> (&'a mut Ggu
     }
 }
 
-/// Changes the number format of a tensor, which must be there and whose rows must hold whole blocks (the contract). The
-/// offsets behind it follow.
+/// Changes the type of an existing tensor, whose rows must be whole blocks of the new type. The offsets of the
+/// tensors after it are updated.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *const c_char, r#type: raw::ggml_type) {
@@ -232,8 +231,7 @@ pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *con
     }
 }
 
-/// Sets the data of a tensor, which must be there (the contract). The data stays the caller's and is read when the file is
-/// written.
+/// Sets the data of an existing tensor. It stays the caller's, and is read when the file is written.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_data(ctx: *mut gguf_context, name: *const c_char, data: *const c_void) {

@@ -50,7 +50,7 @@ fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
     }
 }
 
-/// Name of a value's type, such as "u32"; NULL for a number that is none.
+/// Returns the name of a type, such as "u32". NULL for an unknown type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_type_name(r#type: raw::gguf_type) -> *const c_char {
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn gguf_type_size(r#type: raw::gguf_type) -> usize {
     gguf_type::from_raw(r#type).and_then(value::type_size).unwrap_or(0)
 }
 
-/// Version of the format. 0 for NULL.
+/// Returns the version of the format; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn gguf_get_version(ctx: *const gguf_context) -> u32 {
     unsafe { file(ctx) }.map_or(0, |f| f.version)
 }
 
-/// Alignment of tensor data in bytes. 0 for NULL.
+/// Returns the alignment of tensor data in bytes; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_alignment(ctx: *const gguf_context) -> usize {
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn gguf_get_alignment(ctx: *const gguf_context) -> usize {
     unsafe { file(ctx) }.map_or(0, |f| f.alignment)
 }
 
-/// Bytes from the start of the file to the tensor data; aligned if the file has tensors. 0 for NULL.
+/// Returns the offset in bytes of the tensor data in the file, aligned if the file has tensors. 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_data_offset(ctx: *const gguf_context) -> usize {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn gguf_get_data_offset(ctx: *const gguf_context) -> usize
     unsafe { file(ctx) }.map_or(0, |f| f.data_offset)
 }
 
-/// Number of keys. 0 for NULL.
+/// Returns the number of keys; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_n_kv(ctx: *const gguf_context) -> i64 {
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn gguf_get_n_kv(ctx: *const gguf_context) -> i64 {
     unsafe { file(ctx) }.map_or(0, |f| f.kv.len() as i64)
 }
 
-/// Place of a key, or -1.
+/// Returns the index of a key, or -1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_find_key(ctx: *const gguf_context, key: *const c_char) -> i64 {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn gguf_find_key(ctx: *const gguf_context, key: *const c_c
     found.map_or(-1, |i| i as i64)
 }
 
-/// The key at a place; it lives until the key is removed. NULL, and a log line, when there is none.
+/// Returns the key with this index, valid until it is removed. If there is none, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_key(ctx: *const gguf_context, key_id: i64) -> *const c_char {
@@ -114,7 +114,8 @@ pub unsafe extern "C" fn gguf_get_key(ctx: *const gguf_context, key_id: i64) -> 
     unsafe { kv(ctx, key_id) }.map_or(std::ptr::null(), |kv| kv.key.as_c_str().as_ptr())
 }
 
-/// Type of a key's value, `GGUF_TYPE_ARRAY` for arrays. `GGUF_TYPE_COUNT`, and a log line, when there is no such key.
+/// Returns the type of a value, `GGUF_TYPE_ARRAY` for arrays. If there is no such key, logs an error and returns
+/// `GGUF_TYPE_COUNT`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_kv_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn gguf_get_kv_type(ctx: *const gguf_context, key_id: i64)
     t as raw::gguf_type
 }
 
-/// Type of an array's elements. `GGUF_TYPE_COUNT`, and a log line, when the value is no array.
+/// Returns the type of the elements of an array. If the value is not an array, logs an error and returns
+/// `GGUF_TYPE_COUNT`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64) -> raw::gguf_type {
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64
     kv.filter(|kv| kv.is_array).map_or(gguf_type::GGUF_TYPE_COUNT, Kv::element_type) as raw::gguf_type
 }
 
-/// The 8-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of an 8-bit unsigned integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u8(ctx: *const gguf_context, key_id: i64) -> u8 {
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn gguf_get_val_u8(ctx: *const gguf_context, key_id: i64) 
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT8).map_or(0, u8::from_ne_bytes)
 }
 
-/// The 8-bit signed number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of an 8-bit signed integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i8(ctx: *const gguf_context, key_id: i64) -> i8 {
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn gguf_get_val_i8(ctx: *const gguf_context, key_id: i64) 
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT8).map_or(0, i8::from_ne_bytes)
 }
 
-/// The 16-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 16-bit unsigned integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u16(ctx: *const gguf_context, key_id: i64) -> u16 {
@@ -162,7 +164,7 @@ pub unsafe extern "C" fn gguf_get_val_u16(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT16).map_or(0, u16::from_ne_bytes)
 }
 
-/// The 16-bit signed number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 16-bit signed integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i16(ctx: *const gguf_context, key_id: i64) -> i16 {
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn gguf_get_val_i16(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT16).map_or(0, i16::from_ne_bytes)
 }
 
-/// The 32-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 32-bit unsigned integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u32(ctx: *const gguf_context, key_id: i64) -> u32 {
@@ -178,7 +180,7 @@ pub unsafe extern "C" fn gguf_get_val_u32(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT32).map_or(0, u32::from_ne_bytes)
 }
 
-/// The 32-bit signed number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 32-bit signed integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i32(ctx: *const gguf_context, key_id: i64) -> i32 {
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn gguf_get_val_i32(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT32).map_or(0, i32::from_ne_bytes)
 }
 
-/// The 32-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a single-precision number. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_f32(ctx: *const gguf_context, key_id: i64) -> f32 {
@@ -194,7 +196,7 @@ pub unsafe extern "C" fn gguf_get_val_f32(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_FLOAT32).map_or(0.0, f32::from_ne_bytes)
 }
 
-/// The 64-bit unsigned number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 64-bit unsigned integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_u64(ctx: *const gguf_context, key_id: i64) -> u64 {
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn gguf_get_val_u64(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_UINT64).map_or(0, u64::from_ne_bytes)
 }
 
-/// The 64-bit signed number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a 64-bit signed integer. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_i64(ctx: *const gguf_context, key_id: i64) -> i64 {
@@ -210,7 +212,7 @@ pub unsafe extern "C" fn gguf_get_val_i64(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_INT64).map_or(0, i64::from_ne_bytes)
 }
 
-/// The 64-bit floating-point number of a key. 0, and a log line, when the key holds something else.
+/// Returns the value of a double-precision number. If the key has another type, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_f64(ctx: *const gguf_context, key_id: i64) -> f64 {
@@ -218,7 +220,7 @@ pub unsafe extern "C" fn gguf_get_val_f64(ctx: *const gguf_context, key_id: i64)
     number(unsafe { kv(ctx, key_id) }, gguf_type::GGUF_TYPE_FLOAT64).map_or(0.0, f64::from_ne_bytes)
 }
 
-/// The truth value of a key. False, and a log line, when the key holds something else.
+/// Returns the value of a boolean. If the key has another type, logs an error and returns false.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_bool(ctx: *const gguf_context, key_id: i64) -> bool {
@@ -238,7 +240,8 @@ fn text(kv: Option<&Kv>, i: usize) -> *const c_char {
     }
 }
 
-/// The text of a key; it lives until the key is removed. NULL, and a log line, when the key holds something else.
+/// Returns the value of a string, valid until the key is removed. If the key has another type, logs an error and
+/// returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_str(ctx: *const gguf_context, key_id: i64) -> *const c_char {
@@ -258,8 +261,8 @@ fn bytes(kv: Option<&Kv>) -> *const c_void {
     }
 }
 
-/// Address of the number of a key, whatever its type; aligned to 8. It lives until the key is removed. NULL, and a log
-/// line, when the key holds a text.
+/// Returns the address of a number of any type, aligned to 8 bytes and valid until the key is removed. If the value
+/// is a string, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_val_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn gguf_get_val_data(ctx: *const gguf_context, key_id: i64
     bytes(unsafe { kv(ctx, key_id) }.filter(|kv| kv.len() == 1))
 }
 
-/// Number of elements of a key's array. 0, and a log line, when there is no such key.
+/// Returns the number of elements of an array. If there is no such key, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_n(ctx: *const gguf_context, key_id: i64) -> usize {
@@ -275,8 +278,8 @@ pub unsafe extern "C" fn gguf_get_arr_n(ctx: *const gguf_context, key_id: i64) -
     unsafe { kv(ctx, key_id) }.map_or(0, Kv::len)
 }
 
-/// Address of an array's numbers; aligned to 8, truth values as bytes 0 and 1. It lives until the key is removed. NULL,
-/// and a log line, when the key holds texts.
+/// Returns the address of the numbers of an array, aligned to 8 bytes and valid until the key is removed. Booleans
+/// are bytes 0 and 1. If the elements are strings, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_data(ctx: *const gguf_context, key_id: i64) -> *const c_void {
@@ -284,7 +287,7 @@ pub unsafe extern "C" fn gguf_get_arr_data(ctx: *const gguf_context, key_id: i64
     bytes(unsafe { kv(ctx, key_id) })
 }
 
-/// Text `i` of an array; it lives until the key is removed. NULL, and a log line, when there is none.
+/// Returns string `i` of an array, valid until the key is removed. If there is none, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_arr_str(ctx: *const gguf_context, key_id: i64, i: usize) -> *const c_char {
@@ -292,7 +295,7 @@ pub unsafe extern "C" fn gguf_get_arr_str(ctx: *const gguf_context, key_id: i64,
     text(unsafe { kv(ctx, key_id) }, i)
 }
 
-/// Number of tensors. 0 for NULL.
+/// Returns the number of tensors; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_n_tensors(ctx: *const gguf_context) -> i64 {
@@ -300,7 +303,7 @@ pub unsafe extern "C" fn gguf_get_n_tensors(ctx: *const gguf_context) -> i64 {
     unsafe { file(ctx) }.map_or(0, |f| f.tensors.len() as i64)
 }
 
-/// Place of a tensor, or -1.
+/// Returns the index of a tensor, or -1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_find_tensor(ctx: *const gguf_context, name: *const c_char) -> i64 {
@@ -309,7 +312,8 @@ pub unsafe extern "C" fn gguf_find_tensor(ctx: *const gguf_context, name: *const
     found.map_or(-1, |i| i as i64)
 }
 
-/// Bytes from the start of the tensor data to a tensor's. 0, and a log line, when there is no such tensor.
+/// Returns the offset in bytes of a tensor in the tensor data. If there is no such tensor, logs an error and returns
+/// 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_offset(ctx: *const gguf_context, tensor_id: i64) -> usize {
@@ -317,7 +321,7 @@ pub unsafe extern "C" fn gguf_get_tensor_offset(ctx: *const gguf_context, tensor
     unsafe { info(ctx, tensor_id) }.map_or(0, |t| t.offset as usize)
 }
 
-/// Name of a tensor; it lives as long as the file content. NULL, and a log line, when there is no such tensor.
+/// Returns the name of a tensor, valid as long as `ctx`. If there is no such tensor, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_name(ctx: *const gguf_context, tensor_id: i64) -> *const c_char {
@@ -325,8 +329,8 @@ pub unsafe extern "C" fn gguf_get_tensor_name(ctx: *const gguf_context, tensor_i
     unsafe { info(ctx, tensor_id) }.map_or(std::ptr::null(), |t| t.tensor().name_ptr())
 }
 
-/// Element counts of a tensor, four numbers that live as long as the file content; 1 in dimensions that the file does not
-/// give. NULL, and a log line, when there is no such tensor.
+/// Returns the number of elements in each of the four dimensions of a tensor (1 where the file gives none), valid as
+/// long as `ctx`. If there is no such tensor, logs an error and returns NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_ne(ctx: *const gguf_context, tensor_id: i64) -> *const i64 {
@@ -334,7 +338,7 @@ pub unsafe extern "C" fn gguf_get_tensor_ne(ctx: *const gguf_context, tensor_id:
     unsafe { info(ctx, tensor_id) }.map_or(std::ptr::null(), |t| t.tensor().ne_ptr())
 }
 
-/// Number format of a tensor. `GGML_TYPE_COUNT`, and a log line, when there is no such tensor.
+/// Returns the type of a tensor. If there is no such tensor, logs an error and returns `GGML_TYPE_COUNT`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_type(ctx: *const gguf_context, tensor_id: i64) -> raw::ggml_type {
@@ -342,7 +346,7 @@ pub unsafe extern "C" fn gguf_get_tensor_type(ctx: *const gguf_context, tensor_i
     unsafe { info(ctx, tensor_id) }.map_or(ggml_type::GGML_TYPE_COUNT as i32, |t| t.tensor().dtype_raw())
 }
 
-/// Bytes of a tensor's data. 0, and a log line, when there is no such tensor.
+/// Returns the size of a tensor's data in bytes. If there is no such tensor, logs an error and returns 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_tensor_size(ctx: *const gguf_context, tensor_id: i64) -> usize {

@@ -40,16 +40,16 @@ fn give(what: &str, gguf: Result<Gguf>) -> *mut gguf_context {
     logged(what, gguf).map_or(std::ptr::null_mut(), |g| Box::into_raw(Box::new(g)).cast())
 }
 
-/// A new file content without keys and tensors. Freed with `gguf_free`.
+/// Creates a context without keys and tensors. Free it with `gguf_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_empty() -> *mut gguf_context {
     give("gguf_init_empty", Ok(Gguf::default()))
 }
 
-/// Reads a GGUF file from where an open, seekable stream stands. With `params.ctx` a context with its tensors is made and
-/// stored there, with data unless `params.no_alloc`; the caller frees it. NULL, with the reason in the log, for a file that
-/// is not valid, not whole, or not of a version that is known.
+/// Reads a GGUF file from the current position of an open, seekable stream. If `params.ctx` is not NULL, stores a new
+/// context with the tensors there, with their data unless `params.no_alloc`; the caller frees it. If the file is
+/// invalid, incomplete, or of an unknown version, logs an error and returns NULL. Free the result with `gguf_free`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_init_params) -> *mut gguf_context {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
     give("gguf_init_from_file_ptr", unsafe { read(&mut Stream::new(stream, at), at, rest, params) })
 }
 
-/// Reads a GGUF file by its UTF-8 path; see `gguf_init_from_file_ptr`.
+/// Reads the GGUF file with this UTF-8 path; see `gguf_init_from_file_ptr`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_init_params) -> *mut gguf_context {
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_
     give(&format!("gguf_init_from_file: {}", what()), result)
 }
 
-/// Reads a GGUF file from memory, of which nothing is kept; see `gguf_init_from_file_ptr`.
+/// Reads a GGUF file from memory, which is not needed afterwards; see `gguf_init_from_file_ptr`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_buffer(
@@ -107,8 +107,8 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     give("gguf_init_from_buffer", unsafe { read(&mut bytes, 0, size as u64, params) })
 }
 
-/// Reads a GGUF file through a function, which is asked for at most `max_chunk_read` bytes at once (0: no limit), and for
-/// `max_expected_size` bytes in all; see `gguf_init_from_file_ptr`.
+/// Reads a GGUF file through a callback, which is asked for at most `max_chunk_read` bytes at a time (0: no limit),
+/// and for at most `max_expected_size` bytes in total; see `gguf_init_from_file_ptr`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_callback(
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn gguf_init_from_callback(
     give("gguf_init_from_callback", unsafe { read(&mut source, 0, max_expected_size, params) })
 }
 
-/// Frees a file content; its tensors' context is the caller's. NULL is allowed.
+/// Frees the contents of a file, but not the context with its tensors. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_free(ctx: *mut gguf_context) {

@@ -58,8 +58,8 @@ impl Write for Appended<'_> {
         // came from the same operators.
         unsafe {
             if room - len < bytes.len() {
-                let wanted = (len + bytes.len()).next_power_of_two();
-                let memory = (self.operators.new)(wanted, &0).cast::<u8>();
+                let capacity = (len + bytes.len()).next_power_of_two();
+                let memory = (self.operators.new)(capacity, &0).cast::<u8>();
                 if memory.is_null() {
                     return Err(std::io::ErrorKind::OutOfMemory.into());
                 }
@@ -69,7 +69,7 @@ impl Write for Appended<'_> {
                 if !v.begin.is_null() {
                     (self.operators.delete)(v.begin.cast());
                 }
-                *v = Vector { begin: memory, end: memory.add(len), limit: memory.add(wanted) };
+                *v = Vector { begin: memory, end: memory.add(len), limit: memory.add(capacity) };
             }
             v.end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
             v.end = v.end.add(bytes.len());

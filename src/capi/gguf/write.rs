@@ -27,8 +27,8 @@ pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the file to an open stream; with `only_meta` everything before the tensor data. False, and a log line, when it
-/// could not be written.
+/// Writes the file to an open stream: all of it or, with `only_meta`, everything before the tensor data. On failure
+/// logs an error and returns false.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: *mut FILE, only_meta: bool) -> bool {
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     logged("gguf_write_to_file_ptr", gguf.write(&mut out, only_meta, &fetch)).is_some()
 }
 
-/// Writes the file to a UTF-8 path; see `gguf_write_to_file_ptr`.
+/// Writes the file with this UTF-8 path; see `gguf_write_to_file_ptr`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
     logged("gguf_write_to_file", write()).is_some()
 }
 
-/// Bytes of everything before the tensor data. 0 for NULL.
+/// Returns the size in bytes of everything before the tensor data; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
     unsafe { content(ctx) }.map_or(0, |f| f.meta_bytes().len())
 }
 
-/// Copies everything before the tensor data to `data`, which has room for `gguf_get_meta_size` bytes.
+/// Copies everything before the tensor data to `data`, which must have room for `gguf_get_meta_size` bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {

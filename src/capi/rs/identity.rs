@@ -11,9 +11,8 @@ static ABI: ggml_rs_abi = ggml_rs_abi {
     backends: if cfg!(feature = "vulkan") { c"CPU Vulkan" } else { c"CPU" }.as_ptr(),
 };
 
-/// What this library shares with compiled code, and what is built in. Valid until the process ends. A host or module
-/// that was compiled with other headers can find out before it passes a struct: `ggml_rs_get_abi()->digest ==
-/// GGML_RS_ABI_DIGEST`.
+/// Returns a description of this library, which lives until the process ends. A host or module that was compiled with
+/// other headers can check it before it passes a struct: `ggml_rs_get_abi()->digest == GGML_RS_ABI_DIGEST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_rs_get_abi() -> *const ggml_rs_abi {
     &raw const ABI

@@ -7,32 +7,34 @@ use crate::guard::{self, guarded};
 use crate::log;
 use std::ffi::c_char;
 
-/// What the library last said at error level on the calling thread, in one line without the line end; "" when it has said
-/// nothing since the start or since `ggml_rs_clear_error`. Functions that succeed leave it as it is. The text is the
-/// library's, and stays until the thread's next error.
+/// Returns the last message that the library logged at error level on the calling thread, without the newline. "" if
+/// there was none since the start or since `ggml_rs_clear_error`. Calls that succeed do not change it. The library
+/// owns the string, which is valid until the thread's next error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_last_error() -> *const c_char {
     log::last_error_ptr()
 }
 
-/// Forgets the calling thread's last error.
+/// Clears the last error of the calling thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_clear_error() {
     log::clear_last_error();
 }
 
-/// Says what a broken contract does (an argument that the headers forbid: what the original asserts), on all threads, for
-/// calls that begin afterwards; returns what was said before. `GGML_RS_POLICY_ABORT` is the default.
+/// Sets what happens when a caller breaks a contract (passes an argument that the headers forbid, for which the
+/// original asserts). Applies to calls on all threads that start afterwards. Returns the previous policy. The default
+/// is `GGML_RS_POLICY_ABORT`.
 ///
-/// With `GGML_RS_POLICY_ERROR` the call is left where the mistake was found. Memory that it had taken is given back, the
-/// text goes to the log at error level and to `ggml_rs_last_error`, the abort callback is not called, and the objects can
-/// be used and freed as before the call. It cannot help where
-/// - a pointer is no such object, or a dead one: nobody can see that;
-/// - C or C++ code finds the mistake itself: `ggml_abort`, `GGML_ASSERT` in a host or in a module end the process;
-/// - `ggml_get_type_traits` is asked for a type that does not exist: it has no way to fail.
+/// With `GGML_RS_POLICY_ERROR` the call ends where the mistake is found. It frees the memory it has allocated, logs
+/// the message at error level and stores it for `ggml_rs_last_error`, but does not call the abort callback. All
+/// objects can be used and freed as before. It does not help if:
 ///
-/// A call that made several changes before the mistake keeps the changes: a graph may hold the nodes that were added
-/// before the bad one, a scheduler is to be reset.
+/// - a pointer is invalid or dangling: the library cannot know;
+/// - C or C++ code finds the mistake: `ggml_abort`, and `GGML_ASSERT` in a host or module, end the process;
+/// - `ggml_get_type_traits` is called with a type that does not exist: it cannot fail.
+///
+/// A call that made several changes before the mistake keeps them: a graph may contain the nodes that were added
+/// before the bad one. Reset a scheduler before its next use.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_set_policy(policy: raw::ggml_rs_policy) -> raw::ggml_rs_policy {

@@ -18,17 +18,18 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
     }
 }
 
-/// The placement report of the graph that `sched` has split last, as text that is freed with `ggml_rs_string_free`: which
-/// backend computes which node and why, what is copied, and who uses which compute memory when. To be called after
-/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, then without memory), while the graph lives and before the next
-/// reset; NULL, with an error, when no graph is split. The environment variable GGML_SCHED_REPORT=file.html (or .json)
-/// writes one for the graph with the most work, of all the process has, without the host's help.
+/// Returns the placement report of the graph that `sched` split last: which backend computes each node and why, what
+/// is copied, and which tensors use which compute memory when. Free it with `ggml_rs_string_free`. Call this after
+/// `ggml_backend_sched_alloc_graph` (or `_split_graph`, without the memory), while the graph lives and before the
+/// next reset. If no graph is split, logs an error and returns NULL. With the environment variable
+/// GGML_SCHED_REPORT=file.html (or .json) the library writes the report of the largest graph of the process by
+/// itself.
 ///
-/// The JSON has `backends`, `splits` (stretches of nodes with the `copies` before them), `leafs`, `nodes` (`backend`: index,
-/// `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes as they run), `fallbacks`,
-/// and `memory`: by buffer type `used_bytes`, `lower_bound` (most bytes in use at one step), their `ratio` (which says
-/// little unless `planned_for_this_graph`: a larger graph may have been reserved), and `blocks` with the first and last
-/// step that need them.
+/// The JSON contains `backends`, `splits` (ranges of nodes, and the `copies` before them), `leafs`, `nodes`
+/// (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes
+/// in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`, `lower_bound` (the most
+/// bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a larger graph may have
+/// been reserved), and `blocks` with the first and last step that need them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
@@ -39,8 +40,8 @@ pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, forma
     text.and_then(|t| CString::new(t).ok()).map_or(std::ptr::null_mut(), CString::into_raw)
 }
 
-/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. false, with an error, when no graph is split
-/// or the file cannot be written.
+/// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot
+/// be written, logs an error and returns false.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_write_report(
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
     logged("ggml_rs_sched_write_report", unsafe { need_sched(sched) }.write_report(format, path)).is_some()
 }
 
-/// Frees a text that a function of this header gave to the caller. Nothing for NULL.
+/// Frees a string that a function of this header returned. Does nothing for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
     if !text.is_null() {
@@ -67,9 +68,9 @@ pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
     }
 }
 
-/// The nodes of the graph split last that run on the CPU although the scheduler has another device, and why: writes up to
-/// `max` of them to `list` (which may be NULL when `max` is 0) and returns how many there are. 0 when there is no
-/// accelerator. Operations that no accelerator computes are also named in the log, once each, as a warning.
+/// Lists the nodes of the graph split last that run on the CPU although the scheduler has another device, with the
+/// cause. Writes up to `max` of them to `list` (which may be NULL if `max` is 0) and returns their total number; 0
+/// without an accelerator. The library also logs a warning, once for each operation that no accelerator computes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
 ) -> usize {
     // SAFETY: a valid scheduler whose graph lives, by the contract.
     let all = unsafe { need_sched(sched) }.fallbacks();
-    let wanted = if list.is_null() { 0 } else { max.min(all.len()) };
-    for (i, f) in all.iter().take(wanted).enumerate() {
+    let room = if list.is_null() { 0 } else { max.min(all.len()) };
+    for (i, f) in all.iter().take(room).enumerate() {
         let mut out = ggml_rs_fallback { node: f.node.as_ptr(), cause: f.cause, reason: [0; 256] };
         let end = (0..out.reason.len()).rev().find(|&i| f.reason.is_char_boundary(i)).unwrap_or(0);
         for (to, &from) in out.reason.iter_mut().zip(&f.reason.as_bytes()[..end]) {

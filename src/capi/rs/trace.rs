@@ -5,14 +5,14 @@ use crate::guard::guarded;
 use crate::{log_error, trace};
 use std::ffi::c_char;
 
-/// Begins a timeline of what runs when, in a new file: stretches of graphs, copies between backends and single nodes, in the
-/// Chrome trace format that ui.perfetto.dev reads. `%p` in the path becomes the number of the process. The environment
-/// variable GGML_TRACE does the same from the start. One timeline at a time; one under way is ended. false, with an error,
-/// when the file cannot be made.
+/// Starts a timeline in a new file: splits of graphs, copies between backends and single nodes, in the Chrome trace
+/// format that ui.perfetto.dev reads. `%p` in the path becomes the process id. The environment variable GGML_TRACE
+/// does the same from the start of the process. There is one timeline at a time; starting another ends the first. If
+/// the file cannot be created, logs an error and returns false.
 ///
-/// The file can be read at any moment, however the process ends; what is not yet in it is written at the latest by
-/// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: on a backend that works asynchronously a stretch
-/// is shown while it is queued, and the backend's own line, where it has one, shows when it ran.
+/// The file is readable at any moment, however the process ends. Events that are not in it yet are written by
+/// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: for an asynchronous backend they show
+/// when a split was queued; the backend's own line, if it has one, shows when it ran.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_trace_start(path: *const c_char) -> bool {
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn ggml_rs_trace_start(path: *const c_char) -> bool {
     }
 }
 
-/// Ends the timeline. false when not all of it could be written; true, too, when there was none.
+/// Ends the timeline. Returns false if some of it could not be written; true also if there was none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_trace_stop() -> bool {

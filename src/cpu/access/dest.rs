@@ -2,11 +2,10 @@
 
 use super::claims::Claims;
 use super::layout::{Layout, RowIndex};
-use super::source::{Plain, Source};
-use crate::abi::ggml::ggml_type::{self, *};
+use super::source::{Apart, Plain, Source};
+use crate::abi::ggml::ggml_type::*;
 use crate::cpu::check::Overlap;
 use crate::cpu::convert;
-use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -42,39 +41,36 @@ impl<'a> Dest<'a> {
         Self { data: tensor.data(), at, overlap, thread, claims, taken: 0, memory: PhantomData }
     }
 
-    /// The first `n` numbers of a node's scratch memory as one row. The node's row of the op table asked for them.
-    pub fn of_scratch<'w>(w: &Worker<'w>, dtype: ggml_type, n: usize) -> Dest<'w> {
-        let size = dtype.type_size();
-        let bytes = n.checked_mul(size).filter(|_| dtype.blck_size() == 1);
-        assert!(bytes.is_some_and(|bytes| bytes <= w.scratch().len()));
-        Dest {
-            data: w.scratch().as_ptr(),
-            at: Layout::row_of(dtype, n),
-            overlap: Overlap::None,
-            thread: w.ith(),
-            claims: w.claims(),
-            taken: 0,
-            memory: PhantomData,
-        }
+    /// Writes `at` from `data` on; see [`super::Workspace`].
+    ///
+    /// # Safety
+    /// As for [`Dest::new`].
+    pub(super) unsafe fn of_memory(data: *mut u8, at: Layout, thread: usize, claims: &'a Claims) -> Self {
+        Self { data, at, overlap: Overlap::None, thread, claims, taken: 0, memory: PhantomData }
+    }
+
+    /// What this thread writes `source` with, a source of the same node; `bit` is its number.
+    ///
+    /// # Safety
+    /// As for [`Dest::new`], for each thread that calls this.
+    pub(in crate::cpu) unsafe fn of_source(&mut self, source: TensorRef, bit: usize) -> Self {
+        assert!(self.taken & 1 << bit == 0, "source {bit} is taken already");
+        self.taken |= 1 << bit;
+        // SAFETY: the caller's promise.
+        unsafe { Self::new(source, Overlap::None, self.thread, self.claims) }
     }
 
     pub(super) fn address(&self) -> usize {
         self.data.addr()
     }
 
-    pub(in crate::cpu) fn thread(&self) -> usize {
-        self.thread
-    }
-
-    pub(in crate::cpu) fn claims(&self) -> &'a Claims {
-        self.claims
-    }
-
-    /// Whether source `i` has not been taken before.
-    pub(in crate::cpu) fn take(&mut self, i: usize) -> bool {
-        let before = self.taken;
-        self.taken |= 1 << i;
-        before != self.taken
+    /// What is here when all threads have written it and met: [`super::publish`].
+    ///
+    /// # Safety
+    /// No thread writes it any more, for `'a`.
+    pub(super) unsafe fn written(self) -> Apart<'a> {
+        // SAFETY: readable by the promise of `new`; the rest is the caller's.
+        unsafe { Apart::of_memory(self.data, self.at) }
     }
 
     /// The same elements as one row; only for dense ones.
@@ -82,11 +78,9 @@ impl<'a> Dest<'a> {
         Self { at: self.at.flattened(), ..self }
     }
 
-    /// A part of dense numbers as a tensor of its own: `ne` elements with strides `nb`, from byte `offset` on. `None` unless [`Layout::holds`]
-    /// says that it is one.
-    pub fn window(self, ne: [usize; 4], nb: [usize; 4], offset: usize) -> Option<Self> {
-        let at = Layout { ne, nb, dtype: self.dtype };
-        self.holds(&at, offset).then(|| Self { data: self.data.wrapping_add(offset), at, ..self })
+    /// A part of dense numbers as a tensor of its own: `part`, from byte `offset` on. `None` unless [`Layout::holds`] says that it is one.
+    pub fn window(self, part: Layout, offset: usize) -> Option<Self> {
+        self.holds(&part, offset).then(|| Self { data: self.data.wrapping_add(offset), at: part, ..self })
     }
 
     /// Address of an element, block or span at an offset that the layout has checked. This thread writes `len` bytes there.
@@ -97,14 +91,11 @@ impl<'a> Dest<'a> {
         p.cast()
     }
 
-    /// Takes `n` floats at `p`, which kernels write by address.
-    pub(in crate::cpu) fn claim_floats(&mut self, p: *const f32, n: usize) {
-        assert!(
-            self.at.reaches(self.data.addr(), p.addr(), n * size_of::<f32>()),
-            "{n} floats outside of {:?}",
-            self.at
-        );
-        self.claims.write(self.thread, p.addr(), n * size_of::<f32>());
+    /// Address of elements `part` of a row of contiguous floats, which this thread writes.
+    #[inline]
+    pub fn floats(&mut self, row: RowIndex, part: Range<usize>) -> *mut f32 {
+        assert!(self.dtype == GGML_TYPE_F32 && part.start <= part.end && part.end <= self.ne[0]);
+        self.claim(self.at.dense_row(row) + part.start * size_of::<f32>(), part.len() * size_of::<f32>())
     }
 
     /// One element of a tensor of plain numbers, which no other thread writes before all have met.
@@ -171,9 +162,9 @@ impl<'a> Dest<'a> {
         })
     }
 
-    /// Copies a row of single precision.
-    pub fn load_row(&mut self, row: RowIndex, source: &Source<'_>, from: RowIndex) {
-        self.copy_blocks(row, 0, source, from, 0, source.ne[0]);
+    /// Copies a row of `source`, of the same format, to the start of a row.
+    pub fn copy_row(&mut self, row: RowIndex, source: &Source<'_>, from: RowIndex) {
+        self.copy_blocks(row, 0, source, from, 0, source.ne[0] / source.block());
     }
 
     /// Copies `n` blocks (elements of plain numbers), from block `start` of a row of `source` on, to block `i` of a row on. The formats are the same.
@@ -202,7 +193,7 @@ impl<'a> Dest<'a> {
 
     /// Copies a range of the bytes of a dense source to the same place in a dense result as long, of the same format.
     pub fn copy_bytes(&mut self, source: &Source<'_>, range: Range<usize>) {
-        let len = self.len() / self.block() * self.dtype.type_size();
+        let len = self.packed_bytes();
         assert!(self.dtype == source.dtype && self.len() == source.len() && self.is_dense() && source.is_dense());
         assert!(range.start <= range.end && range.end <= len);
         let p = self.claim::<u8>(range.start, range.len());

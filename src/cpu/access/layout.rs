@@ -27,10 +27,12 @@ impl Layout {
         Self { ne, nb: t.nb(), dtype: t.dtype() }
     }
 
-    /// `n` numbers in a row.
-    pub(super) fn row_of(dtype: ggml_type, n: usize) -> Self {
+    /// Rows of `n` plain numbers each, without gaps. `None` when the bytes cannot be counted.
+    pub(super) fn of_rows(dtype: ggml_type, n: usize, rows: usize) -> Option<Self> {
         let size = dtype.type_size();
-        Self { ne: [n, 1, 1, 1], nb: [size, n * size, n * size, n * size], dtype }
+        let row = n.checked_mul(size).filter(|_| dtype.blck_size() == 1)?;
+        let all = row.checked_mul(rows)?;
+        Some(Self { ne: [n, rows, 1, 1], nb: [size, row, all, all], dtype })
     }
 
     /// Number of rows.
@@ -58,6 +60,13 @@ impl Layout {
     pub fn row_index(&self, r: usize) -> RowIndex {
         let plane = self.ne[1] * self.ne[2];
         [r % self.ne[1], r % plane / self.ne[1], r / plane]
+    }
+
+    /// Bytes from the data to the first element of a row whose elements are contiguous.
+    #[inline]
+    pub(super) fn dense_row(&self, row: RowIndex) -> usize {
+        assert!(self.has_dense_rows());
+        self.offset(row)
     }
 
     /// Bytes from the data to the first element of a row.
@@ -109,12 +118,16 @@ impl Layout {
             })
     }
 
+    /// Bytes of all elements without gaps between them.
+    pub fn packed_bytes(&self) -> usize {
+        self.len() / self.block() * self.dtype.type_size()
+    }
+
     /// The same elements as one row; only for dense ones.
     pub(super) fn flattened(&self) -> Self {
         assert!(self.is_dense());
-        let all = self.dtype.type_size() * (self.len() / self.block());
-        let size = self.dtype.type_size();
-        Self { ne: [self.len(), 1, 1, 1], nb: [size, all, all, all], dtype: self.dtype }
+        let all = self.packed_bytes();
+        Self { ne: [self.len(), 1, 1, 1], nb: [self.dtype.type_size(), all, all, all], dtype: self.dtype }
     }
 
     /// Whether rows at `address` can be had as slices of `T`.
@@ -151,23 +164,13 @@ impl Layout {
 
     /// Bytes from the first element's first to behind the last element's last, over the dimensions below `dims`.
     fn reach(&self, dims: usize) -> usize {
-        let row = if self.block() == 1 {
-            (self.ne[0] - 1) * self.nb[0] + self.dtype.type_size()
-        } else {
-            (self.ne[0] / self.block() - 1) * self.nb[0] + self.dtype.type_size()
-        };
+        let row = (self.ne[0] / self.block() - 1) * self.nb[0] + self.dtype.type_size();
         row + (1..dims).map(|i| (self.ne[i] - 1) * self.nb[i]).sum::<usize>()
     }
 
     /// First byte and the byte behind the last, of a tensor with its data at `address`.
     fn extent(&self, address: usize) -> Range<usize> {
         address..address + if self.is_empty() { 0 } else { self.reach(4) }
-    }
-
-    /// Whether `len` bytes at `start` lie between the first and the last byte of a tensor with its data at `address`.
-    pub(super) fn reaches(&self, address: usize, start: usize, len: usize) -> bool {
-        let all = self.extent(address);
-        all.start <= start && start.checked_add(len).is_some_and(|end| end <= all.end)
     }
 
     /// Whether two tensors share memory, with their data at `address` and `at`. Columns of one matrix that lie beside each other

@@ -1,5 +1,5 @@
 //! Typed access to the memory of a node's tensors: `layout` shape, strides and format · `source` what a kernel reads · `dest` what it
-//! writes · `claims` who writes what, recorded in debug builds.
+//! writes · `scratch` memory that the threads of a node share · `claims` who writes what, recorded in debug builds.
 //!
 //! # Why kernels are safe code
 //!
@@ -16,12 +16,14 @@
 pub mod claims;
 pub mod dest;
 pub mod layout;
+pub mod scratch;
 pub mod source;
 #[cfg(any(test, fuzzing))]
 pub mod whole;
 
 pub use dest::{Dest, Writer};
 pub use layout::{Layout, RowIndex, parts, rows};
+pub use scratch::{Workspace, publish};
 pub use source::{Apart, Plain, Reader, Rows, Source};
 
 #[cfg(test)]

@@ -29,11 +29,14 @@ unsafe impl Plain for i16 {}
 unsafe impl Plain for i32 {}
 // SAFETY: as above.
 unsafe impl Plain for i64 {}
+// SAFETY: as above; an array has no padding.
+unsafe impl Plain for [u32; 2] {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
 
 /// A source of a node. It may lie on the result, so elements are copied out of it; [`Source::apart`] gives references.
 #[derive(Clone, Copy)]
 pub struct Source<'g> {
-    tensor: TensorRef,
     data: *const u8,
     at: Layout,
     graph: PhantomData<&'g u8>,
@@ -53,11 +56,7 @@ impl<'g> Source<'g> {
     /// # Safety
     /// Its layout stays inside its memory, which is readable for `'g`. Nobody writes an element of it while this reads that element.
     pub unsafe fn new(tensor: TensorRef) -> Self {
-        Self { tensor, data: tensor.data(), at: Layout::of(tensor), graph: PhantomData }
-    }
-
-    pub(in crate::cpu) fn tensor(&self) -> TensorRef {
-        self.tensor
+        Self { data: tensor.data(), at: Layout::of(tensor), graph: PhantomData }
     }
 
     /// The same elements as one row; only for dense ones.
@@ -89,14 +88,15 @@ impl<'g> Source<'g> {
         self.data.addr() == dest.address()
     }
 
-    /// Whether it shares memory with the result.
-    pub fn overlaps(&self, dest: &Dest<'_>) -> bool {
-        self.at.overlaps(self.data.addr(), dest, dest.address())
+    /// Address of a row whose elements are contiguous: all of them can be read there, also while others are written.
+    #[inline]
+    pub fn row_ptr(&self, row: RowIndex) -> *const u8 {
+        self.at(self.at.dense_row(row))
     }
 
     /// References to it, where it shares no memory with the result.
     pub fn try_apart(self, dest: &Dest<'_>) -> Option<Apart<'g>> {
-        (!self.overlaps(dest)).then_some(Apart(self))
+        (!self.at.overlaps(self.data.addr(), dest, dest.address())).then_some(Apart(self))
     }
 
     /// References to a source that the operation's check keeps apart from the result.
@@ -166,6 +166,14 @@ impl<'g> Deref for Apart<'g> {
 }
 
 impl<'g> Apart<'g> {
+    /// What lies at `data`.
+    ///
+    /// # Safety
+    /// The layout stays inside memory that is readable for `'g`, and that nobody writes meanwhile.
+    pub(super) unsafe fn of_memory(data: *const u8, at: Layout) -> Self {
+        Self(Source { data, at, graph: PhantomData })
+    }
+
     /// Its rows as slices of `T`; `None` where they have gaps, are not aligned, or are of another size.
     pub fn rows<T: Plain>(self) -> Option<Rows<'g, T>> {
         self.is_sliceable::<T>().then_some(Rows { source: self.0, of: PhantomData })

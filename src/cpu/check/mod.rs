@@ -1,18 +1,23 @@
-//! What is verified of a node before its kernel runs, once per node, in release builds too. `ensure!` is what the
+//! What is verified of a node before its kernel runs, once for each computation of a graph, in release builds too. `node`
+//! has the proof, `graph` the checks of whole graphs. `ensure!` is what the
 //! families' own checks are written with.
 
+mod graph;
 mod node;
 
+pub use graph::{CheckedGraph, Memory};
 pub use node::{CheckedNode, Overlap};
 
 use super::access::Layout;
 use super::table::{self, Row};
+use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::GGML_MAX_SRC;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::tensor::TensorRef;
+use std::ops::Range;
 
 /// Leaves a check with a reason when something does not hold.
 macro_rules! ensure {
@@ -162,14 +167,8 @@ fn has_memory(t: TensorRef) -> Result<()> {
     }
     let buffer = t.buffer_raw();
     if !buffer.is_null() {
-        // SAFETY: the buffer of a valid tensor is a valid buffer.
-        let b = unsafe { &*buffer };
-        if let Some(get_base) = b.iface.get_base {
-            // SAFETY: the vtable contract.
-            let base = unsafe { get_base(buffer) }.addr();
-            if start < base || end > base.saturating_add(b.size) {
-                return Err(outside("its buffer"));
-            }
+        if range_of(buffer).is_some_and(|memory| start < memory.start || end > memory.end) {
+            return Err(outside("its buffer"));
         }
     } else if let Some(base) = t.view_src()
         && base.buffer_raw().is_null()
@@ -181,6 +180,15 @@ fn has_memory(t: TensorRef) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Addresses of the buffer of a valid tensor; `None` where it does not say where it begins.
+fn range_of(buffer: *mut ggml_backend_buffer) -> Option<Range<usize>> {
+    // SAFETY: the buffer of a **valid tensor** is valid.
+    let b = unsafe { &*buffer };
+    // SAFETY: the vtable's contract: a valid buffer of this vtable.
+    let base = b.iface.get_base.map(|get_base| unsafe { get_base(buffer) }.addr())?;
+    Some(base..base.saturating_add(b.size))
 }
 
 /// Whether no two elements of a tensor that is written lie on each other: threads write different elements without a lock.

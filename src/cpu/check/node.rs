@@ -65,32 +65,47 @@ fn run(w: &Worker<'_>, tensor: &TensorRef, dest: Dest<'_>) {
 )]
 #[derive(Clone, Copy)]
 pub struct CheckedNode<'g> {
+    verdict: Verdict,
+    graph: PhantomData<&'g TensorRef>,
+}
+
+/// What a check has found. It is a proof only as long as nothing changes, which [`CheckedNode`] says.
+#[derive(Clone, Copy)]
+pub(super) struct Verdict {
     tensor: TensorRef,
     row: &'static Row,
     overlap: Overlap,
-    graph: PhantomData<&'g TensorRef>,
 }
 
 impl<'g> CheckedNode<'g> {
     pub(super) fn new(tensor: &'g TensorRef, row: &'static Row, overlap: Overlap) -> Self {
-        Self { tensor: *tensor, row, overlap, graph: PhantomData }
+        Self::of(Verdict { tensor: *tensor, row, overlap })
+    }
+
+    /// The proof that a verdict is, as long as nothing changes.
+    pub(super) fn of(verdict: Verdict) -> Self {
+        Self { verdict, graph: PhantomData }
+    }
+
+    pub(super) fn verdict(self) -> Verdict {
+        self.verdict
     }
 
     /// The operation's row of the table.
     pub fn row(self) -> &'static Row {
-        self.row
+        self.verdict.row
     }
 
     /// Whether all threads compute the node together (else one does, alone).
     pub fn is_wide(self) -> bool {
-        self.overlap != Overlap::Partial && self.row.is_wide(self.tensor)
+        self.verdict.overlap != Overlap::Partial && self.verdict.row.is_wide(self.verdict.tensor)
     }
 
     /// Source `i`, which the operation's check demands.
     pub fn source(self, i: usize) -> Source<'g> {
         match self.try_source(i) {
             Some(s) => s,
-            None => unreachable!("the check of {:?} lets no node without source {i} through", self.tensor.op()),
+            None => unreachable!("the check of {:?} lets no node without source {i} through", self.verdict.tensor.op()),
         }
     }
 
@@ -98,7 +113,7 @@ impl<'g> CheckedNode<'g> {
     pub fn try_source(self, i: usize) -> Option<Source<'g>> {
         // SAFETY: the source was checked with its node: `ne`, `nb` and the format stay inside its memory. While a graph is computed, a **valid
         // tensor** keeps its fields, and what writes its memory is the node alone.
-        self.tensor.src(i).map(|s| unsafe { Source::new(s) })
+        self.verdict.tensor.src(i).map(|s| unsafe { Source::new(s) })
     }
 
     /// What one thread writes the result with.
@@ -107,22 +122,24 @@ impl<'g> CheckedNode<'g> {
     /// Each thread that computes the node gets one, with a number of its own, and `claims` is cleared where they have all met.
     pub(in crate::cpu) unsafe fn dest(self, thread: usize, claims: &'g Claims) -> Dest<'g> {
         // SAFETY: the node was checked, as its sources were; one for each thread is the caller's promise.
-        unsafe { Dest::new(self.tensor, self.overlap, thread, claims) }
+        unsafe { Dest::new(self.verdict.tensor, self.verdict.overlap, thread, claims) }
     }
 
     /// What one thread writes source `i` with, for operations that change their sources ([`Row::writes`]).
     pub fn written_source<'a>(self, i: usize, dest: &mut Dest<'a>) -> Dest<'a> {
-        assert!(self.row.writes & 1 << i != 0 && dest.take(i), "source {i} is not written, or taken already");
-        let source = self.source(i);
+        assert!(self.verdict.row.writes & 1 << i != 0, "source {i} is not written");
+        let Some(source) = self.verdict.tensor.src(i) else {
+            unreachable!("the check of {:?} lets no node without source {i} through", self.verdict.tensor.op())
+        };
         // SAFETY: the source was checked with its node, which lasts as long as `dest`. `check` has made sure that sources which are written
-        // overlap no other source, and `take` gives each once to the thread that `dest` belongs to.
-        unsafe { Dest::new(source.tensor(), Overlap::None, dest.thread(), dest.claims()) }
+        // overlap no other source, and each is given once to the thread that `dest` belongs to.
+        unsafe { dest.of_source(source, i) }
     }
 }
 
 impl Deref for CheckedNode<'_> {
     type Target = TensorRef;
     fn deref(&self) -> &TensorRef {
-        &self.tensor
+        &self.verdict.tensor
     }
 }

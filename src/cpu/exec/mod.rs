@@ -7,7 +7,7 @@ pub mod worker;
 
 use super::access::claims::Claims;
 use super::barrier::Barrier;
-use super::check::{self, CheckedNode};
+use super::check::{CheckedGraph, CheckedNode};
 use super::table;
 use super::threadpool::{self, Pool};
 use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
@@ -15,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{guard, trace};
+use std::cell::Cell;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use worker::{Faults, Scratch, Worker};
@@ -55,8 +57,9 @@ pub struct Settings<'a> {
     pub use_ref: bool,
 }
 
-struct Step<'g> {
-    nodes: Vec<(CheckedNode<'g>, table::Kernel)>,
+/// One node that all threads compute together, or some that thread 0 computes alone.
+struct Step {
+    nodes: Range<usize>,
     wide: bool,
 }
 
@@ -65,28 +68,46 @@ pub(super) fn is_live(node: TensorRef) -> bool {
     !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// The steps of a graph, and the scratch memory that they need; every node is checked.
-fn steps(nodes: &[TensorRef], n_threads: usize) -> Result<(Vec<Step<'_>>, usize)> {
-    let mut steps: Vec<Step<'_>> = Vec::new();
-    let mut scratch = 0;
-    for node in nodes.iter().filter(|&&n| is_live(n)) {
-        let node = check::runnable(node)?;
-        let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
-        let wide = n_threads > 1 && node.is_wide();
-        if let Some(f) = node.row().scratch {
-            scratch = scratch.max(f(*node, if wide { n_threads } else { 1 }));
+/// A graph cut into steps for a number of threads.
+pub struct Steps<'g> {
+    nodes: Vec<(CheckedNode<'g>, table::Kernel)>,
+    steps: Vec<Step>,
+    n_threads: usize,
+    scratch: usize,
+}
+
+impl<'g> Steps<'g> {
+    /// For `n_threads` threads, or as many as the pool has.
+    pub fn new(graph: &CheckedGraph<'g>, n_threads: usize, pool: Option<&Pool>) -> Self {
+        let n_threads = n_threads.min(pool.map_or(n_threads, Pool::n_threads)).max(1);
+        let mut this = Self { nodes: Vec::with_capacity(graph.len()), steps: Vec::new(), n_threads: 1, scratch: 0 };
+        for node in graph.nodes() {
+            let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
+            let wide = n_threads > 1 && node.is_wide();
+            if let Some(f) = node.row().scratch {
+                this.scratch = this.scratch.max(f(*node, if wide { n_threads } else { 1 }));
+            }
+            let at = this.nodes.len();
+            this.nodes.push((node, kernel));
+            match this.steps.last_mut() {
+                Some(step) if !wide && !step.wide => step.nodes.end = at + 1,
+                _ => this.steps.push(Step { nodes: at..at + 1, wide }),
+            }
+            if wide {
+                this.n_threads = n_threads;
+            }
         }
-        match steps.last_mut() {
-            Some(step) if !wide && !step.wide => step.nodes.push((node, kernel)),
-            _ => steps.push(Step { nodes: vec![(node, kernel)], wide }),
-        }
+        this
     }
-    Ok((steps, scratch))
+
+    /// Bytes of scratch memory to ask for, so that the aligned part is large enough wherever they lie.
+    pub fn work_size(&self) -> usize {
+        Scratch::bytes_to_hold(self.scratch)
+    }
 }
 
 struct Region<'a> {
-    steps: &'a [Step<'a>],
-    n_threads: usize,
+    graph: &'a Steps<'a>,
     settings: &'a Settings<'a>,
     barrier: Barrier,
     alone: Barrier,
@@ -104,14 +125,14 @@ struct Region<'a> {
 impl Region<'_> {
     /// What thread `ith` does.
     fn run(&self, ith: usize) {
-        for (i, step) in self.steps.iter().enumerate() {
+        for (i, step) in self.graph.steps.iter().enumerate() {
             if self.stop_at.load(Ordering::Relaxed) <= i {
                 break;
             }
             if step.wide || ith == 0 {
                 self.run_step(i, step, ith);
             }
-            if i + 1 < self.steps.len() {
+            if i + 1 < self.graph.steps.len() {
                 self.barrier.wait_with(|| {
                     self.chunk.store(0, Ordering::Relaxed);
                     self.claims.clear();
@@ -121,17 +142,7 @@ impl Region<'_> {
     }
 
     fn run_step(&self, i: usize, step: &Step, ith: usize) {
-        let worker = Worker {
-            ith,
-            nth: if step.wide { self.n_threads } else { 1 },
-            scratch: self.settings.scratch,
-            barrier: if step.wide { &self.barrier } else { &self.alone },
-            chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
-            use_ref: self.settings.use_ref,
-            faults: &self.faults,
-            claims: &self.claims,
-        };
-        for &(node, kernel) in &step.nodes {
+        for &(node, kernel) in &self.graph.nodes[step.nodes.clone()] {
             if !step.wide {
                 self.chunk_alone.store(0, Ordering::Relaxed);
                 self.claims.clear();
@@ -139,6 +150,16 @@ impl Region<'_> {
             if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
                 lock(begun).push((*node, trace::now()));
             }
+            let worker = Worker {
+                ith,
+                nth: if step.wide { self.graph.n_threads } else { 1 },
+                scratch: Cell::new(Some(self.settings.scratch)),
+                barrier: if step.wide { &self.barrier } else { &self.alone },
+                chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
+                use_ref: self.settings.use_ref,
+                faults: &self.faults,
+                claims: &self.claims,
+            };
             // SAFETY: each thread of the step has a number of its own and makes one for each node. `claims` is cleared where all threads meet.
             let dest = unsafe { node.dest(ith, &self.claims) };
             if let Err(why) = guard::contained(|| kernel(&worker, node, dest)) {
@@ -160,30 +181,34 @@ impl Region<'_> {
     }
 }
 
-/// Computes nodes in their order. When this returns, no thread of a pool looks at them any more.
+/// Computes the nodes of a graph in their order. When this returns, no thread of a pool looks at them any more.
 ///
 /// # Errors
-/// A node that cannot be computed here or is not well-formed; [`Error::Aborted`] when the host wanted to stop; scratch
-/// memory that is too small.
-pub fn compute(nodes: &[TensorRef], settings: &Settings<'_>) -> Result<()> {
-    let pool_threads = settings.pool.map_or(settings.n_threads, Pool::n_threads);
-    let n_threads = settings.n_threads.clamp(1, pool_threads.max(1));
-    match compute_with(nodes, settings, n_threads)? {
+/// A kernel's; [`Error::Aborted`] when the host wanted to stop; scratch memory that is too small.
+pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> {
+    compute_steps(graph, &Steps::new(graph, settings.n_threads, settings.pool), settings)
+}
+
+/// The same for a graph that has been cut into steps with these settings.
+///
+/// # Errors
+/// As [`compute`].
+pub fn compute_steps(graph: &CheckedGraph<'_>, steps: &Steps<'_>, settings: &Settings<'_>) -> Result<()> {
+    match run(steps, settings)? {
         true => Ok(()),
         // The pool is in use by another computation: do it alone.
-        false => compute_with(nodes, &Settings { pool: None, ..*settings }, 1).map(|_| ()),
+        false => run(&Steps::new(graph, 1, None), &Settings { pool: None, ..*settings }).map(|_| ()),
     }
 }
 
-fn compute_with(nodes: &[TensorRef], settings: &Settings<'_>, n_threads: usize) -> Result<bool> {
-    let (steps, scratch) = steps(nodes, n_threads)?;
-    if settings.scratch.len() < scratch {
-        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: scratch });
+/// Whether the pool was free to compute the steps.
+fn run(graph: &Steps<'_>, settings: &Settings<'_>) -> Result<bool> {
+    if settings.scratch.len() < graph.scratch {
+        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: graph.scratch });
     }
-    let n_threads = if steps.iter().any(|s| s.wide) { n_threads } else { 1 };
+    let n_threads = graph.n_threads;
     let region = Region {
-        steps: &steps,
-        n_threads,
+        graph,
         settings,
         barrier: Barrier::new(n_threads),
         alone: Barrier::new(1),

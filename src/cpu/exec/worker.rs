@@ -1,10 +1,12 @@
 //! What a kernel knows about the thread it runs on: its number, the scratch memory of the node, the barrier, and where
 //! to report that the data is bad.
 
+use crate::cpu::access::Workspace;
 use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
 use crate::error::Error;
 use crate::sys::sync::lock;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,6 +41,11 @@ impl Scratch {
             return Self::EMPTY;
         }
         Self { ptr: ptr.wrapping_add(skip), len: len - skip }
+    }
+
+    /// Bytes to ask for, so that the aligned part holds `len` bytes wherever they lie.
+    pub fn bytes_to_hold(len: usize) -> usize {
+        if len == 0 { 0 } else { len.saturating_add(Self::ALIGN) }
     }
 
     /// First byte.
@@ -82,7 +89,7 @@ impl Faults {
 pub struct Worker<'a> {
     pub(super) ith: usize,
     pub(super) nth: usize,
-    pub(super) scratch: Scratch,
+    pub(super) scratch: Cell<Option<Scratch>>,
     pub(super) barrier: &'a Barrier,
     pub(super) chunk: &'a AtomicUsize,
     pub(super) use_ref: bool,
@@ -103,9 +110,11 @@ impl<'a> Worker<'a> {
         self.nth
     }
 
-    /// Scratch memory of the node, shared by all threads.
-    pub fn scratch(&self) -> Scratch {
-        self.scratch
+    /// The node's scratch memory, which all threads share. The node's row of the op table says how much it needs. A kernel asks once.
+    pub fn workspace(&self) -> Workspace<'a> {
+        let Some(scratch) = self.scratch.take() else { panic!("the scratch memory is taken already") };
+        // SAFETY: there is a worker for each thread and node, and it gives the memory away once; the promise of `Scratch::new`.
+        unsafe { Workspace::new(scratch, self.ith, self.claims) }
     }
 
     /// Whether the host wants the plain reference kernels.
@@ -118,6 +127,7 @@ impl<'a> Worker<'a> {
         self.faults.any()
     }
 
+    #[cfg(test)]
     pub(in crate::cpu) fn claims(&self) -> &'a Claims {
         self.claims
     }
@@ -162,7 +172,18 @@ pub(crate) mod tests {
         std::thread::scope(|s| {
             for ith in 0..nth {
                 let (barrier, chunk, faults, claims, f) = (&barrier, &chunk, &faults, &claims, &f);
-                s.spawn(move || f(&Worker { ith, nth, scratch, barrier, chunk, use_ref: false, faults, claims }));
+                s.spawn(move || {
+                    f(&Worker {
+                        ith,
+                        nth,
+                        scratch: Cell::new(Some(scratch)),
+                        barrier,
+                        chunk,
+                        use_ref: false,
+                        faults,
+                        claims,
+                    })
+                });
             }
         });
         faults.take()

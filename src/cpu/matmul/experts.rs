@@ -1,95 +1,107 @@
 //! `MUL_MAT_ID`: every column picks its matrix by an index, or none by -1. Columns are sorted by matrix, then each matrix meets all its columns at
 //! once.
+#![forbid(unsafe_code)]
 
-use super::plan::{ActForm, Plan, Shapes, Way, line_up};
-use super::product::{Columns, Job};
-use super::{convert, kernels_for};
+use super::activations::{Activations, convert};
+use super::plan::{Plan, Shapes, Way, line_up};
+use super::product::{Columns, Job, Matrix};
+use super::{kernels_for, workspace};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::access::Dest;
+use crate::cpu::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::{Kernels, kernels, reference};
 use crate::cpu::worker::Worker;
+use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::{ggml_assert, invalid};
 
-/// The node's tensors and how it is computed. There are two plans, because a matrix with few columns goes another way than one with many.
-struct Node {
+/// The two ways of a node: a matrix with few columns goes another way than one with many.
+struct Plans {
     s: Shapes,
-    /// Indices: data, counts (indices for each token, tokens), strides.
-    ids: *const u8,
-    n_ids: [usize; 2],
-    nb_ids: [usize; 2],
+    /// Shape of the indices: for each token, tokens.
+    ids: [usize; 2],
     dots: Plan,
     tiles: Plan,
 }
 
-/// An entry of the sorted list: which index of which token.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Entry {
-    slot: u32,
-    token: u32,
+/// An index of the sorted list: slot and token.
+type Entry = [u32; 2];
+
+/// Scratch memory of a node, cut.
+struct Parts<'a> {
+    /// Activations for dots, and for tiles.
+    rows: [Workspace<'a>; 2],
+    /// Where the entries of each matrix start, and where the last end.
+    starts: Workspace<'a>,
+    /// The sorted columns.
+    entries: Workspace<'a>,
+    /// The list that each column belongs to; one thread uses it.
+    picked: Workspace<'a>,
+    /// Each thread's own.
+    own: &'a mut [f32],
 }
 
-/// Scratch memory, in bytes from its start: rows for dots, rows for tiles, where each matrix's entries start, the entries, the matrix of each
-/// column, the threads' own memory.
-struct Layout {
-    tile_rows: usize,
-    starts: usize,
-    entries: usize,
-    picked: usize,
-    own: usize,
-    end: usize,
-}
-
-impl Node {
+impl Plans {
     fn of(k: &Kernels, dst: TensorRef, threads: usize) -> Self {
         let s = Shapes::of(dst);
         let Some(ids) = dst.src(2) else { crate::ggml_abort!("{dst:?}: no indices") };
-        ggml_assert!(ids.dtype() == GGML_TYPE_I32, "indices are not I32");
-        let (ne, nb) = (ids.ne().map(|n| usize::try_from(n).unwrap_or(0)), ids.nb());
+        let ne = Layout::of(ids).ne;
         let dots = Plan::with_way(k, &s, Way::Dots, threads);
-        let columns = ne[0] * ne[1];
         // The most that one matrix can have decides whether there may be tiles at all.
-        let tiles = Plan::with_way(k, &s, Plan::new(k, &s, columns, threads).way, threads);
-        Self { s, ids: ids.data(), n_ids: [ne[0], ne[1]], nb_ids: [nb[0], nb[1]], dots, tiles }
+        let tiles = Plan::with_way(k, &s, Plan::new(k, &s, ne[0] * ne[1], threads).way, threads);
+        Self { s, ids: [ne[0], ne[1]], dots, tiles }
     }
 
     fn columns(&self) -> usize {
-        self.n_ids[0] * self.n_ids[1]
+        self.ids[0] * self.ids[1]
     }
 
     fn matrices(&self) -> usize {
-        self.s.ne0[2]
+        self.s.src0.ne[2]
     }
 
     /// Whether tiles need their activations in a form of their own.
     fn two_forms(&self) -> bool {
-        self.tiles.way == Way::Tiles && self.s.type0.blck_size() != 1
-    }
-
-    fn layout(&self) -> Layout {
-        let tile_rows = self.dots.own_at;
-        let starts = tile_rows.saturating_add(if self.two_forms() { self.tiles.own_at } else { 0 });
-        let entries = starts.saturating_add(line_up(4 * (self.buckets() + 2)));
-        let picked = entries.saturating_add(line_up(size_of::<Entry>() * self.columns()));
-        let own = picked.saturating_add(line_up(4 * self.columns()));
-        let end = own.saturating_add(self.dots.threads * self.dots.own_bytes.max(self.tiles.own_bytes));
-        Layout { tile_rows, starts, entries, picked, own, end }
+        self.tiles.way == Way::Tiles && self.s.src0.block() != 1
     }
 
     /// Lists of columns: one for each matrix, and the last for those without.
-    fn buckets(&self) -> usize {
+    fn lists(&self) -> usize {
         self.matrices() + 1
     }
 
-    /// The list that a column belongs to; the index where it names no matrix.
-    fn bucket(&self, slot: usize, token: usize) -> Result<usize, i32> {
-        let at = self.ids.wrapping_add(slot * self.nb_ids[0] + token * self.nb_ids[1]);
-        // SAFETY: slot and token are below the counts of `ids`, which was checked to be inside its memory.
-        match unsafe { at.cast::<i32>().read_unaligned() } {
-            -1 => Ok(self.matrices()),
-            id => usize::try_from(id).ok().filter(|i| *i < self.matrices()).ok_or(id),
+    /// Bytes of the shared parts, in their order: rows for dots, rows for tiles, starts, entries, picked.
+    fn shared(&self) -> [usize; 5] {
+        let tiles = if self.two_forms() { self.tiles.own_at } else { 0 };
+        let [starts, picked] = [self.lists() + 2, self.columns()].map(|n| line_up(n.saturating_mul(size_of::<u32>())));
+        [self.dots.own_at, tiles, starts, line_up(self.columns().saturating_mul(size_of::<Entry>())), picked]
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.dots.own_bytes.max(self.tiles.own_bytes)
+    }
+
+    /// Bytes of scratch memory.
+    fn scratch(&self) -> usize {
+        let own = self.dots.threads.saturating_mul(self.own_bytes());
+        self.shared().into_iter().fold(own, usize::saturating_add)
+    }
+
+    /// Cuts the scratch memory.
+    fn cut<'a>(&self, all: Workspace<'a>) -> Parts<'a> {
+        let [dots, tiles, starts, entries, picked] = self.shared();
+        let (dots, rest) = all.split_at(dots);
+        let (tiles, rest) = rest.split_at(tiles);
+        let (starts, rest) = rest.split_at(starts);
+        let (entries, rest) = rest.split_at(entries);
+        let (picked, rest) = rest.split_at(picked);
+        Parts { rows: [dots, tiles], starts, entries, picked, own: rest.own(self.own_bytes() / size_of::<f32>()) }
+    }
+
+    /// The way of a matrix with `n` columns, and whether it takes the activations of the tiles.
+    fn way(&self, k: &Kernels, n: usize, threads: usize) -> (&Plan, bool) {
+        match Plan::new(k, &self.s, n, threads).way {
+            Way::Dots => (&self.dots, false),
+            Way::Tiles => (&self.tiles, self.two_forms()),
         }
     }
 }
@@ -101,7 +113,7 @@ pub fn scratch_mul_mat_id(dst: TensorRef, n_threads: usize) -> usize {
 
 /// [`scratch_mul_mat_id`] with given kernels.
 pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
-    Node::of(k, dst, n_threads).layout().end
+    Plans::of(k, dst, n_threads).scratch()
 }
 
 /// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` indices in I32 with `slots` a multiple
@@ -111,146 +123,105 @@ pub fn mul_mat_id(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
 }
 
 /// [`mul_mat_id`] with given kernels.
-pub(super) fn compute(k: &Kernels, w: &Worker<'_>, checked: CheckedNode<'_>, mut dest: Dest<'_>) {
-    let node = Node::of(k, *checked, w.nth());
-    let s = &node.s;
-    s.check();
-    ggml_assert!(s.ne0[3] == 1 && s.ne1[3] == 1 && s.ne[3] == 1);
-    ggml_assert!(
-        s.ne[1] == node.n_ids[0] && s.ne[2] == node.n_ids[1] && s.ne1[2] == node.n_ids[1],
-        "indices do not fit"
-    );
-    if s.ne.contains(&0) {
-        return;
-    }
-    ggml_assert!(s.ne1[1] > 0);
-    let layout = node.layout();
-    ggml_assert!(w.scratch().len() >= layout.end, "the graph's plan is for another graph");
-    let scratch = w.scratch().as_ptr();
-
-    let own = scratch.wrapping_add(layout.own + w.ith() * node.dots.own_bytes.max(node.tiles.own_bytes));
-    let forms = [(&node.dots, 0), (&node.tiles, layout.tile_rows)];
-    for (plan, at) in &forms[..if node.two_forms() { 2 } else { 1 }] {
-        if !plan.converts() {
-            continue;
-        }
-        for row in w.share(plan.act_rows) {
-            let x = s.src1.wrapping_add(row % s.ne1[1] * s.nb1[1] + row / s.ne1[1] * s.nb1[2]);
-            // SAFETY: row indices are below src1's, which was checked to be inside its memory; the layout has room for the row, and for this thread's own memory.
-            unsafe { convert::convert_row(k, plan, s, x, scratch.wrapping_add(at + row * plan.act_bytes), own) };
-        }
-    }
-    let starts = scratch.wrapping_add(layout.starts).cast::<u32>();
-    let entries = scratch.wrapping_add(layout.entries).cast::<Entry>();
+pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
+    let plans = Plans::of(k, *node, w.nth());
+    let (src0, src1) = (node.source(0), node.source(1));
+    let Parts { rows: [dots, tiles], starts, entries, picked, own } = plans.cut(workspace(w, plans.scratch()));
+    let dots = convert(w, k, &plans.dots, &src1, dots, own);
+    let tiles = if plans.two_forms() {
+        convert(w, k, &plans.tiles, &src1, tiles, own)
+    } else {
+        tiles.rows(GGML_TYPE_F32, 0, 0)
+    };
+    let mut starts = starts.rows(GGML_TYPE_I32, plans.lists() + 2, 1);
+    let mut entries = entries.rows(GGML_TYPE_I64, plans.columns(), 1);
+    let mut picked = picked.rows(GGML_TYPE_I32, plans.columns(), 1);
     if w.ith() == 0 {
-        // SAFETY: the layout has room for both lists, and no other thread looks at them before the wait.
-        let lists = unsafe {
-            (
-                std::slice::from_raw_parts_mut(starts, node.buckets() + 2),
-                std::slice::from_raw_parts_mut(entries, node.columns()),
-                std::slice::from_raw_parts_mut(scratch.wrapping_add(layout.picked).cast::<u32>(), node.columns()),
-            )
-        };
-        if let Err(id) = sort(&node, lists.0, lists.1, lists.2) {
-            w.fail(invalid!("{:?}: index {id} names no matrix, there are {}", *checked, node.matrices()));
+        let lists = Lists { starts: starts.row_mut([0; 3]), entries: entries.row_mut([0; 3]) };
+        if let Err(id) = lists.sort(&node.source(2), plans.matrices(), picked.row_mut([0; 3])) {
+            w.fail(invalid!("{:?}: index {id} names no matrix, there are {}", *node, plans.matrices()));
         }
     }
-    w.wait();
+    let [dots, tiles, starts, entries] = publish(w, [dots, tiles, starts, entries]);
     if w.has_failed() {
         return;
     }
-    // SAFETY: made above, and only read from now on.
-    let (starts, entries) = unsafe {
-        (std::slice::from_raw_parts(starts, node.buckets() + 1), std::slice::from_raw_parts(entries, node.columns()))
-    };
+    if plans.s.k() == 0 {
+        return rows(w, &dest).for_each(|row| dest.row_mut::<f32>(row).fill(0.0));
+    }
+    let (starts, entries) = (starts.row::<u32>([0; 3]), entries.row::<Entry>([0; 3]));
+    let list = |i: usize| &entries[starts[i] as usize..starts[i + 1] as usize];
 
-    let without = &entries[starts[node.matrices()] as usize..starts[node.buckets()] as usize];
+    let without = list(plans.matrices());
     for column in w.share(without.len()) {
-        let Entry { slot, token } = without[column];
-        dest.row_mut::<f32>([slot as usize, token as usize, 0]).fill(0.0);
+        let [slot, token] = without[column].map(|i| i as usize);
+        dest.row_mut::<f32>([slot, token, 0]).fill(0.0);
     }
 
     let mut at = w.next_chunk();
     let mut before = 0;
-    for matrix in 0..node.matrices() {
-        let mine = &entries[starts[matrix] as usize..starts[matrix + 1] as usize];
+    for matrix in 0..plans.matrices() {
+        let mine = list(matrix);
         if mine.is_empty() {
             continue;
         }
-        let plan = match Plan::new(k, s, mine.len(), w.nth()).way {
-            Way::Dots => &node.dots,
-            Way::Tiles => &node.tiles,
-        };
-        let act = match plan.act {
-            ActForm::AsIs => None,
-            _ => Some(
-                scratch
-                    .wrapping_add(if plan.way == Way::Tiles && node.two_forms() { layout.tile_rows } else { 0 })
-                    .cast_const(),
-            ),
-        };
-        let cut = plan.cut(s.ne0[1], mine.len(), 1, w.nth());
+        let (plan, of_tiles) = plans.way(k, mine.len(), w.nth());
+        let activations = Activations::new(plan, src1, Some(if of_tiles { tiles } else { dots }));
+        let cut = plan.cut(src0.ne[1], mine.len(), 1, w.nth());
         while at - before < cut.chunks() {
-            let piece = at - before;
-            let columns = Picked { s, plan, act, entries: mine };
-            let weights = s.src0.wrapping_add(matrix * s.nb0[2]);
-            let job = Job { k, plan, weights, stride: s.nb0[1], rows: cut.rows(piece), cols: cut.cols(piece), own };
-            job.claim(&columns, &mut dest);
-            // SAFETY: as in `mul_mat`; matrices and entries are in range, `sort` made them.
-            unsafe { job.run(plan.way, &columns) };
+            let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
+            let columns = Picked { ne1: src1.ne[1], entries: mine };
+            Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols).run(&mut dest, own);
             at = w.next_chunk();
         }
         before += cut.chunks();
     }
 }
 
-/// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, then come those without. An index out of range is the
-/// error. Each index is read once: a host that changes it meanwhile gets some matrix, not a list with holes.
-fn sort(node: &Node, starts: &mut [u32], entries: &mut [Entry], picked: &mut [u32]) -> Result<(), i32> {
-    starts.fill(0);
-    let all = (0..node.n_ids[1]).flat_map(|token| (0..node.n_ids[0]).map(move |slot| (slot, token)));
-    // Counted one place further: adding up then leaves at `i + 1` where matrix `i` starts, and placing moves it to where it ends.
-    for ((slot, token), picked) in all.clone().zip(&mut *picked) {
-        let bucket = node.bucket(slot, token)?;
-        *picked = bucket as u32;
-        starts[bucket + 2] += 1;
-    }
-    for i in 1..starts.len() {
-        starts[i] += starts[i - 1];
-    }
-    for ((slot, token), picked) in all.zip(&*picked) {
-        let place = &mut starts[*picked as usize + 1];
-        entries[*place as usize] = Entry { slot: slot as u32, token: token as u32 };
-        *place += 1;
-    }
-    Ok(())
+/// Columns sorted by matrix.
+struct Lists<'a> {
+    starts: &'a mut [u32],
+    entries: &'a mut [Entry],
 }
 
-impl Shapes {
-    /// Where the results of a column are.
-    fn result(&self, Entry { slot, token }: Entry) -> *mut f32 {
-        self.dst.wrapping_add(slot as usize * self.nb[1] + token as usize * self.nb[2]).cast()
+impl Lists<'_> {
+    /// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, then come those without. An index out of range is the
+    /// error. Each index is read once: a host that changes it meanwhile gets some matrix, not a list with holes.
+    fn sort(self, ids: &Source<'_>, matrices: usize, picked: &mut [u32]) -> Result<(), i32> {
+        let Self { starts, entries } = self;
+        starts.fill(0);
+        let all = (0..ids.ne[1]).flat_map(|token| (0..ids.ne[0]).map(move |slot| (slot, token)));
+        // Counted one place further: adding up then leaves at `i + 1` where matrix `i` starts, and placing moves it to where it ends.
+        for ((slot, token), picked) in all.clone().zip(&mut *picked) {
+            let list = match ids.get::<i32>(slot, [token, 0, 0]) {
+                -1 => matrices,
+                id => usize::try_from(id).ok().filter(|i| *i < matrices).ok_or(id)?,
+            };
+            *picked = list as u32;
+            starts[list + 2] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        for ((slot, token), picked) in all.zip(&*picked) {
+            let place = &mut starts[*picked as usize + 1];
+            entries[*place as usize] = [slot as u32, token as u32];
+            *place += 1;
+        }
+        Ok(())
     }
 }
 
 /// The columns that picked one matrix.
 struct Picked<'a> {
-    s: &'a Shapes,
-    plan: &'a Plan,
-    /// Turned activations; `None`: `src1` as it is.
-    act: Option<*const u8>,
+    /// Rows of `src1` for each token.
+    ne1: usize,
     entries: &'a [Entry],
 }
 
 impl Columns for Picked<'_> {
-    fn get(&self, j: usize) -> (*const u8, *mut f32) {
-        let (s, Entry { slot, token }) = (self.s, self.entries[j]);
-        let (slot, token) = (slot as usize, token as usize);
-        let from = slot % s.ne1[1];
-        let act = match self.act {
-            Some(rows) => rows.wrapping_add((token * s.ne1[1] + from) * self.plan.act_bytes),
-            None => s.src1.wrapping_add(from * s.nb1[1] + token * s.nb1[2]),
-        };
-        (act, s.result(self.entries[j]))
+    fn get(&self, j: usize) -> (RowIndex, RowIndex) {
+        let [slot, token] = self.entries[j].map(|i| i as usize);
+        ([slot % self.ne1, token, 0], [slot, token, 0])
     }
 }

@@ -9,8 +9,9 @@ use crate::cpu::{Worker, vec};
 
 /// Whether the transform can stand for the product: a square matrix, a power of two, one row for one row.
 pub fn applies(s: &Shapes) -> bool {
-    let n = s.ne1[0];
-    n.is_power_of_two() && s.ne[0] == n && matches!((s.type1, s.nb1[0]), (GGML_TYPE_F32, 4) | (GGML_TYPE_F16, 2))
+    let n = s.src1.ne[0];
+    let plain = matches!((s.src1.dtype, s.src1.nb[0]), (GGML_TYPE_F32, 4) | (GGML_TYPE_F16, 2));
+    n.is_power_of_two() && s.dst.ne[0] == n && plain
 }
 
 /// Transforms every row of `src1`, scaled by `1 / sqrt(n)`.

@@ -1,7 +1,7 @@
 //! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every format.
 //!
-//! Who lives here: `plan` (which way a product is computed, scratch memory, how the work is cut), `convert` (activations into
-//! the form that the way needs), `product` (computing a piece), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
+//! `plan` which way a product is computed, scratch memory, how the work is cut · `activations` their conversion into the form that the way
+//! needs · `panels` packed weights · `product` computing a piece · `experts` `MUL_MAT_ID` · `hadamard` the fast transform.
 //!
 //! Two ways: few columns go row by row through a dot product, which is as fast as the weights come from memory; more go
 //! through tiles (`simd::tile`), which take weights apart once for many columns. Floats and halves meet activations in F32, so nothing is
@@ -10,24 +10,26 @@
 //! The result does not depend on the number of threads, bit for bit: the way depends on shapes alone, and in either way each
 //! result is computed by one thread in an order that no cut changes.
 
-mod convert;
+mod activations;
 mod experts;
 mod hadamard;
+mod panels;
 mod plan;
 mod product;
 
 #[cfg(test)]
 mod tests;
 
-use super::access::Dest;
+use super::access::{Dest, RowIndex, Workspace, publish, rows};
 use super::check::CheckedNode;
 use super::simd::{Kernels, kernels, reference};
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op_hint;
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
+use activations::{Activations, convert};
 use plan::{Plan, Shapes};
-use product::{Columns, Job};
+use product::{Columns, Job, Matrix};
 
 pub use experts::{mul_mat_id, scratch_mul_mat_id};
 #[cfg(any(test, feature = "internals"))]
@@ -58,72 +60,56 @@ fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
 /// [`mul_mat`] with given kernels.
 fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
     let s = Shapes::of(*node);
-    s.check();
-    ggml_assert!(s.ne[1] == s.ne1[1] && s.ne[2] == s.ne1[2] && s.ne[3] == s.ne1[3]);
-    ggml_assert!(
-        s.ne0[2] > 0 && s.ne0[3] > 0 && s.ne1[2].is_multiple_of(s.ne0[2]) && s.ne1[3].is_multiple_of(s.ne0[3]),
-        "src0 does not repeat into src1"
-    );
-    if s.ne.contains(&0) {
-        return;
-    }
     let hinted = node.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
     if hinted && !k.dots_only && hadamard::applies(&s) {
         return hadamard::transform(w, node, dest);
     }
-    let plan = Plan::new(k, &s, s.columns(), w.nth());
-    ggml_assert!(w.scratch().len() >= plan.scratch(), "the graph's plan is for another graph");
-
-    convert::activations(w, k, &plan, &s);
-    if plan.converts() {
-        w.wait();
+    if s.k() == 0 {
+        return rows(w, &dest).for_each(|row| dest.row_mut::<f32>(row).fill(0.0));
     }
+    let plan = Plan::new(k, &s, s.columns(), w.nth());
+    let (src0, src1) = (node.source(0), node.source(1));
+    let (front, own) = workspace(w, plan.scratch()).split_at(plan.own_at);
+    let own = own.own(plan.own_floats());
+    let published = plan.converts().then(|| {
+        let [published] = publish(w, [convert(w, k, &plan, &src1, front, own)]);
+        published
+    });
+    let activations = Activations::new(&plan, src1, published);
 
-    let matrices = s.ne0[2] * s.ne0[3];
-    let cut = plan.cut(s.ne0[1], s.columns(), matrices, w.nth());
+    let matrices = src0.ne[2] * src0.ne[3];
+    let cut = plan.cut(src0.ne[1], s.columns(), matrices, w.nth());
     let mut at = w.next_chunk();
     while at < cut.chunks() * matrices {
         let (matrix, piece) = (at / cut.chunks(), at % cut.chunks());
-        let (i02, i03) = (matrix % s.ne0[2], matrix / s.ne0[2]);
-        let columns = Repeated { s: &s, plan: &plan, scratch: w.scratch().as_ptr(), i02, i03 };
-        let job = Job {
-            k,
-            plan: &plan,
-            weights: s.src0.wrapping_add(i02 * s.nb0[2] + i03 * s.nb0[3]),
-            stride: s.nb0[1],
-            rows: cut.rows(piece),
-            cols: cut.cols(piece),
-            own: plan.own_scratch(w),
-        };
-        job.claim(&columns, &mut dest);
-        // SAFETY: shapes and strides were checked (by `check` and above): the weights, the columns and the results of this piece are
-        // inside their tensors or inside the scratch memory. Pieces are disjoint, and each is taken by one thread.
-        unsafe { job.run(plan.way, &columns) };
+        let place = [matrix % src0.ne[2], matrix / src0.ne[2]];
+        let matrix = Matrix { source: src0, at: place };
+        let columns = Repeated { ne1: src1.ne, repeats: [src1.ne[2] / src0.ne[2], src1.ne[3] / src0.ne[3]], place };
+        Job::new(k, matrix, activations, columns, cut.rows(piece), cut.cols(piece)).run(&mut dest, own);
         at = w.next_chunk();
     }
 }
 
-/// The columns that one matrix of `src0` is multiplied with: all of `src1` that it repeats into.
-struct Repeated<'a> {
-    s: &'a Shapes,
-    plan: &'a Plan,
-    scratch: *mut u8,
-    i02: usize,
-    i03: usize,
+/// The node's scratch memory, which the graph's plan made at least `bytes` long.
+fn workspace<'a>(w: &Worker<'a>, bytes: usize) -> Workspace<'a> {
+    let all = w.workspace();
+    ggml_assert!(all.len() >= bytes, "the graph's plan is for another graph");
+    all
 }
 
-impl Columns for Repeated<'_> {
-    fn get(&self, j: usize) -> (*const u8, *mut f32) {
-        let s = self.s;
-        let r2 = s.ne1[2] / s.ne0[2];
-        let (i1, above) = (j % s.ne1[1], j / s.ne1[1]);
-        let (i2, i3) = (self.i02 * r2 + above % r2, self.i03 * (s.ne1[3] / s.ne0[3]) + above / r2);
-        let act = if self.plan.converts() {
-            let row = (i3 * s.ne1[2] + i2) * s.ne1[1] + i1;
-            self.scratch.wrapping_add(row * self.plan.act_bytes).cast_const()
-        } else {
-            s.src1.wrapping_add(i1 * s.nb1[1] + i2 * s.nb1[2] + i3 * s.nb1[3])
-        };
-        (act, s.dst.wrapping_add(i1 * s.nb[1] + i2 * s.nb[2] + i3 * s.nb[3]).cast())
+/// The columns that one matrix of `src0` is multiplied with: all of `src1` that it repeats into.
+struct Repeated {
+    ne1: [usize; 4],
+    repeats: [usize; 2],
+    /// Indices of the matrix in dimensions 2 and 3.
+    place: [usize; 2],
+}
+
+impl Columns for Repeated {
+    fn get(&self, j: usize) -> (RowIndex, RowIndex) {
+        let ([r2, r3], [i02, i03]) = (self.repeats, self.place);
+        let (i1, above) = (j % self.ne1[1], j / self.ne1[1]);
+        let at = [i1, i02 * r2 + above % r2, i03 * r3 + above / r2];
+        (at, at)
     }
 }

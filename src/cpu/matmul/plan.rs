@@ -1,32 +1,26 @@
 //! Which way a product is computed, how much scratch memory that needs, and how the work is cut.
+#![forbid(unsafe_code)]
 
+use super::panels::{PANELS, PanelLayout};
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::access::Layout;
 use crate::cpu::simd::{
     Kernels, dot_type,
     gemv::{Gemv, WideAct},
     tile::Form,
 };
-use crate::cpu::worker::{Scratch, Worker};
-use crate::ggml_assert;
+use crate::cpu::worker::Scratch;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
-/// Everything a product needs to know of its three tensors. In this struct, `ne0`, `nb0` belong to `src0`, `ne1`, `nb1` to `src1`, and `ne`,
-/// `nb` to `dst`.
-#[allow(missing_docs)] // said above
+/// Shapes and formats of a product's tensors.
 pub struct Shapes {
-    pub type0: ggml_type,
-    pub type1: ggml_type,
-    pub type_dst: ggml_type,
-    pub src0: *const u8,
-    pub src1: *const u8,
-    pub dst: *mut u8,
-    pub ne0: [usize; 4],
-    pub ne1: [usize; 4],
-    pub ne: [usize; 4],
-    pub nb0: [usize; 4],
-    pub nb1: [usize; 4],
-    pub nb: [usize; 4],
+    /// Of the weights.
+    pub src0: Layout,
+    /// Of the activations.
+    pub src1: Layout,
+    /// Of the result.
+    pub dst: Layout,
 }
 
 impl Shapes {
@@ -35,49 +29,23 @@ impl Shapes {
         let (Some(a), Some(b)) = (dst.src(0), dst.src(1)) else {
             crate::ggml_abort!("{dst:?}: a product needs two sources");
         };
-        let ne = |t: TensorRef| t.ne().map(|n| usize::try_from(n).unwrap_or(0));
-        // Nothing is read where there is nothing, and nobody has looked at the strides.
-        let nb = |t: TensorRef| if t.is_empty() { [t.dtype().type_size(), 0, 0, 0] } else { t.nb() };
-        Self {
-            type0: a.dtype(),
-            type1: b.dtype(),
-            type_dst: dst.dtype(),
-            src0: a.data(),
-            src1: b.data(),
-            dst: dst.data(),
-            ne0: ne(a),
-            ne1: ne(b),
-            ne: ne(dst),
-            nb0: nb(a),
-            nb1: nb(b),
-            nb: dst.nb(),
-        }
-    }
-
-    /// Ends the process where the node breaks the contract of both products.
-    pub fn check(&self) {
-        ggml_assert!(self.ne[0] == self.ne0[1] && self.ne0[0] == self.ne1[0], "shapes do not fit");
-        ggml_assert!(self.nb0[0] == self.type0.type_size(), "src0 is transposed");
-        ggml_assert!(self.type_dst == GGML_TYPE_F32 && self.nb[0] == 4, "dst is not made of rows of F32");
-        ggml_assert!(self.ne0[0].is_multiple_of(self.type0.blck_size() as usize), "rows of src0 do not fill blocks");
-        ggml_assert!(can(self.type0, self.type1), "no product of {:?} and {:?}", self.type0, self.type1);
-        ggml_assert!(self.type1 == GGML_TYPE_F32 || self.nb1[0] == self.type1.type_size(), "src1 is transposed");
+        Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst) }
     }
 
     /// Values in a row.
     pub fn k(&self) -> usize {
-        self.ne0[0]
+        self.src0.ne[0]
     }
 
     /// Columns that one matrix of `src0` meets.
     pub fn columns(&self) -> usize {
-        let matrices = (self.ne0[2] * self.ne0[3]).max(1);
-        self.ne1[1] * self.ne1[2] * self.ne1[3] / matrices
+        let matrices = (self.src0.ne[2] * self.src0.ne[3]).max(1);
+        self.src1.nrows() / matrices
     }
 
     /// Whether rows of `src1` are floats one after the other.
-    pub fn plain_rows(&self) -> bool {
-        self.type1 == GGML_TYPE_F32 && self.nb1[0] == 4
+    pub fn has_plain_rows(src1: &Layout) -> bool {
+        src1.dtype == GGML_TYPE_F32 && src1.nb[0] == 4
     }
 }
 
@@ -122,13 +90,6 @@ const BYTE_TILES_FROM: usize = 6;
 /// Rows below which tiles would be mostly empty.
 const TILE_ROWS: usize = 8;
 
-/// Values of a row that are taken apart at a time: panels of floats stay within the second cache.
-const FLOAT_STEP: usize = 512;
-/// The same for panels of bytes; a multiple of every block.
-const BYTE_STEP: usize = 2048;
-/// Panels that a piece of work packs at a time.
-pub const PANELS: usize = 2;
-
 /// The way of one product, or of the products of one size of `MUL_MAT_ID`.
 #[derive(Clone, Copy)]
 pub struct Plan {
@@ -136,6 +97,8 @@ pub struct Plan {
     pub way: Way,
     /// Format of the weights.
     pub weights: ggml_type,
+    /// Format of the activations as they come.
+    pub activations: ggml_type,
     /// Values in a row.
     pub k: usize,
     /// What the activations are turned into.
@@ -144,10 +107,8 @@ pub struct Plan {
     pub act_bytes: usize,
     /// Rows of activations that are turned.
     pub act_rows: usize,
-    /// Rows of a panel.
-    pub height: usize,
-    /// Values of a row that a panel holds.
-    pub step: usize,
+    /// Panels, where there are tiles.
+    pub panels: PanelLayout,
     /// Bytes of scratch memory that each thread has for itself.
     pub own_bytes: usize,
     /// Where the threads' own memory starts in the scratch memory.
@@ -170,30 +131,32 @@ pub fn spaced(words: usize) -> usize {
 impl Plan {
     /// For products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
-        let floats = s.type0.blck_size() == 1;
+        let floats = s.src0.dtype.blck_size() == 1;
         let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
         // The reference converts activations as the fast kernels do, so that hosts that compare both see the kernels only.
-        let enough = !(k.dots_only && floats) && columns >= from && s.ne0[1] >= TILE_ROWS;
+        let enough = !(k.dots_only && floats) && columns >= from && s.src0.ne[1] >= TILE_ROWS;
         // Tiles add piece by piece of the rows: without one they write nothing, where a sum of nothing is zero.
         let enough = enough && s.k() > 0;
         // Activations that come in blocks are taken as they are.
-        let way = if enough && s.type1.blck_size() == 1 { Way::Tiles } else { Way::Dots };
+        let way = if enough && s.src1.dtype.blck_size() == 1 { Way::Tiles } else { Way::Dots };
         Self::with_way(k, s, way, threads)
     }
 
     /// The same with a given way.
     pub fn with_way(kernels: &Kernels, s: &Shapes, way: Way, threads: usize) -> Self {
         let k = s.k();
-        let floats = s.type0.blck_size() == 1;
-        let unpacker = kernels.byte_tiles.unpack[s.type0 as usize];
-        let act = match (way, unpacker, dot_type(s.type0)) {
-            _ if floats && s.plain_rows() => ActForm::AsIs,
+        let floats = s.src0.dtype.blck_size() == 1;
+        let unpacker = kernels.byte_tiles.unpack[s.src0.dtype as usize];
+        let act = match (way, unpacker, dot_type(s.src0.dtype)) {
+            _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
             (Way::Tiles, Some(u), _) => ActForm::Bytes(u.form),
-            (_, _, Some(d)) if d != s.type1 => match kernels.gemv[s.type0 as usize].filter(|_| !kernels.dots_only) {
-                Some(gemv) => ActForm::Wide(gemv),
-                None => ActForm::Blocks(d),
-            },
+            (_, _, Some(d)) if d != s.src1.dtype => {
+                match kernels.gemv[s.src0.dtype as usize].filter(|_| !kernels.dots_only) {
+                    Some(gemv) => ActForm::Wide(gemv),
+                    None => ActForm::Blocks(d),
+                }
+            }
             _ => ActForm::AsIs,
         };
         let act_bytes = line_up(match act {
@@ -203,30 +166,18 @@ impl Plan {
             ActForm::Bytes(form) => k / 32 * form.act_bytes(),
             ActForm::Wide(_) => WideAct::new(k).bytes(),
         });
-        let (height, step) = if floats {
-            (kernels.float_tiles.height, k.min(FLOAT_STEP))
-        } else {
-            (kernels.byte_tiles.height, k.min(BYTE_STEP))
-        };
-        let mut own_bytes = match (way, unpacker) {
-            (Way::Dots, _) => 0,
-            (Way::Tiles, None) => PANELS * line_up(4 * step * height) + line_up(4 * height * spaced(step)),
-            (Way::Tiles, Some(u)) => {
-                let parts = if u.form.offsets { 2 } else { 1 };
-                let groups = step / u.form.group;
-                PANELS * (line_up(step * height) + parts * line_up(4 * groups * height))
-                    + line_up(4 * height * spaced(step / 4))
-                    + parts * line_up(4 * height * spaced(groups))
-            }
-        };
-        if !s.plain_rows() && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_)) {
+        let panels = PanelLayout::new(kernels, s.src0.dtype, k);
+        let mut own_bytes = if way == Way::Tiles { panels.total() * size_of::<f32>() } else { 0 };
+        if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_))
+        {
             // A row of floats on the way.
             own_bytes = own_bytes.max(line_up(4 * k));
         }
-        let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.ne1[1] * s.ne1[2] * s.ne1[3] };
+        let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.src1.nrows() };
         // Saturated: a plan that no memory is enough for is refused where memory is taken.
         let own_at = act_rows.saturating_mul(act_bytes);
-        Self { way, weights: s.type0, k, act, act_bytes, act_rows, height, step, own_bytes, own_at, threads }
+        let (weights, activations) = (s.src0.dtype, s.src1.dtype);
+        Self { way, weights, activations, k, act, act_bytes, act_rows, panels, own_bytes, own_at, threads }
     }
 
     /// Bytes of scratch memory for all threads.
@@ -239,9 +190,9 @@ impl Plan {
         !matches!(self.act, ActForm::AsIs)
     }
 
-    /// This thread's own memory.
-    pub fn own_scratch(&self, w: &Worker<'_>) -> *mut u8 {
-        w.scratch().as_ptr().wrapping_add(self.own_at + w.ith() * self.own_bytes)
+    /// Floats of each thread's own memory.
+    pub fn own_floats(&self) -> usize {
+        self.own_bytes / size_of::<f32>()
     }
 
     /// How `rows` by `columns` results, `times` times, are cut for `threads` threads.
@@ -254,9 +205,9 @@ impl Plan {
                 Cut { rows, columns, row_step: rows.div_ceil(pieces).clamp(8, 1024), col_step: columns }
             }
             Way::Tiles => {
-                let mut cut = Cut { rows, columns, row_step: PANELS * self.height, col_step: 1024 };
+                let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
                 if cut.chunks() * times < wanted {
-                    cut.row_step = self.height;
+                    cut.row_step = self.panels.height;
                 }
                 while cut.chunks() * times < wanted && cut.col_step > 48 {
                     cut.col_step = (cut.col_step / 2).next_multiple_of(12);

@@ -88,6 +88,7 @@ fn check_mul_mat(a: &mut Owned, b: &mut Owned, what: &str) {
         for threads in [1, 2, 3, 8] {
             let mut d = Owned::zeros([na[1], nb[1], nb[2], nb[3]]);
             let t = d.get();
+            t.set_op(ggml_op::GGML_OP_MUL_MAT);
             t.set_src(0, Some(ta));
             t.set_src(1, Some(tb));
             let fault = run(threads, scratch(&k, t, threads), t, |w, n, d| compute(&k, w, n, d));
@@ -273,6 +274,7 @@ fn experts_are_picked_by_index() {
                     let mut d = Owned::zeros([m, slots, tokens, 1]);
                     d.data.fill(0x55);
                     let node = d.get();
+                    node.set_op(ggml_op::GGML_OP_MUL_MAT_ID);
                     node.set_src(0, Some(a.get()));
                     node.set_src(1, Some(b.get()));
                     node.set_src(2, Some(i.get()));
@@ -314,6 +316,7 @@ fn an_index_out_of_range_is_an_error() {
         let mut i = ids(1, 2, |_, t| if t == 1 { bad } else { 0 });
         let mut d = Owned::zeros([4, 1, 2, 1]);
         let node = d.get();
+        node.set_op(ggml_op::GGML_OP_MUL_MAT_ID);
         node.set_src(0, Some(a.get()));
         node.set_src(1, Some(b.get()));
         node.set_src(2, Some(i.get()));
@@ -335,6 +338,7 @@ fn the_fast_transform_equals_the_product() {
     for hint in [0, 1] {
         let mut d = Owned::zeros([n, 5, 2, 1]);
         let t = d.get();
+        t.set_op(ggml_op::GGML_OP_MUL_MAT);
         t.set_src(0, Some(a.get()));
         t.set_src(1, Some(b.get()));
         t.set_op_param_i32(1, hint);

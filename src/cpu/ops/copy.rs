@@ -38,13 +38,13 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     let block = s.block();
     if s.is_dense() && d.is_dense() {
         // Bytes, whatever they mean.
-        let total = s.len() / block * s.dtype.type_size();
+        let total = s.packed_bytes();
         let part = w.share(total.div_ceil(4096));
         return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
     }
     if s.ne == d.ne && (s.has_dense_rows() || block > 1) && d.has_dense_rows() {
         for row in rows(w, d) {
-            d.copy_blocks(row, 0, s, row, 0, s.ne[0] / block);
+            d.copy_row(row, s, row);
         }
         return;
     }
@@ -114,14 +114,14 @@ pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let block = d.block();
     for row in rows(w, &d) {
         if dim == 0 {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
             d.copy_blocks(row, a.ne[0] / block, &b, row, 0, b.ne[0] / block);
         } else if row[dim - 1] < a.ne[dim] {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0] / block);
+            d.copy_row(row, &a, row);
         } else {
             let mut from = row;
             from[dim - 1] -= a.ne[dim];
-            d.copy_blocks(row, 0, &b, from, 0, b.ne[0] / block);
+            d.copy_row(row, &b, from);
         }
     }
 }
@@ -197,22 +197,23 @@ pub fn check_repeat_back(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where `set` and `acc` put source 1 in the node: shape, strides and offset in bytes.
-fn window(node: TensorRef, b: &Layout) -> ([usize; 4], [usize; 4], usize) {
+/// Where `set` and `acc` put source 1 in the node: its layout there, and the offset in bytes.
+fn window(node: TensorRef, b: &Layout) -> (Layout, usize) {
     let region = Region::of_node(node);
-    (b.ne, [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]], region.offset)
+    let nb = [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]];
+    (Layout { ne: b.ne, nb, dtype: node.dtype() }, region.offset)
 }
 
 fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
     let (a, b) = (node.source(0), node.source(1));
     if node.op_param_i32(4) == 0 && !a.is_at(&d) {
         for row in rows(w, &d) {
-            d.copy_blocks(row, 0, &a, row, 0, a.ne[0]);
+            d.copy_row(row, &a, row);
         }
     }
     w.wait();
-    let (ne, nb, offset) = window(*node, &b);
-    let Some(mut at) = d.window(ne, nb, offset) else {
+    let (part, offset) = window(*node, &b);
+    let Some(mut at) = d.window(part, offset) else {
         unreachable!("the check lets no part outside the node through");
     };
     for row in rows(w, &b) {
@@ -244,9 +245,9 @@ pub fn check_set(node: TensorRef) -> Result<()> {
     check_type(a, node.dtype())?;
     check_type(b, node.dtype())?;
     ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "not dense, or shapes differ");
-    let (ne, nb, offset) = window(node, &Layout::of(b));
+    let (part, offset) = window(node, &Layout::of(b));
     ensure!(
-        Layout::of(node).holds(&Layout { ne, nb, dtype: node.dtype() }, offset),
+        Layout::of(node).holds(&part, offset),
         "the part to write does not lie inside the tensor, or its elements lie on each other"
     );
     Ok(())

@@ -1,7 +1,7 @@
 //! Losses and their gradients.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Layout, Reader, Writer, rows};
+use super::super::access::{Dest, Layout, Reader, Writer, publish, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::*;
@@ -14,7 +14,7 @@ pub fn cross_entropy_loss(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>
     let logits = node.source(0);
     let mut targets = Reader::new(node.source(1), &d);
     let mut x = vec![0f32; logits.ne[0]];
-    let mut losses = Dest::of_scratch(w, GGML_TYPE_F64, logits.nrows());
+    let mut losses = w.workspace().rows(GGML_TYPE_F64, logits.nrows(), 1);
     for r in w.share(logits.nrows()) {
         let row = logits.row_index(r);
         logits.load(row, 0, &mut x);
@@ -24,7 +24,7 @@ pub fn cross_entropy_loss(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>
         let loss: f64 = x.iter().zip(targets.row(row)).map(|(x, t)| f64::from((x - max - log) * t)).sum();
         losses.set(r, [0; 3], loss);
     }
-    w.wait();
+    let [losses] = publish(w, [losses]);
     if w.ith() == 0 {
         // In the order of the rows, whatever number of threads computed them.
         let total: f64 = (0..logits.nrows()).map(|r| losses.get::<f64>(r, [0; 3])).sum();

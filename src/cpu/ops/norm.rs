@@ -75,7 +75,7 @@ pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         let planes = || channels.clone().flat_map(|i2| (0..height).map(move |i1| [i1, i2, i3]));
         let mut sum = 0.0;
         for row in planes() {
-            d.load_row(row, &s, row);
+            d.copy_row(row, &s, row);
             sum += vec::sum(d.row_mut::<f32>(row));
         }
         let mean = (sum / count) as f32;

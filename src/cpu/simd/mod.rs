@@ -204,11 +204,11 @@ pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| {
         let best = Level::ALL[Level::ALL.len() - 1];
-        let Some(wanted) = std::env::var_os("GGML_RS_CPU_LEVEL") else { return Kernels::for_level(best) };
-        let level = Level::ALL.into_iter().find(|l| wanted.as_encoded_bytes() == l.name().to_bytes());
+        let Some(name) = std::env::var_os("GGML_RS_CPU_LEVEL") else { return Kernels::for_level(best) };
+        let level = Level::ALL.into_iter().find(|l| name.as_encoded_bytes() == l.name().to_bytes());
         if level.is_none() {
             let names = Level::ALL.map(|l| l.name().to_string_lossy()).join(", ");
-            crate::log_warn!("GGML_RS_CPU_LEVEL={}: no such level ({names}); using the best", wanted.display());
+            crate::log_warn!("GGML_RS_CPU_LEVEL={}: no such level ({names}); using the best", name.display());
         }
         Kernels::for_level(level.unwrap_or(best))
     })

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, SUBGROUPS, TILE, Wanted};
+use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE};
 use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, Range, tune};
 
@@ -186,9 +186,9 @@ impl Operands {
         }
     }
 
-    fn wanted(&self, node: TensorRef, columns: u32) -> Wanted {
+    fn request(&self, node: TensorRef, columns: u32) -> Request {
         let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
-        Wanted { columns, format: self.a.dtype, exact }
+        Request { columns, format: self.a.dtype, exact }
     }
 }
 
@@ -196,7 +196,7 @@ impl Operands {
 pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
-    let mut way = ladder::product(plan.info, &o.wanted(node, n));
+    let mut way = ladder::product(plan.info, &o.request(node, n));
     // A group for each row: more rows than groups go another way.
     if matches!(way, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
         way = Product::Rows;
@@ -227,7 +227,7 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let info = plan.info;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
-    let mut way = ladder::product(info, &o.wanted(node, tokens));
+    let mut way = ladder::product(info, &o.request(node, tokens));
     let share = (pairs / experts.max(1)).max(1); // pairs of an expert
     // Tiles: the full ones, and one more for each expert.
     let width = if way == Product::Rows { tune::row_columns(share) } else { TILE };

@@ -1,15 +1,72 @@
-// ggml-backend-impl.h: what the author of a backend implements.
+// ggml-backend-impl.h: the interface that a backend implements.
 //
-// A backend fills tables of functions: one for its registration, its devices, buffer types, buffers and streams. Objects
-// belong to the backend; the library reaches them through these tables only. A backend in a module of its own is compiled
-// with GGML_BACKEND_DL, says GGML_BACKEND_DL_IMPL(function_that_returns_the_registration), and is loaded with
+// A backend fills tables of functions for its registration, devices, buffer types, buffers and streams of work. It owns
+// these objects; the library uses them only through the tables. A backend in a module of its own is compiled with
+// GGML_BACKEND_DL, contains GGML_BACKEND_DL_IMPL(function_that_returns_the_registration), and is loaded with
 // ggml_backend_load().
 //
-// This interface has a version (GGML_BACKEND_API_VERSION), but promises no compatibility between versions. A module compiled with
-// this header carries a note that says what it was compiled for; libggml-rs refuses one that was compiled for something else.
+// This interface has a version (GGML_BACKEND_API_VERSION), and is not compatible between versions. A module compiled
+// with this header carries a note with the interface it was compiled for; libggml-rs does not load a module that was
+// compiled for another one.
 
-//--- after ---
-// Exports what ggml_backend_load() looks for in a module; nothing in a backend that is linked in.
+#pragma once
+
+#include "ggml-backend.h"
+#include "ggml-rs.h"
+
+@{
+
+@ GGML_BACKEND_API_VERSION
+
+//
+// Buffer types
+//
+
+@ struct ggml_backend_buffer_type_i struct ggml_backend_buffer_type ggml_op_alloc_size_may_expand
+
+//
+// Buffers
+//
+
+@ struct ggml_backend_buffer_i struct ggml_backend_buffer ggml_backend_buffer_init ggml_backend_buffer_copy_tensor
+
+// Buffers made of several
+
+@ ggml_backend_multi_buffer_alloc_buffer ggml_backend_buffer_is_multi_buffer ggml_backend_multi_buffer_set_usage
+@ ggml_backend_meta_buffer_set_usage
+
+//
+// Meta backends
+//
+
+@ ggml_backend_is_meta ggml_backend_buffer_is_meta ggml_backend_buft_is_meta ggml_backend_meta_n_backends
+@ ggml_backend_meta_simple_backend
+
+//
+// Backends (streams of work)
+//
+
+@ struct ggml_backend_graph_optimize_params struct ggml_backend_i struct ggml_backend struct ggml_backend_event
+
+//
+// Devices
+//
+
+@ struct ggml_backend_device_i struct ggml_backend_device
+
+//
+// Registrations
+//
+
+@ struct ggml_backend_reg_i struct ggml_backend_reg
+
+// Loading from shared libraries
+
+@ ggml_backend_init_t ggml_backend_score_t
+
+@}
+
+// Define what ggml_backend_load() looks for in a module. Empty for a backend that is linked in.
 #if defined(__cplusplus)
 #    define GGML_BACKEND_DL_BEGIN_ extern "C" {
 #    define GGML_BACKEND_DL_END_ }
@@ -17,9 +74,9 @@
 #    define GGML_BACKEND_DL_BEGIN_
 #    define GGML_BACKEND_DL_END_
 #endif
-// The note of a module: an ELF note (in other file formats the same bytes, in a section of their own) with the digest of
-// the interface, the length of names and the version. A module that defines ggml_backend_init() without
-// GGML_BACKEND_DL_IMPL says GGML_RS_MODULE_NOTE once.
+// The note of a module: an ELF note (in other file formats the same bytes, in their own section) with the digest of the
+// interface, the size of names and the version. A module that defines ggml_backend_init() without GGML_BACKEND_DL_IMPL
+// must contain GGML_RS_MODULE_NOTE once.
 #if defined(__APPLE__)
 #    define GGML_RS_NOTE_SECTION_ "__DATA,__ggml_note"
 #elif defined(_WIN32)

@@ -1,0 +1,309 @@
+//! Checks of whole graphs, and their memory from one computation to the next: a graph that comes again unchanged is compared with what was
+//! seen of it, which costs less than a check.
+
+use super::node::Verdict;
+use super::{CheckedNode, range_of, runnable};
+use crate::abi::backend_impl::ggml_backend_buffer;
+use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC, ggml_tensor};
+use crate::alloc::ids::TensorIds;
+use crate::cpu::exec::is_live;
+use crate::error::Result;
+use crate::tensor::TensorRef;
+use crate::tensor::handle::OP_PARAM_WORDS;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// The nodes of a graph that are to be computed, each of them checked, for a computation that lasts `'g`.
+pub struct CheckedGraph<'g> {
+    verdicts: Cow<'g, [Verdict]>,
+    graph: PhantomData<&'g [TensorRef]>,
+}
+
+impl<'g> CheckedGraph<'g> {
+    /// Checks every node.
+    ///
+    /// # Errors
+    /// Why the first node that may not run may not.
+    pub fn new(nodes: &'g [TensorRef]) -> Result<Self> {
+        Ok(Self { verdicts: Cow::Owned(verdicts(nodes)?), graph: PhantomData })
+    }
+
+    /// Number of nodes that are to be computed.
+    pub fn len(&self) -> usize {
+        self.verdicts.len()
+    }
+
+    /// Whether nothing is to be computed.
+    pub fn is_empty(&self) -> bool {
+        self.verdicts.is_empty()
+    }
+
+    /// The nodes, in the order of the graph.
+    pub fn nodes(&self) -> impl Iterator<Item = CheckedNode<'g>> {
+        self.verdicts.iter().map(|&v| CheckedNode::of(v))
+    }
+}
+
+fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
+    let mut verdicts = Vec::with_capacity(nodes.len());
+    for node in nodes.iter().filter(|&&n| is_live(n)) {
+        verdicts.push(runnable(node)?.verdict());
+    }
+    Ok(verdicts)
+}
+
+/// Everything that the checks read of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Facts {
+    ne: [i64; GGML_MAX_DIMS],
+    nb: [usize; GGML_MAX_DIMS],
+    params: [i32; OP_PARAM_WORDS],
+    srcs: [*mut ggml_tensor; GGML_MAX_SRC],
+    view_src: Option<TensorRef>,
+    data: *mut u8,
+    buffer: *mut ggml_backend_buffer,
+    dtype: i32,
+    op: i32,
+    flags: i32,
+}
+
+impl Facts {
+    fn of(t: TensorRef) -> Self {
+        Self {
+            ne: t.ne(),
+            nb: t.nb(),
+            params: t.op_params(),
+            srcs: t.srcs_raw(),
+            view_src: t.view_src(),
+            data: t.data(),
+            buffer: t.buffer_raw(),
+            dtype: t.dtype_raw(),
+            op: t.op_raw(),
+            flags: t.flags(),
+        }
+    }
+}
+
+/// A graph as it was when it was checked.
+struct Record {
+    nodes: Vec<TensorRef>,
+    verdicts: Vec<Verdict>,
+    /// Each tensor once, behind one that names it: a tensor is only looked at when those before it are what they were.
+    tensors: Vec<(TensorRef, Facts)>,
+    /// The memory of the buffers of these tensors.
+    buffers: Vec<(*mut ggml_backend_buffer, Option<Range<usize>>)>,
+}
+
+impl Record {
+    fn new(nodes: &[TensorRef], verdicts: Vec<Verdict>) -> Self {
+        let mut ids = TensorIds::default();
+        let mut record = Self { nodes: nodes.to_vec(), verdicts, tensors: Vec::new(), buffers: Vec::new() };
+        for &node in nodes {
+            record.note(&mut ids, node);
+            for (_, s) in node.srcs() {
+                record.note(&mut ids, s);
+                // A view without a buffer must lie inside the tensor that it is a view of.
+                if let Some(base) = s.view_src() {
+                    record.note(&mut ids, base);
+                }
+            }
+            if let Some(base) = node.view_src() {
+                record.note(&mut ids, base);
+            }
+        }
+        record
+    }
+
+    fn note(&mut self, ids: &mut TensorIds, t: TensorRef) {
+        if ids.insert(t) as usize != self.tensors.len() {
+            return;
+        }
+        self.tensors.push((t, Facts::of(t)));
+        let buffer = t.buffer_raw();
+        if !buffer.is_null() && self.buffers.iter().all(|(b, _)| *b != buffer) {
+            self.buffers.push((buffer, range_of(buffer)));
+        }
+    }
+
+    /// Whether `nodes` are this graph, and nothing that was checked has changed.
+    fn holds(&self, nodes: &[TensorRef]) -> bool {
+        self.nodes == nodes
+            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts)
+            && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
+    }
+}
+
+/// A graph that was computed, known by its first node and their number.
+struct Entry {
+    key: (TensorRef, usize),
+    record: Option<Record>,
+    /// Computations to wait before the next record: a graph that is never the same twice is not worth one.
+    wait: u32,
+    /// How long to wait when the next record does not hold.
+    patience: u32,
+}
+
+/// Graphs at most, and nodes at most of a graph that is remembered.
+const GRAPHS: usize = 16;
+const NODES: usize = 1 << 16;
+
+/// Checks of the graphs that a stream has computed lately.
+#[derive(Default)]
+pub struct Memory {
+    /// The one used last at the end.
+    entries: Vec<Entry>,
+}
+
+// SAFETY: the addresses are looked at only when the host computes a graph that names them, on the thread that it does so on.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// The proofs for `nodes`: those of an earlier check, where nothing has changed since.
+    ///
+    /// # Errors
+    /// As [`CheckedGraph::new`].
+    pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {
+        let Some(key) = nodes.first().map(|&n| (n, nodes.len())).filter(|k| k.1 <= NODES) else {
+            return CheckedGraph::new(nodes);
+        };
+        let at = self.entries.iter().position(|e| e.key == key);
+        let mut entry = match at {
+            Some(i) => self.entries.remove(i),
+            None => Entry { key, record: None, wait: 1, patience: 1 },
+        };
+        if entry.record.as_ref().is_some_and(|r| r.holds(nodes)) {
+            entry.patience = 1;
+        } else {
+            if entry.record.take().is_some() {
+                entry.patience = (2 * entry.patience).min(64);
+                entry.wait = entry.patience;
+            }
+            let checked = verdicts(nodes)?;
+            if entry.wait > 0 {
+                entry.wait -= 1;
+                self.keep(entry);
+                return Ok(CheckedGraph { verdicts: Cow::Owned(checked), graph: PhantomData });
+            }
+            entry.record = Some(Record::new(nodes, checked));
+        }
+        let entry = self.keep(entry);
+        let verdicts = entry.record.as_ref().map_or(&[][..], |r| &r.verdicts);
+        Ok(CheckedGraph { verdicts: Cow::Borrowed(verdicts), graph: PhantomData })
+    }
+
+    /// Puts an entry at the end; the one unused for longest makes room.
+    fn keep(&mut self, entry: Entry) -> &Entry {
+        if self.entries.len() == GRAPHS {
+            self.entries.remove(0);
+        }
+        self.entries.push(entry);
+        &self.entries[self.entries.len() - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
+    use crate::abi::ggml::ggml_type::*;
+    use crate::backend::host::buffer_from_ptr;
+    use crate::cpu::tests::{ctx, floats, nodes_of};
+    use crate::tensor::ops::{binary, copy, view};
+
+    impl Memory {
+        fn remembers(&self, nodes: &[TensorRef]) -> bool {
+            self.entries.iter().any(|e| e.record.as_ref().is_some_and(|r| r.holds(nodes)))
+        }
+    }
+
+    #[test]
+    fn a_graph_that_comes_again_is_remembered() {
+        let mut c = ctx();
+        let (a, b) = (floats(&mut c, &[8, 3], 1), floats(&mut c, &[8, 3], 2));
+        let sum = binary::add(&mut c, a, b).unwrap();
+        let nodes = nodes_of(sum);
+        let mut memory = Memory::default();
+        for again in 0..4 {
+            assert_eq!(memory.remembers(&nodes), again > 1);
+            assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1);
+        }
+        // Another graph that begins at the same tensor and is as long.
+        let product = binary::mul(&mut c, a, b).unwrap();
+        let other = nodes_of(product);
+        assert_eq!(memory.check(&other).unwrap().nodes().map(|n| *n).collect::<Vec<_>>(), [product]);
+    }
+
+    #[test]
+    fn graphs_are_forgotten_in_the_order_of_their_last_use() {
+        let mut c = ctx();
+        let mut memory = Memory::default();
+        let graphs: Vec<_> = (0..GRAPHS as i64 + 1)
+            .map(|i| {
+                let a = floats(&mut c, &[i + 1], 1);
+                nodes_of(binary::add(&mut c, a, a).unwrap())
+            })
+            .collect();
+        for _ in 0..2 {
+            graphs[..GRAPHS].iter().for_each(|g| assert!(memory.check(g).is_ok()));
+        }
+        memory.check(&graphs[0]).unwrap();
+        memory.check(&graphs[GRAPHS]).unwrap();
+        assert!(memory.remembers(&graphs[0]) && !memory.remembers(&graphs[1]) && memory.remembers(&graphs[2]));
+    }
+
+    /// What is wrong with a graph after it has been checked is found, whatever it is.
+    #[test]
+    fn every_change_is_seen() {
+        let mut data = vec![0f32; 256];
+        // SAFETY: `data` outlives the buffer and the graph.
+        let buffer = unsafe { buffer_from_ptr(data.as_mut_ptr().cast(), 1024) };
+        let raw = buffer.as_ptr();
+        // SAFETY: the buffer lives, and nobody else uses it.
+        let resize = |n| unsafe { (&raw mut (*raw).size).write(n) };
+        let mut c = ctx();
+        let whole = floats(&mut c, &[8, 4], 1);
+        let part = view::view(&mut c, whole, &[8, 2], &[32], 32).unwrap();
+        let placed = floats(&mut c, &[8, 2], 2);
+        placed.set_data(data.as_mut_ptr().cast());
+        placed.set_buffer_raw(raw);
+        let joined = copy::concat(&mut c, part, placed, 1).unwrap();
+        let result = binary::add(&mut c, joined, joined).unwrap();
+        let nodes = nodes_of(result);
+
+        let spoil: [(&str, &dyn Fn()); 11] = [
+            ("type of a source", &|| placed.set_dtype(GGML_TYPE_I32)),
+            ("shape of a source", &|| placed.set_ne([8, 3, 1, 1])),
+            ("strides of a source", &|| placed.set_nb([4, 4096, 8192, 8192])),
+            ("data of a source", &|| placed.set_data(std::ptr::null_mut())),
+            ("data of a node", &|| result.set_data(std::ptr::null_mut())),
+            ("operation", &|| joined.set_op(crate::abi::ggml::ggml_op::GGML_OP_GROUP_NORM)),
+            ("parameters", &|| joined.set_op_param_i32(0, 7)),
+            ("sources", &|| joined.set_src(1, None)),
+            ("size of a buffer", &|| resize(8)),
+            ("what a source is a view of", &|| whole.set_data(whole.data().wrapping_add(4096))),
+            ("buffer of a source", &|| part.set_buffer_raw(raw)),
+        ];
+        let tensors = [whole, part, placed, joined, result];
+        for (what, spoil) in spoil {
+            let mut memory = Memory::default();
+            (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+            assert!(memory.remembers(&nodes));
+            // SAFETY: valid tensors, as bytes.
+            let before = tensors.map(|t| unsafe { t.as_ptr().read() });
+            spoil();
+            assert!(memory.check(&nodes).is_err(), "{what}");
+            for (t, before) in tensors.iter().zip(before) {
+                // SAFETY: as above.
+                unsafe { t.as_ptr().write(before) };
+            }
+            resize(1024);
+            assert!(memory.check(&nodes).is_ok(), "{what}: undone");
+        }
+
+        let mut memory = Memory::default();
+        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        result.set_flags(result.flags() & !(GGML_TENSOR_FLAG_COMPUTE as i32));
+        assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1, "a node that is not computed any more");
+    }
+}

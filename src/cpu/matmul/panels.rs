@@ -1,0 +1,198 @@
+//! Panels of weights: where their parts lie in a thread's own memory, and how rows are packed into them.
+
+use super::plan::spaced;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::{Kernels, tile};
+
+/// Values of a row that are packed at a time: panels of floats stay within the second cache.
+const FLOAT_STEP: usize = 512;
+/// The same for panels of bytes; a multiple of every block.
+const BYTE_STEP: usize = 2048;
+/// Panels that a piece of work packs at a time.
+pub const PANELS: usize = 2;
+
+/// Sizes of the panels of a product, in words of 4 bytes. Everything that packs a panel, reads one, or makes room for one asks here.
+#[derive(Clone, Copy)]
+pub struct PanelLayout {
+    /// Rows of a panel.
+    pub height: usize,
+    /// Values of a row that a panel holds at most.
+    pub step: usize,
+    /// What blocks are unpacked into; `None` for floats.
+    pub form: Option<tile::Form>,
+}
+
+/// A panel, or rows on their way into one.
+pub struct Panel<'m> {
+    values: &'m mut [f32],
+    scales: &'m mut [f32],
+    offsets: &'m mut [f32],
+}
+
+/// A thread's own memory, cut.
+pub struct Panels<'m> {
+    layout: PanelLayout,
+    panels: [Panel<'m>; PANELS],
+    /// Rows before they are transposed into a panel.
+    rows: Panel<'m>,
+}
+
+/// Words up to the next cache line.
+const fn line(words: usize) -> usize {
+    words.next_multiple_of(16)
+}
+
+impl PanelLayout {
+    /// For weights of a format in rows of `k` values.
+    pub fn new(kernels: &Kernels, weights: ggml_type, k: usize) -> Self {
+        if weights.blck_size() == 1 {
+            return Self { height: kernels.float_tiles.height, step: k.min(FLOAT_STEP), form: None };
+        }
+        let form = kernels.byte_tiles.unpack[weights as usize].map(|u| u.form);
+        Self { height: kernels.byte_tiles.height, step: k.min(BYTE_STEP), form }
+    }
+
+    /// Words that hold `values` values of a row.
+    fn words(&self, values: usize) -> usize {
+        if self.form.is_some() { values / 4 } else { values }
+    }
+
+    /// Scales, and offsets, of `values` values of a row.
+    fn groups(&self, values: usize) -> [usize; 2] {
+        let scales = self.form.map_or(0, |f| values / f.group);
+        [scales, if self.form.is_some_and(|f| f.offsets) { scales } else { 0 }]
+    }
+
+    /// Words of the parts of a panel: values, scales, offsets.
+    fn panel(&self) -> [usize; 3] {
+        let [scales, offsets] = self.groups(self.step);
+        [self.words(self.step), scales, offsets].map(|n| line(n * self.height))
+    }
+
+    /// Words from row to row of what is transposed, for the same parts.
+    fn spaces(&self) -> [usize; 3] {
+        let [scales, offsets] = self.groups(self.step);
+        [self.words(self.step), scales, offsets].map(|n| if n == 0 { 0 } else { spaced(n) })
+    }
+
+    /// Words of a thread's own memory.
+    pub fn total(&self) -> usize {
+        let rows: usize = self.spaces().iter().map(|n| line(n * self.height)).sum();
+        PANELS * self.panel().iter().sum::<usize>() + rows
+    }
+
+    /// Cuts a thread's own memory.
+    pub fn split<'m>(&self, mut memory: &'m mut [f32]) -> Panels<'m> {
+        let mut part = |words: [usize; 3]| {
+            let [values, scales, offsets] = words.map(|n| memory.split_off_mut(..n).unwrap_or_default());
+            Panel { values, scales, offsets }
+        };
+        let panels = std::array::from_fn(|_| part(self.panel()));
+        Panels { layout: *self, panels, rows: part(self.spaces().map(|n| line(n * self.height))) }
+    }
+}
+
+/// Transposes rows of `words` words, `stride` apart, into a panel of `height` rows.
+fn transpose(turn: tile::Turn, height: usize, words: usize, rows: &[f32], stride: usize, panel: &mut [f32]) {
+    assert!(stride >= words && rows.len() >= height * stride && panel.len() >= height * words);
+    // SAFETY: just checked: `height` rows of `words` words are readable, and a panel of them is writable.
+    unsafe { turn(words, rows.as_ptr(), stride, panel.as_mut_ptr()) }
+}
+
+impl Panels<'_> {
+    /// Words of panel `p` for `k` values of each row: for the tile kernels of floats.
+    pub fn floats(&self, p: usize, k: usize) -> &[f32] {
+        &self.panels[p].values[..self.layout.height * k]
+    }
+
+    /// Panel `p` with `k` values of each row: for the tile kernels of bytes.
+    pub fn bytes(&self, p: usize, k: usize) -> tile::BytePanel {
+        let Panel { values, scales, offsets } = &self.panels[p];
+        let ([n_scales, n_offsets], height) = (self.layout.groups(k), self.layout.height);
+        assert!(
+            values.len() >= height * self.layout.words(k)
+                && scales.len() >= height * n_scales
+                && offsets.len() >= height * n_offsets
+        );
+        tile::BytePanel { q: values.as_ptr().cast(), scales: scales.as_ptr(), offsets: offsets.as_ptr() }
+    }
+
+    /// Packs `k` floats of each of `rows` rows into panel `p`, and zeros into the rest.
+    ///
+    /// # Safety
+    /// `weights` is of a format of plain numbers; for `r` below `rows`, `k` numbers of it are readable at `row(r)`, for which `stride` is the distance in bytes.
+    pub unsafe fn pack_floats(
+        &mut self,
+        kernels: &Kernels,
+        weights: ggml_type,
+        p: usize,
+        k: usize,
+        rows: usize,
+        row: impl Fn(usize) -> *const u8,
+        stride: usize,
+    ) {
+        let (turn, height) = (kernels.float_tiles.turn, self.layout.height);
+        let panel = &mut *self.panels[p].values;
+        if weights == GGML_TYPE_F32 && rows == height && stride.is_multiple_of(4) {
+            assert!(panel.len() >= height * k);
+            // SAFETY: the caller's promise for `height` rows; the panel has room for `k` values of each.
+            return unsafe { turn(k, row(0).cast(), stride / 4, panel.as_mut_ptr()) };
+        }
+        let space = spaced(k);
+        for (r, to) in self.rows.values[..height * space].chunks_exact_mut(space).enumerate() {
+            let to = &mut to[..k];
+            if r >= rows {
+                to.fill(0.0);
+                continue;
+            }
+            let from = row(r);
+            // SAFETY: `k` numbers are readable at `from`: the caller's promise. `to` has `k` floats of this thread's own.
+            unsafe {
+                match weights {
+                    GGML_TYPE_F16 => (kernels.f16_to_f32)(k, to.as_mut_ptr(), from.cast()),
+                    GGML_TYPE_BF16 => (kernels.bf16_to_f32)(k, to.as_mut_ptr(), from.cast()),
+                    GGML_TYPE_F8_E4M3 => (kernels.f8_to_f32)(k, to.as_mut_ptr(), from),
+                    _ => to.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, 4 * k),
+                }
+            }
+        }
+        transpose(turn, height, k, self.rows.values, space, panel);
+    }
+
+    /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and zeros into the rest.
+    ///
+    /// # Safety
+    /// `unpacker` is that of the weights' format; for `r` below `rows`, `k` values of it are readable at `row(r)`, and `k` fills their blocks.
+    pub unsafe fn pack_blocks(
+        &mut self,
+        turn: tile::Turn,
+        unpacker: tile::Unpacker,
+        p: usize,
+        k: usize,
+        rows: usize,
+        row: impl Fn(usize) -> *const u8,
+    ) {
+        let (layout, height) = (self.layout, self.layout.height);
+        assert!(layout.form == Some(unpacker.form));
+        let [space, scale_space, offset_space] = layout.spaces();
+        let (words, [scales, offsets]) = (layout.words(k), layout.groups(k));
+        let from = &mut self.rows;
+        for r in 0..height {
+            let q = &mut from.values[r * space..][..words];
+            let s = &mut from.scales[r * scale_space..][..scales];
+            let o = &mut from.offsets[r * offset_space..][..offsets];
+            if r >= rows {
+                [q, s, o].into_iter().for_each(|part| part.fill(0.0));
+                continue;
+            }
+            // SAFETY: `k` values are readable: the caller's promise. The slices are as long as the form says for `k` values.
+            unsafe { (unpacker.row)(row(r), k, q.as_mut_ptr().cast(), s.as_mut_ptr(), o.as_mut_ptr()) };
+        }
+        let panel = &mut self.panels[p];
+        transpose(turn, height, words, from.values, space, panel.values);
+        transpose(turn, height, scales, from.scales, scale_space, panel.scales);
+        if offsets > 0 {
+            transpose(turn, height, offsets, from.offsets, offset_space, panel.offsets);
+        }
+    }
+}
