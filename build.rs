@@ -69,7 +69,7 @@ fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
         // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines the
-        // same names and stands before this library.
+        // same names and is before this library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
         // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -100,7 +100,7 @@ suite_abi() {
         counted "abi files of the original" python3 "$here/abi/abi.py" files "$oracle/lib"
         counted "abi backends of the original" python3 "$here/abi/abi.py" backends "$oracle/include"
     fi
-    # every constructor stands in the dump
+    # every constructor is in the dump
     local missing
     missing=$(grep -E ' ggml_tensor\*\(\*\)\(ggml_context\*' "$here/abi/signatures.txt" | cut -d' ' -f1 | grep -vxE 'ggml_get_tensor|ggml_flash_attn_back' |
         while read -r n; do grep -qw "$n" "$here/host/constructors.c" || echo "$n"; done)
@@ -386,12 +386,12 @@ suite_refuse() {
     local former=${GGML_FORMER:-} modules=${GGML_MODULES:-} dir=$out/text/refuse file
     build ours foreign/load.c load || return
     rm -rf "$dir" && mkdir -p "$dir/all"
-    says() { # says WHAT WANTED FILE [environment]: what load says of it
-        local what=$1 wanted=$2 file=$3 line
+    says() { # says WHAT EXPECTED FILE [environment]: what load prints about it
+        local what=$1 expected=$2 file=$3 line
         shift 3
         line=$(on ours env "$@" "$out/ours/load" "$file" 2>&1)
         # shellcheck disable=SC2254
-        case $line in $wanted) ok "$what" ;; *) bad "$what" "$line" ;; esac
+        case $line in $expected) ok "$what" ;; *) bad "$what" "$line" ;; esac
     }
     local toy="$CC -std=c11 -Wall -Wextra -Werror -shared -fPIC -I$prefix/include $here/modules/toy_module.c"
     # Headers of another version, and of another length of names.

@@ -1,8 +1,8 @@
 // ggml-alloc.h: memory for tensors.
 //
 // The linear allocator (struct ggml_tallocr) places tensors in a buffer, one after the other. The graph allocator
-// (ggml_gallocr_t) plans the memory of a graph, in which intermediate results that are not needed at the same time share
-// memory:
+// (ggml_gallocr_t) plans the memory of a graph: intermediate results that are not needed at the same time share
+// memory.
 //
 //     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
 //     ggml_gallocr_reserve(galloc, largest_graph);      // optional: avoids allocations later

@@ -35,8 +35,8 @@ GGML_BACKEND_API void ggml_backend_rpc_get_device_memory(const char *endpoint,
                                                          size_t *free,
                                                          size_t *total);
 
-/// Serves `n_devices` devices to other machines, until the process ends. Caches weights in the folder `cache_dir`, unless it
-/// is NULL.
+/// Serves `n_devices` devices to other machines, until the process ends. Caches weights in the folder `cache_dir`, unless
+/// it is NULL.
 GGML_BACKEND_API void ggml_backend_rpc_start_server(const char *endpoint,
                                                     const char *cache_dir,
                                                     size_t n_threads,

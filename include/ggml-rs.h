@@ -18,8 +18,7 @@
 #define GGML_RS_VERSION "0.28.0"
 
 /// Digest of the layouts and enum values that the library shares with hosts and modules, whatever `GGML_MAX_NAME` is.
-/// Two libraries with the same digest and the same `GGML_MAX_NAME` may be exchanged under compiled code, as far as data
-/// goes.
+/// Two libraries with the same digest and the same `GGML_MAX_NAME` have the same data layouts for compiled code.
 #define GGML_RS_ABI_DIGEST 1479547239094540194
 
 #ifdef __cplusplus

@@ -184,8 +184,8 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
         }                                             \
     } while (0)
 
-// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares the variables ne0 ... ne3 with the elements of t->ne (0 if t is NULL).
-// The macros with a number declare only the first one, two or three.
+// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares the variables ne0 ... ne3 with the elements of t->ne (0 if t is
+// NULL). The macros with a number declare only the first one, two or three.
 #define GGML_TENSOR_LOCAL_(type, name, index, pointer, array)               \
     const type name##index = (pointer) ? (pointer)->array[index] : 0;       \
     GGML_UNUSED(name##index);
@@ -1203,45 +1203,45 @@ GGML_API void ggml_set_loss(struct ggml_tensor *tensor);
 
 // Arithmetic
 
-/// A copy of `a`, densely laid out.
+/// Contiguous copy of `a`.
 GGML_API struct ggml_tensor *ggml_dup(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_dup`, overwriting `a`: the result is a view of it.
+/// As `ggml_dup`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_dup_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
-/// type and shape of `a`.
+/// `a` + `b`, in the type and shape of `a`. `b` is repeated to fill the shape of `a`: each dimension of `a` must be a
+/// multiple of that of `b`.
 GGML_API struct ggml_tensor *ggml_add(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_add`, overwriting `a`: the result is a view of it.
+/// As `ggml_add`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_add_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
-/// fill it.
+/// `a` + `b` as `type`. `a` is quantized, F16 or BF16. The rows of `b` are as long as those of `a`, and are repeated
+/// to fill its shape.
 GGML_API struct ggml_tensor *ggml_add_cast(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b,
     enum ggml_type type);
 
-/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t]; an id of -1 adds nothing.
+/// Adds rows of `b` [n, k] to `a` [n, m, t]: row (i, j) of the result is row (i, j) of `a` plus row `ids`(i, j) of
+/// `b`. `ids` is I32 [m, t]; an id of -1 adds nothing.
 GGML_API struct ggml_tensor *ggml_add_id(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b,
     struct ggml_tensor *ids);
 
-/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+/// `a` plus the single element of `b`. `a` may have gaps only between rows.
 GGML_DEPRECATED_NOTE("use ggml_add instead")
 GGML_API struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+/// As `ggml_add1`, in place: the result is a view of `a`.
 GGML_DEPRECATED_NOTE("use ggml_add_inplace instead")
 GGML_API struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
-/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
+/// `a` with `b` added to a part of it, which starts at byte `offset` and has strides of `nb1`, `nb2` and `nb3` bytes.
+/// Both are F32, and `a` is contiguous. The result has the shape of `a`.
 GGML_API struct ggml_tensor *ggml_acc(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1251,7 +1251,7 @@ GGML_API struct ggml_tensor *ggml_acc(
     size_t nb3,
     size_t offset);
 
-/// As `ggml_acc`, overwriting `a`: the result is a view of it.
+/// As `ggml_acc`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_acc_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1264,87 +1264,88 @@ GGML_API struct ggml_tensor *ggml_acc_inplace(
 /// `a` - `b`, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_sub(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+/// As `ggml_sub`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sub_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// `a` * `b`, element by element, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_mul(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+/// As `ggml_mul`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_mul_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 /// `a` / `b`, element by element, with `b` repeated to fill the shape of `a`.
 GGML_API struct ggml_tensor *ggml_div(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_div`, overwriting `a`: the result is a view of it.
+/// As `ggml_div`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_div_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// x * x of each element of `a`.
+/// x * x for each element of `a`.
 GGML_API struct ggml_tensor *ggml_sqr(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_sqr`, overwriting `a`: the result is a view of it.
+/// As `ggml_sqr`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sqr_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Square root of each element of `a`.
 GGML_API struct ggml_tensor *ggml_sqrt(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_sqrt`, overwriting `a`: the result is a view of it.
+/// As `ggml_sqrt`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sqrt_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Natural logarithm of each element of `a`.
 GGML_API struct ggml_tensor *ggml_log(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_log`, overwriting `a`: the result is a view of it.
+/// As `ggml_log`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_log_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// exp(x) - 1 of each element of `a`, exact near zero. Rows of `a` must be contiguous.
+/// exp(x) - 1 for each element of `a`, accurate near zero. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_expm1(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_expm1`, overwriting `a`: the result is a view of it.
+/// As `ggml_expm1`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_expm1_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// log(1 + exp(x)) of each element of `a`, whose rows must be contiguous.
+/// log(1 + exp(x)) for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_softplus(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_softplus`, overwriting `a`: the result is a view of it.
+/// As `ggml_softplus`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_softplus_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Sine of each element of `a`, in radians.
 GGML_API struct ggml_tensor *ggml_sin(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_sin`, overwriting `a`: the result is a view of it.
+/// As `ggml_sin`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sin_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Cosine of each element of `a`, in radians.
 GGML_API struct ggml_tensor *ggml_cos(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_cos`, overwriting `a`: the result is a view of it.
+/// As `ggml_cos`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_cos_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
 // Reductions, repetition and concatenation
 
-/// Sum of all elements of `a`, as one element of the same type.
+/// Sum of all elements of `a`: one element of the same type.
 GGML_API struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Sum of each row: `a` [n, m, p, q] gives [1, m, p, q].
 GGML_API struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Sum of each row of F32 `a` up to each element, that element included.
+/// Running sum of each row of F32 `a`.
 GGML_API struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// Mean of each row: `a` [n, m, p, q] gives F32 [1, m, p, q].
 GGML_API struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+/// Index of the largest element of each row: a matrix [n, m] gives I32 [m].
 GGML_API struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+/// Number of equal elements in `a` and `b`, which have the same shape: one I64.
 GGML_API struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+/// `a` repeated to fill the shape of `b`. Each dimension of `b` must be a multiple of that of `a`. The data of `b` is
+/// not used.
 GGML_API struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3]. Each dimension must be a multiple of that of `a`.
 GGML_API struct ggml_tensor *ggml_repeat_4d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1353,10 +1354,10 @@ GGML_API struct ggml_tensor *ggml_repeat_4d(
     int64_t ne2,
     int64_t ne3);
 
-/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+/// Gradient of `ggml_repeat`: the sum of all repetitions of the shape of `b` in `a`. The data of `b` is not used.
 GGML_API struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+/// `a` followed by `b` along dimension `dim`. They have the same type, and the same size in all other dimensions.
 GGML_API struct ggml_tensor *ggml_concat(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1365,126 +1366,126 @@ GGML_API struct ggml_tensor *ggml_concat(
 
 // Functions of each element
 
-/// Magnitude of each element of `a`, whose rows must be contiguous.
+/// Absolute value of each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_abs(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_abs`, overwriting `a`: the result is a view of it.
+/// As `ggml_abs`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_abs_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Sign of each element of `a` as -1, 0 or 1. Rows of `a` must be contiguous.
+/// Sign of each element of `a`: -1, 0 or 1. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_sgn(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_sgn`, overwriting `a`: the result is a view of it.
+/// As `ggml_sgn`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sgn_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// -x of each element of `a`, whose rows must be contiguous.
+/// -x for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_neg(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_neg`, overwriting `a`: the result is a view of it.
+/// As `ggml_neg`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_neg_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// 1 where an element of `a` is positive, else 0. Rows of `a` must be contiguous.
+/// 1 for each positive element of `a`, otherwise 0. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_step(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_step`, overwriting `a`: the result is a view of it.
+/// As `ggml_step`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_step_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Hyperbolic tangent of each element of `a`, whose rows must be contiguous.
+/// Hyperbolic tangent of each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_tanh(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_tanh`, overwriting `a`: the result is a view of it.
+/// As `ggml_tanh`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_tanh_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Exponential linear unit: x where x > 0, else exp(x) - 1. Rows of `a` must be contiguous.
+/// Exponential linear unit: x where x > 0, otherwise exp(x) - 1. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_elu(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_elu`, overwriting `a`: the result is a view of it.
+/// As `ggml_elu`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_elu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Rectified linear unit: max(x, 0). Rows of `a` must be contiguous.
+/// Rectified linear unit: max(x, 0). The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_relu(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// x where x > 0, else `negative_slope` * x. With `inplace` the result overwrites `a`.
+/// x where x > 0, otherwise `negative_slope` * x. With `inplace`, the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_leaky_relu(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     float negative_slope,
     bool inplace);
 
-/// As `ggml_relu`, overwriting `a`: the result is a view of it.
+/// As `ggml_relu`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_relu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// 1 / (1 + exp(-x)) of each element of `a`, whose rows must be contiguous.
+/// 1 / (1 + exp(-x)) for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_sigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_sigmoid`, overwriting `a`: the result is a view of it.
+/// As `ggml_sigmoid`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_sigmoid_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Gaussian error linear unit, by the tanh approximation. Rows of `a` must be contiguous.
+/// Gaussian error linear unit, tanh approximation. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_gelu(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_gelu`, overwriting `a`: the result is a view of it.
+/// As `ggml_gelu`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_gelu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Gaussian error linear unit, by the error function. Rows of `a` must be contiguous.
+/// Gaussian error linear unit, with the error function. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_gelu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_gelu_erf`, overwriting `a`: the result is a view of it.
+/// As `ggml_gelu_erf`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_gelu_erf_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Gaussian error linear unit, by a sigmoid: x / (1 + exp(-1.702 x)). Rows of `a` must be contiguous.
+/// Gaussian error linear unit, sigmoid approximation: x / (1 + exp(-1.702 * x)). The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_gelu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_gelu_quick`, overwriting `a`: the result is a view of it.
+/// As `ggml_gelu_quick`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_gelu_quick_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// x * sigmoid(x) of each element of `a`, whose rows must be contiguous.
+/// x * sigmoid(x) for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_silu(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_silu`, overwriting `a`: the result is a view of it.
+/// As `ggml_silu`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_silu_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Gradient of `ggml_silu`: `a` is the gradient of its result, `b` was its source. The result is shaped like `a`.
+/// Gradient of `ggml_silu`: `a` is the gradient of its result, `b` its source. The result has the shape of `a`.
 GGML_API struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// x * min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+/// x * min(max(x + 3, 0), 6) / 6 for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_hardswish(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// min(max(x + 3, 0), 6) / 6 of each element of `a`, whose rows must be contiguous.
+/// min(max(x + 3, 0), 6) / 6 for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_hardsigmoid(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// exp(x) of each element of `a`, whose rows must be contiguous.
+/// exp(x) for each element of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_exp(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_exp`, overwriting `a`: the result is a view of it.
+/// As `ggml_exp`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_exp_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Each element of `a` rounded down. Rows of `a` must be contiguous.
+/// Each element of `a` rounded down. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_floor(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_floor`, overwriting `a`: the result is a view of it.
+/// As `ggml_floor`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_floor_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Each element of `a` rounded up. Rows of `a` must be contiguous.
+/// Each element of `a` rounded up. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_ceil(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_ceil`, overwriting `a`: the result is a view of it.
+/// As `ggml_ceil`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_ceil_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Each element of `a` rounded to the nearest integer, halves away from zero. Rows of `a` must be contiguous.
+/// Each element of `a` rounded to the nearest integer, halves away from zero. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_round(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_round`, overwriting `a`: the result is a view of it.
+/// As `ggml_round`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_round_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Each element of `a` rounded towards zero. Rows of `a` must be contiguous.
+/// Each element of `a` rounded towards zero. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_trunc(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_trunc`, overwriting `a`: the result is a view of it.
+/// As `ggml_trunc`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_trunc_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Expanded integral of the exponential linear unit: with slopes s(alpha) = log(1 + exp(alpha)), s(alpha_p) * x * x +
-/// `beta` * x where x > 0, else (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
+/// Expanded integral of ELU. With s(alpha) = log(1 + exp(alpha)): s(alpha_p) * x * x + `beta` * x where x > 0,
+/// otherwise (expm1(min(x, `eps`)) - x) * (`beta` + s(alpha_n)) + `beta` * x.
 GGML_API struct ggml_tensor *ggml_xielu(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1495,8 +1496,8 @@ GGML_API struct ggml_tensor *ggml_xielu(
 
 // Gated linear units
 
-/// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
-/// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
+/// Gated linear unit. Splits each row of `a` [2 n, ...] into two halves, applies the function `op` to the first half
+/// (the second half with `swapped`) and multiplies it by the other. The result is [n, ...]. `a` may have gaps only
 /// between rows.
 GGML_API struct ggml_tensor *ggml_glu(
     struct ggml_context *ctx,
@@ -1504,73 +1505,67 @@ GGML_API struct ggml_tensor *ggml_glu(
     enum ggml_glu_op op,
     bool swapped);
 
-/// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with max(x, 0). The gate is the first half of each row.
 GGML_API struct ggml_tensor *ggml_reglu(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_reglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_reglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
-/// row.
+/// `ggml_glu` with GELU, tanh approximation. The gate is the first half of each row.
 GGML_API struct ggml_tensor *ggml_geglu(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_geglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with x * sigmoid(x). The gate is the first half of each row.
 GGML_API struct ggml_tensor *ggml_swiglu(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_swiglu`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_swiglu_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, by the error function. The gate is the first half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_erf(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_geglu_erf`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_erf_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, sigmoid approximation. The gate is the first half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick(struct ggml_context *ctx, struct ggml_tensor *a);
 
 /// As `ggml_geglu_quick`, with the gate in the second half of each row.
 GGML_API struct ggml_tensor *ggml_geglu_quick_swapped(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_glu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 GGML_API struct ggml_tensor *ggml_glu_split(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b,
     enum ggml_glu_op op);
 
-/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_reglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 GGML_API struct ggml_tensor *ggml_reglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 GGML_API struct ggml_tensor *ggml_geglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_swiglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 GGML_API struct ggml_tensor *ggml_swiglu_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_erf`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 GGML_API struct ggml_tensor *ggml_geglu_erf_split(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b);
 
-/// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_quick`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the
+/// result.
 GGML_API struct ggml_tensor *ggml_geglu_quick_split(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b);
 
-/// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
-/// `limit`. `a` and `b` have the same type and shape.
+/// x * sigmoid(`alpha` * x) * (1 + g), where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a`
+/// and `b` have the same type and shape.
 GGML_API struct ggml_tensor *ggml_swiglu_oai(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1578,8 +1573,8 @@ GGML_API struct ggml_tensor *ggml_swiglu_oai(
     float alpha,
     float limit);
 
-/// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
-/// have the same type and shape.
+/// x * sigmoid(x) * g, where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a` and `b` have the
+/// same type and shape.
 GGML_API struct ggml_tensor *ggml_swiglu_clamp(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1588,36 +1583,36 @@ GGML_API struct ggml_tensor *ggml_swiglu_clamp(
 
 // Normalization
 
-/// Rows of `a` moved to mean 0 and scaled to variance 1: (x - mean) / sqrt(variance + `eps`).
+/// Normalises each row of `a` to mean 0 and variance 1: (x - mean) / sqrt(variance + `eps`).
 GGML_API struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// As `ggml_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_norm`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// Rows of `a` scaled to root mean square 1: x / sqrt(mean of squares + `eps`).
+/// Normalises each row of `a` to root mean square 1: x / sqrt(mean of squares + `eps`).
 GGML_API struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// As `ggml_rms_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_rms_norm`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// Normalises as `ggml_norm` does, over groups of channels: `a` is [w, h, channels, n], split along dimension 2 into
-/// `n_groups`.
+/// As `ggml_norm`, over groups of channels: `a` is [w, h, channels, n], and its channels are split into `n_groups`
+/// groups.
 GGML_API struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps);
 
-/// As `ggml_group_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_group_norm`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_group_norm_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     int n_groups,
     float eps);
 
-/// Rows of `a` scaled to length 1: x / max(length, `eps`).
+/// Normalises each row of `a` to Euclidean length 1: x / max(length, `eps`).
 GGML_API struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// As `ggml_l2_norm`, overwriting `a`: the result is a view of it.
+/// As `ggml_l2_norm`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps);
 
-/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` was its source.
+/// Gradient of `ggml_rms_norm`: `a` is the gradient of its result, `b` its source.
 GGML_API struct ggml_tensor *ggml_rms_norm_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1626,44 +1621,47 @@ GGML_API struct ggml_tensor *ggml_rms_norm_back(
 
 // Precision
 
-/// Sets the precision that the sums of a product or of attention must keep at least: F32, BF16 or F16. False for nodes
-/// of other operations.
+/// Sets the lowest precision of the accumulator of a matrix product or of attention: F32, BF16 or F16. Returns false
+/// for other operations.
 GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
 
-/// Sets how far a product may convert its source `idx` down: to formats of the rank of `prec` or better. Only source 1
-/// of `ggml_mul_mat` and `ggml_mul_mat_id` has a choice; false for all else.
+/// Sets the lowest precision that a matrix product may convert its source `idx` to. Applies only to source 1 of
+/// `ggml_mul_mat` and `ggml_mul_mat_id`; otherwise returns false.
 GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
 
-/// The precision that `ggml_prec_set_acc` set; `GGML_PREC_UNDEFINED` for nodes of other operations.
+/// Returns the precision set by `ggml_prec_set_acc`. `GGML_PREC_UNDEFINED` for other operations.
 GGML_API enum ggml_prec ggml_prec_get_acc(const struct ggml_tensor *a);
 
-/// The precision that `ggml_prec_set_src` set for source `idx`; `GGML_PREC_UNDEFINED` for sources that have no choice.
+/// Returns the precision set by `ggml_prec_set_src` for source `idx`. `GGML_PREC_UNDEFINED` for sources that have
+/// none.
 GGML_API enum ggml_prec ggml_prec_get_src(const struct ggml_tensor *a, int idx);
 
 // Matrix products
 
-/// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q], each element the dot product of a
-/// row of `a` and a row of `b`. p' and q' divide p and q. `a` may be quantized and must not be transposed.
+/// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q]. Each element is the dot product of
+/// a row of `a` and a row of `b`. p and q must be multiples of p' and q'. `a` may be quantized, and must not be
+/// transposed.
 GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// Sets the precision of the sums of a `ggml_mul_mat` node.
+/// Sets the precision of the accumulator of a `ggml_mul_mat` node.
 GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
 GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 
-/// Tells the backend what is known about the sources of a `ggml_mul_mat` node.
+/// Sets what the backend may assume about the sources of a `ggml_mul_mat` node.
 GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
 
-/// Matrix products with experts chosen for each token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids`
-/// [used, tokens] give F32 [n, used, tokens]: column (i, t) is expert `ids`(i, t) times column (i mod used', t) of
-/// `b`. used' divides used. An id of -1 chooses no expert: its column is zero. A token must not name an expert twice: not every backend
-/// can compute that.
+/// Matrix products with experts selected per token: `as` [k, n, experts], `b` [k, used', tokens] and I32 `ids` [used,
+/// tokens] give F32 [n, used, tokens]. Column (i, t) is expert `ids`(i, t) times column (i mod used', t) of `b`. used
+/// must be a multiple of used'. An id of -1 selects no expert: its column is zero. The experts of a token must all be
+/// different: not every backend supports repetitions.
 GGML_API struct ggml_tensor *ggml_mul_mat_id(
     struct ggml_context *ctx,
     struct ggml_tensor *as,
     struct ggml_tensor *b,
     struct ggml_tensor *ids);
 
-/// Sums of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p' and q' divide p and q.
+/// Sum of outer products: `a` [n, k, p', q'] and `b` [m, k, p, q] give F32 [n, m, p, q]. p and q must be multiples of
+/// p' and q'.
 GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
 //
@@ -1672,20 +1670,20 @@ GGML_API struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml
 
 // Scaling, and writing into a part
 
-/// `s` * x of each element of `a`, which may have gaps only between rows.
+/// `s` * x for each element of `a`, which may have gaps only between rows.
 GGML_API struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s);
 
-/// As `ggml_scale`, overwriting `a`: the result is a view of it.
+/// As `ggml_scale`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s);
 
-/// `s` * x + `b` of each element of `a`, which may have gaps only between rows.
+/// `s` * x + `b` for each element of `a`, which may have gaps only between rows.
 GGML_API struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
 
-/// As `ggml_scale_bias`, overwriting `a`: the result is a view of it.
+/// As `ggml_scale_bias`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b);
 
-/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
-/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
+/// `a` with a part of it replaced by `b`. The part starts at byte `offset` (below 2^30) and has strides of `nb1`,
+/// `nb2` and `nb3` bytes. The result has the shape of `a`.
 GGML_API struct ggml_tensor *ggml_set(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1695,7 +1693,7 @@ GGML_API struct ggml_tensor *ggml_set(
     size_t nb3,
     size_t offset);
 
-/// As `ggml_set`, overwriting `a`: the result is a view of it.
+/// As `ggml_set`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_set_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1712,7 +1710,7 @@ GGML_API struct ggml_tensor *ggml_set_1d(
     struct ggml_tensor *b,
     size_t offset);
 
-/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
+/// As `ggml_set_1d`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_set_1d_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1727,7 +1725,7 @@ GGML_API struct ggml_tensor *ggml_set_2d(
     size_t nb1,
     size_t offset);
 
-/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
+/// As `ggml_set_2d`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_set_2d_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1737,22 +1735,23 @@ GGML_API struct ggml_tensor *ggml_set_2d_inplace(
 
 // Copies
 
-/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+/// Copies `a` to `b`, and converts it to the type of `b`. They must have the same number of elements. The result is a
+/// view of `b`.
 GGML_API struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// A copy of `a` as type `ty`, densely laid out.
+/// Contiguous copy of `a`, converted to `type`.
 GGML_API struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type);
 
-/// A copy of `a`, densely laid out.
+/// Contiguous copy of `a`.
 GGML_API struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+/// Contiguous copy of `a` with shape [ne0], which must have as many elements as `a`.
 GGML_API struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1], which must have as many elements as `a`.
 GGML_API struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1, ne2], which must have as many elements as `a`.
 GGML_API struct ggml_tensor *ggml_cont_3d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1760,7 +1759,7 @@ GGML_API struct ggml_tensor *ggml_cont_3d(
     int64_t ne1,
     int64_t ne2);
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1, ne2, ne3], which must have as many elements as `a`.
 GGML_API struct ggml_tensor *ggml_cont_4d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1771,16 +1770,17 @@ GGML_API struct ggml_tensor *ggml_cont_4d(
 
 // Reshaping and views
 
-/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+/// View of `a`, which must be contiguous, with the shape of `b`, which must have as many elements. The data of `b` is
+/// not used.
 GGML_API struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+/// View of `a`, which must be contiguous, with shape [ne0], which must have as many elements.
 GGML_API struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0);
 
-/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1], which must have as many elements.
 GGML_API struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1);
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2], which must have as many elements.
 GGML_API struct ggml_tensor *ggml_reshape_3d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1788,7 +1788,7 @@ GGML_API struct ggml_tensor *ggml_reshape_3d(
     int64_t ne1,
     int64_t ne2);
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2, ne3], which must have as many elements.
 GGML_API struct ggml_tensor *ggml_reshape_4d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1797,11 +1797,10 @@ GGML_API struct ggml_tensor *ggml_reshape_4d(
     int64_t ne2,
     int64_t ne3);
 
-/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+/// View of `ne0` elements of `a`, starting at byte `offset`. It must lie inside `a`.
 GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
 
-/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
-/// dense.
+/// View [ne0, ne1] of a part of `a`, starting at byte `offset`, with contiguous rows that are `nb1` bytes apart.
 GGML_API struct ggml_tensor *ggml_view_2d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1810,8 +1809,7 @@ GGML_API struct ggml_tensor *ggml_view_2d(
     size_t nb1,
     size_t offset);
 
-/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
-/// `nb2` bytes.
+/// View [ne0, ne1, ne2] of a part of `a`, starting at byte `offset`, with strides of `nb1` and `nb2` bytes.
 GGML_API struct ggml_tensor *ggml_view_3d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1822,8 +1820,8 @@ GGML_API struct ggml_tensor *ggml_view_3d(
     size_t nb2,
     size_t offset);
 
-/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
-/// in bytes.
+/// View [ne0, ne1, ne2, ne3] of a part of `a`, starting at byte `offset`, with strides of `nb1`, `nb2` and `nb3`
+/// bytes.
 GGML_API struct ggml_tensor *ggml_view_4d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1836,7 +1834,7 @@ GGML_API struct ggml_tensor *ggml_view_4d(
     size_t nb3,
     size_t offset);
 
-/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+/// View of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
 GGML_API struct ggml_tensor *ggml_permute(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1845,24 +1843,25 @@ GGML_API struct ggml_tensor *ggml_permute(
     int axis2,
     int axis3);
 
-/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+/// View of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
 GGML_API struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a);
 
 // Rows
 
-/// Rows of `a` [n, m, p, q] that the I32 indices `b` [k, p, q] name, converted to F32 (I32 stays I32): [n, k, p, q].
+/// The rows of `a` [n, m, p, q] at the I32 indices `b` [k, p, q], converted to F32 (I32 stays I32): [n, k, p, q].
 GGML_API struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// Gradient of `ggml_get_rows` of a matrix: rows of `a` added up at the places `b` names, as F32 in the shape of `c`,
-/// which is not read.
+/// Gradient of `ggml_get_rows` of a matrix: adds the rows of `a` to the rows at the indices `b`, as F32 in the shape
+/// of `c`, whose data is not used.
 GGML_API struct ggml_tensor *ggml_get_rows_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b,
     struct ggml_tensor *c);
 
-/// Writes rows of `b` [n, k, p, q] (F32 or F16) into `a` [n, m, p, q], converted to its type, at the indices `c` (I64
-/// or I32) [k, p', q'], where p' and q' divide p and q. The result is a view of `a`. Rows written twice hold either.
+/// Writes the rows of `b` [n, k, p, q] (F32 or F16) to `a` [n, m, p, q], converted to its type, at the I64 or I32
+/// indices `c` [k, p', q']. p and q must be multiples of p' and q'. The result is a view of `a`. If an index occurs
+/// more than once, the CPU keeps the last source row; other backends may keep any of them.
 GGML_API struct ggml_tensor *ggml_set_rows(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1874,35 +1873,35 @@ GGML_API struct ggml_tensor *ggml_set_rows(
 /// Square matrices with the rows of `a` [n, 1, p, q] on their diagonals and zeros elsewhere: [n, n, p, q].
 GGML_API struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+/// `a` with minus infinity where the column is greater than the row + `n_past`.
 GGML_API struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
 
-/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_inf`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
 
-/// `a` with zero where the column is greater than the row plus `n_past`.
+/// `a` with zero where the column is greater than the row + `n_past`.
 GGML_API struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
 
-/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_zero`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past);
 
-/// Each element of `a` moved into the range from `min` to `max`.
+/// Each element of `a` clamped to the range from `min` to `max`.
 GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
 
-/// As `ggml_clamp`, overwriting `a`: the result is a view of it.
+/// As `ggml_clamp`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
 
 // Softmax
 
-/// Softmax of each row of contiguous `a`.
+/// Softmax of each row of `a`, which must be contiguous.
 GGML_API struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 
-/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
-/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
-/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+/// Softmax of each row of `a` * `scale` + slope * `mask`. `a` [n, m, p, q] must be contiguous. `mask` is NULL, or
+/// contiguous F16 or F32 [n, m', p', q'], with m' at least m; p and q must be multiples of p' and q'. The slope is 1
+/// or, if `max_bias` is greater than 0 (which requires a mask), the ALiBi slope of the head (dimension 2).
 GGML_API struct ggml_tensor *ggml_soft_max_ext(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1910,7 +1909,7 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext(
     float scale,
     float max_bias);
 
-/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max_ext`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1918,8 +1917,8 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_inplace(
     float scale,
     float max_bias);
 
-/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
-/// only. NULL takes them away.
+/// Sets the sinks of a softmax node: F32, one number per head (dimension 2), which counts as one more score in the
+/// softmax of its rows. NULL removes them.
 GGML_API void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 
 /// Gradient of `ggml_soft_max_ext`: `a` is the gradient of its result, `b` its result.
@@ -1930,7 +1929,7 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_back(
     float scale,
     float max_bias);
 
-/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max_ext_back`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1940,9 +1939,9 @@ GGML_API struct ggml_tensor *ggml_soft_max_ext_back_inplace(
 
 // Rotary position embedding (RoPE)
 
-/// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
-/// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
-/// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
+/// Rotary position embedding: rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by
+/// angles that are proportional to the position of the token. `b` is I32, with one position per token (four in the
+/// `GGML_ROPE_TYPE_MROPE` modes). The frequency base is 10000. `mode` is one of `GGML_ROPE_TYPE_*`.
 GGML_API struct ggml_tensor *ggml_rope(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1950,7 +1949,7 @@ GGML_API struct ggml_tensor *ggml_rope(
     int n_dims,
     int mode);
 
-/// As `ggml_rope`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_rope_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1958,9 +1957,9 @@ GGML_API struct ggml_tensor *ggml_rope_inplace(
     int n_dims,
     int mode);
 
-/// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
-/// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
-/// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
+/// As `ggml_rope`, with all parameters. `c` is NULL, or F32 with `n_dims` / 2 elements that divide the frequencies.
+/// `freq_base` and `freq_scale` set the frequencies. `ext_factor` > 0 mixes in the extrapolation of YaRN, with
+/// `n_ctx_orig`, `beta_fast` and `beta_slow`. `attn_factor` scales the result.
 GGML_API struct ggml_tensor *ggml_rope_ext(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1976,8 +1975,8 @@ GGML_API struct ggml_tensor *ggml_rope_ext(
     float beta_fast,
     float beta_slow);
 
-/// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
-/// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
+/// As `ggml_rope_ext`, with four positions per token: the first position of all tokens, then the second, and so on.
+/// `sections` is the number of pairs that use each of them, in the `GGML_ROPE_TYPE_MROPE` modes. NULL means zeros.
 GGML_API struct ggml_tensor *ggml_rope_multi(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -1994,7 +1993,7 @@ GGML_API struct ggml_tensor *ggml_rope_multi(
     float beta_fast,
     float beta_slow);
 
-/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_ext`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_rope_ext_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2010,7 +2009,7 @@ GGML_API struct ggml_tensor *ggml_rope_ext_inplace(
     float beta_fast,
     float beta_slow);
 
-/// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_multi`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_rope_multi_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2027,7 +2026,7 @@ GGML_API struct ggml_tensor *ggml_rope_multi_inplace(
     float beta_fast,
     float beta_slow);
 
-/// As `ggml_rope_ext`, without frequency factors.
+/// As `ggml_rope_ext`, without `c`.
 GGML_DEPRECATED_NOTE("use ggml_rope_ext instead")
 GGML_API struct ggml_tensor *ggml_rope_custom(
     struct ggml_context *ctx,
@@ -2043,7 +2042,7 @@ GGML_API struct ggml_tensor *ggml_rope_custom(
     float beta_fast,
     float beta_slow);
 
-/// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_custom`, in place: the result is a view of `a`.
 GGML_DEPRECATED_NOTE("use ggml_rope_ext_inplace instead")
 GGML_API struct ggml_tensor *ggml_rope_custom_inplace(
     struct ggml_context *ctx,
@@ -2059,8 +2058,8 @@ GGML_API struct ggml_tensor *ggml_rope_custom_inplace(
     float beta_fast,
     float beta_slow);
 
-/// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
-/// `dims[1]`. NULL `dims` is ignored.
+/// Writes the range of dimensions over which YaRN changes from extrapolation to interpolation: the first to
+/// `dims[0]`, the last to `dims[1]`. Does nothing if `dims` is NULL.
 GGML_API void ggml_rope_yarn_corr_dims(
     int n_dims,
     int n_ctx_orig,
@@ -2069,7 +2068,7 @@ GGML_API void ggml_rope_yarn_corr_dims(
     float beta_slow,
     float *dims);
 
-/// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
+/// Gradient of `ggml_rope_ext`: the rotation in the opposite direction. `a` is the gradient of its result.
 GGML_API struct ggml_tensor *ggml_rope_ext_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2085,7 +2084,7 @@ GGML_API struct ggml_tensor *ggml_rope_ext_back(
     float beta_fast,
     float beta_slow);
 
-/// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
+/// Gradient of `ggml_rope_multi`: the rotation in the opposite direction. `a` is the gradient of its result.
 GGML_API struct ggml_tensor *ggml_rope_multi_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2102,15 +2101,14 @@ GGML_API struct ggml_tensor *ggml_rope_multi_back(
     float beta_fast,
     float beta_slow);
 
-/// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
-/// Returns `a`.
+/// Makes a rope node rotate the elements from `n_offs` on in each row. Not for `GGML_ROPE_TYPE_VISION`. Returns `a`.
 GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
 // Convolution
 
-/// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
-/// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
-/// IC, N] give [IC K, OW, N].
+/// Lays out the patches of `b` that a kernel with the shape of `a` covers, one per row, as `dst_type`. With `is_2D`,
+/// `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC * KH * KW, OW, OH, N]; otherwise `a` [K, IC, OC] and `b` [W,
+/// IC, N] give [IC * K, OW, N]. The data of `a` is not used.
 GGML_API struct ggml_tensor *ggml_im2col(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2124,8 +2122,8 @@ GGML_API struct ggml_tensor *ggml_im2col(
     bool is_2D,
     enum ggml_type dst_type);
 
-/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
-/// the kernel.
+/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32. `a` is the gradient of its result,
+/// `b` the kernel.
 GGML_API struct ggml_tensor *ggml_im2col_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2139,12 +2137,12 @@ GGML_API struct ggml_tensor *ggml_im2col_back(
     int d1,
     bool is_2D);
 
-/// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
-/// - 2 p0, oc].
+/// Adds the overlapping columns of a transposed convolution: `a` [K * oc, T], contiguous, gives [(T - 1) * s0 + K - 2
+/// * p0, oc].
 GGML_API struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0);
 
-/// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
-/// matrices.
+/// 1D convolution, by `ggml_im2col` and a matrix product: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32
+/// [OW, OC, N].
 GGML_API struct ggml_tensor *ggml_conv_1d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2153,7 +2151,7 @@ GGML_API struct ggml_tensor *ggml_conv_1d(
     int p0,
     int d0);
 
-/// `ggml_conv_1d` padded by half the kernel.
+/// `ggml_conv_1d` with a padding of half the kernel.
 GGML_API struct ggml_tensor *ggml_conv_1d_ph(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2161,7 +2159,7 @@ GGML_API struct ggml_tensor *ggml_conv_1d_ph(
     int s,
     int d);
 
-/// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
+/// 1D depthwise convolution: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
 GGML_API struct ggml_tensor *ggml_conv_1d_dw(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2170,7 +2168,7 @@ GGML_API struct ggml_tensor *ggml_conv_1d_dw(
     int p0,
     int d0);
 
-/// `ggml_conv_1d_dw` padded by half the kernel.
+/// `ggml_conv_1d_dw` with a padding of half the kernel.
 GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2178,8 +2176,8 @@ GGML_API struct ggml_tensor *ggml_conv_1d_dw_ph(
     int s0,
     int d0);
 
-/// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
-/// must be 0, `d0` 1.
+/// 1D transposed convolution: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) * s0 + K, OC]. `p0` must
+/// be 0, and `d0` must be 1.
 GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2188,8 +2186,8 @@ GGML_API struct ggml_tensor *ggml_conv_transpose_1d(
     int p0,
     int d0);
 
-/// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
-/// then multiplies matrices.
+/// 2D convolution, by `ggml_im2col` and a matrix product: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give
+/// F32 [OW, OH, OC, N].
 GGML_API struct ggml_tensor *ggml_conv_2d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2201,8 +2199,8 @@ GGML_API struct ggml_tensor *ggml_conv_2d(
     int d0,
     int d1);
 
-/// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
-/// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
+/// `ggml_im2col` of volumes: a kernel with the shape of `a` [KW, KH, KD, IC * OC] and data `b` [W, H, D, IC * N] give
+/// [IC * KD * KH * KW, OW, OH, OD * N], as `dst_type`. The data of `a` is not used.
 GGML_API struct ggml_tensor *ggml_im2col_3d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2219,8 +2217,8 @@ GGML_API struct ggml_tensor *ggml_im2col_3d(
     int d2,
     enum ggml_type dst_type);
 
-/// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
-/// Unfolds, then multiplies matrices.
+/// 3D convolution, by `ggml_im2col_3d` and a matrix product: kernel `a` [KW, KH, KD, IC * OC] and data `b` [W, H, D,
+/// IC * N] give F32 [OW, OH, OD, OC * N].
 GGML_API struct ggml_tensor *ggml_conv_3d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2236,14 +2234,14 @@ GGML_API struct ggml_tensor *ggml_conv_3d(
     int d1,
     int d2);
 
-/// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
+/// `ggml_conv_2d` with strides equal to the kernel size and no padding: adjacent patches.
 GGML_API struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// `ggml_conv_2d` with strides of 1, padded by half the kernel.
+/// `ggml_conv_2d` with strides of 1 and a padding of half the kernel.
 GGML_API struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 
-/// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
-/// C, N]. Unfolds, then multiplies matrices.
+/// 2D depthwise convolution, by `ggml_im2col` and a matrix product: kernel `a` [KW, KH, 1, C] and data `b` [W, H, C,
+/// N] give F32 [OW, OH, C, N].
 GGML_API struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2255,8 +2253,8 @@ GGML_API struct ggml_tensor *ggml_conv_2d_dw(
     int d0,
     int d1);
 
-/// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
-/// `ggml_is_contiguous_channels`), they do in the result.
+/// As `ggml_conv_2d_dw`, but as one operation, in the type of `b`. If the channels of `b` are innermost in memory
+/// (see `ggml_is_contiguous_channels`), so are those of the result.
 GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2268,15 +2266,15 @@ GGML_API struct ggml_tensor *ggml_conv_2d_dw_direct(
     int dilation0,
     int dilation1);
 
-/// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
-/// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
+/// 2D transposed convolution without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32 [(W -
+/// 1) * stride + KW, (H - 1) * stride + KH, OC, N].
 GGML_API struct ggml_tensor *ggml_conv_transpose_2d_p0(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b,
     int stride);
 
-/// As `ggml_conv_2d`, as one operation, with the type of `b`.
+/// As `ggml_conv_2d`, but as one operation, in the type of `b`.
 GGML_API struct ggml_tensor *ggml_conv_2d_direct(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2288,8 +2286,8 @@ GGML_API struct ggml_tensor *ggml_conv_2d_direct(
     int d0,
     int d1);
 
-/// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
-/// batch].
+/// As `ggml_conv_3d`, but as one operation: kernel `a` [KW, KH, KD, n_channels * n_channels_out], data `b` [W, H, D,
+/// n_channels * n_batch].
 GGML_API struct ggml_tensor *ggml_conv_3d_direct(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2319,8 +2317,8 @@ enum ggml_op_pool {
     GGML_OP_POOL_COUNT = 2,
 };
 
-/// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
-/// ends, as F32.
+/// Maximum or average of each window of `k0` elements of a row, with a stride of `s0` and a padding of `p0` elements
+/// at both ends, as F32.
 GGML_API struct ggml_tensor *ggml_pool_1d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2329,8 +2327,8 @@ GGML_API struct ggml_tensor *ggml_pool_1d(
     int s0,
     int p0);
 
-/// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
-/// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
+/// Maximum or average of each window [k0, k1] of a plane, with strides [s0, s1], as F32. The size of the result is
+/// computed with the exact paddings `p0` and `p1`; the windows are placed with their integer parts.
 GGML_API struct ggml_tensor *ggml_pool_2d(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2342,7 +2340,7 @@ GGML_API struct ggml_tensor *ggml_pool_2d(
     float p0,
     float p1);
 
-/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source.
 GGML_API struct ggml_tensor *ggml_pool_2d_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2377,14 +2375,14 @@ enum ggml_scale_flag {
     GGML_SCALE_FLAG_ANTIALIAS = 512,
 };
 
-/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+/// Resizes F32 `a` by `scale_factor`, 2 or more, in the first two dimensions.
 GGML_API struct ggml_tensor *ggml_upscale(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     int scale_factor,
     enum ggml_scale_mode mode);
 
-/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3].
 GGML_DEPRECATED_NOTE("use ggml_interpolate instead")
 GGML_API struct ggml_tensor *ggml_upscale_ext(
     struct ggml_context *ctx,
@@ -2395,8 +2393,8 @@ GGML_API struct ggml_tensor *ggml_upscale_ext(
     int ne3,
     enum ggml_scale_mode mode);
 
-/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
-/// ggml_scale_flag`.
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3], up or down. `mode` is an `enum ggml_scale_mode` combined with bits of
+/// `enum ggml_scale_flag`.
 GGML_API struct ggml_tensor *ggml_interpolate(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2406,7 +2404,7 @@ GGML_API struct ggml_tensor *ggml_interpolate(
     int64_t ne3,
     uint32_t mode);
 
-/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+/// `a` with zeros after its elements: `p0` of them in dimension 0, and so on.
 GGML_API struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3);
 
 /// As `ggml_pad`, with elements from the start of each dimension instead of zeros.
@@ -2418,7 +2416,7 @@ GGML_API struct ggml_tensor *ggml_pad_circular(
     int p2,
     int p3);
 
-/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+/// `a` with zeros around its elements: `lp0` before and `rp0` after them in dimension 0, and so on.
 GGML_API struct ggml_tensor *ggml_pad_ext(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2444,11 +2442,11 @@ GGML_API struct ggml_tensor *ggml_pad_ext_circular(
     int lp3,
     int rp3);
 
-/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
-/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+/// Rows of F32 `a`, which must be contiguous, with `p0` reflected elements before and `p1` after them, fewer than a
+/// row has. The outermost elements are not repeated: with `p0` = `p1` = 2, a b c d becomes c b a b c d c b.
 GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1);
 
-/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+/// `a` shifted along each dimension, by less than its size, with wrap-around.
 GGML_API struct ggml_tensor *ggml_roll(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2457,17 +2455,17 @@ GGML_API struct ggml_tensor *ggml_roll(
     int shift2,
     int shift3);
 
-/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+/// A triangle of the square matrices of F32 `a`, which must be contiguous, with zeros elsewhere.
 GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
 
-/// The number `c` in every place of the shape of `a`, which is contiguous F32 or F16.
+/// `c` in every element of the shape of `a`, which is contiguous F32 or F16.
 GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 
-/// As `ggml_fill`, overwriting `a`: the result is a view of it.
+/// As `ggml_fill`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 
-/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
-/// up to `max_period`.
+/// Sinusoidal embedding of n timesteps: F32 [dim, n], with cosines in the first half and sines in the second, and
+/// periods up to `max_period`.
 GGML_API struct ggml_tensor *ggml_timestep_embedding(
     struct ggml_context *ctx,
     struct ggml_tensor *timesteps,
@@ -2484,13 +2482,13 @@ enum ggml_sort_order {
     GGML_SORT_ORDER_DESC = 1,
 };
 
-/// Indices that sort each row of `a`, as I32 of the same shape.
+/// Indices that sort each row of `a`: I32, in the shape of `a`.
 GGML_API struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order);
 
-/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+/// Indices of the `k` largest elements of each row, largest first: a view [k, ...] of `ggml_argsort`.
 GGML_API struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
 
-/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+/// Indices of the `k` largest elements of each row, in no particular order: I32 [k, ...].
 GGML_API struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k);
 
 /// The numbers `start`, `start` + `step`, ... below `stop`, which must be greater than `start`, as F32.
@@ -2498,10 +2496,10 @@ GGML_API struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, 
 
 // Attention
 
-/// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
-/// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
-/// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
-/// scores x to softcap * tanh(x / softcap).
+/// Attention: softmax(`scale` * Q K^T + slope * mask) V. `q` is [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv,
+/// kv, heads', b], and `mask` is NULL or contiguous F16 [kv, n, heads'', b'']. heads must be a multiple of heads' and
+/// heads'', and b a multiple of b''. The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi
+/// slope. `logit_softcap` > 0 replaces each score x by softcap * tanh(x / softcap).
 GGML_API struct ggml_tensor *ggml_flash_attn_ext(
     struct ggml_context *ctx,
     struct ggml_tensor *q,
@@ -2512,22 +2510,22 @@ GGML_API struct ggml_tensor *ggml_flash_attn_ext(
     float max_bias,
     float logit_softcap);
 
-/// Sets the precision of the sums of an attention node.
+/// Sets the precision of the accumulator of an attention node.
 GGML_DEPRECATED_NOTE("use ggml_prec_set_acc() instead")
 GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 
-/// The precision of the sums of an attention node.
+/// Returns the precision of the accumulator of an attention node.
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
 
-/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
-/// takes it back.
+/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that a backend may read only those.
+/// 0 withdraws the promise.
 GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
 
-/// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
-/// takes them away.
+/// Sets the sinks of an attention node: F32, one number per head, which counts as one more score in its softmax. NULL
+/// removes them.
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 
-/// Gradient of attention. Not there, in the original neither: ends the process.
+/// Gradient of attention. Not implemented, as in the original: ends the process.
 GGML_API struct ggml_tensor *ggml_flash_attn_back(
     struct ggml_context *ctx,
     struct ggml_tensor *q,
@@ -2538,14 +2536,14 @@ GGML_API struct ggml_tensor *ggml_flash_attn_back(
 
 // State-space models
 
-/// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
-/// `c` [width, channels] gives F32 [channels, tokens, sequences].
+/// Causal convolution of a state-space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its
+/// row of `c` [width, channels] gives F32 [channels, tokens, sequences].
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
 
-/// Selective scan of Mamba: states `s` [state, width, heads, any], of which sequence i starts from `ids`(i) (I32),
-/// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
-/// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
-/// [state, width, heads, sequences], `K` times.
+/// Selective scan of Mamba: states `s` [state, width, heads, any], where sequence i starts from state `ids`(i) (I32),
+/// inputs `x` [width, heads, tokens, sequences], time steps `dt` [heads, tokens, sequences], decay `A` [1 or state,
+/// heads], `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs in the shape of `x`,
+/// then the states [state, width, heads, sequences], `K` times.
 GGML_API struct ggml_tensor *ggml_ssm_scan(
     struct ggml_context *ctx,
     struct ggml_tensor *s,
@@ -2559,35 +2557,36 @@ GGML_API struct ggml_tensor *ggml_ssm_scan(
 
 // Windows
 
-/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
-/// row by row.
+/// Splits F32 `a` [c, width, height] into windows of `w` x `w`, padded with zeros at the end: [c, w, w, windows], row
+/// by row.
 GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
 
-/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+/// Joins the windows of `ggml_win_part`: F32 `a` [c, w, w, windows] gives [c, w0, h0].
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
 
 // Unary operations by their number
 
-/// The function `op` of each element of `a`, whose rows must be contiguous. The result has the type and shape of `a`.
+/// The function `op` of each element of `a`, in the type and shape of `a`. The rows of `a` must be contiguous.
 GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
 
-/// As `ggml_unary`, overwriting `a`: the result is a view of it.
+/// As `ggml_unary`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_unary_inplace(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
 
 // Relative positions
 
-/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+/// The rows of the table `a` [c, 2 * n - 1] for each pair of n = `qh` = `kh` positions, selected by their distance:
+/// F16 [c, kh, qh].
 GGML_API struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh);
 
-/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
-/// for the two axes of the keys.
+/// Adds relative positions to attention scores: `a` [k * k, h * w, b], contiguous, plus F32 `pw` and `ph` [k, w, h,
+/// b] for the two axes of the keys.
 GGML_API struct ggml_tensor *ggml_add_rel_pos(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *pw,
     struct ggml_tensor *ph);
 
-/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+/// As `ggml_add_rel_pos`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_add_rel_pos_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2597,8 +2596,8 @@ GGML_API struct ggml_tensor *ggml_add_rel_pos_inplace(
 // Recurrent and linear attention
 
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
-/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// current token, `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv6(
     struct ggml_context *ctx,
     struct ggml_tensor *k,
@@ -2608,8 +2607,8 @@ GGML_API struct ggml_tensor *ggml_rwkv_wkv6(
     struct ggml_tensor *td,
     struct ggml_tensor *state);
 
-/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
-/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` is [size * size *
+/// heads, sequences]. All are contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
 /// `scale`, then states.
 GGML_API struct ggml_tensor *ggml_gated_linear_attn(
     struct ggml_context *ctx,
@@ -2621,8 +2620,8 @@ GGML_API struct ggml_tensor *ggml_gated_linear_attn(
     float scale);
 
 /// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
-/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// heads, tokens], `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 GGML_API struct ggml_tensor *ggml_rwkv_wkv7(
     struct ggml_context *ctx,
     struct ggml_tensor *r,
@@ -2633,8 +2632,8 @@ GGML_API struct ggml_tensor *ggml_rwkv_wkv7(
     struct ggml_tensor *b,
     struct ggml_tensor *state);
 
-/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
-/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+/// X with A X = B, for F32 `a` [n, n, p, q] and `b` [m, n, p, q], both contiguous. Only the lower triangle of `a` is
+/// used. Supports only `left` and `lower` without `uni` (ones on the diagonal).
 GGML_API struct ggml_tensor *ggml_solve_tri(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2643,11 +2642,11 @@ GGML_API struct ggml_tensor *ggml_solve_tri(
     bool lower,
     bool uni);
 
-/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
-/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
-/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
-/// may leave out all but the last state.
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g`
+/// [1 or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads,
+/// sequences], all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then
+/// the states after the last `K` tokens, the latest first. States before the first token are not written. With more
+/// than `K` tokens, a backend may write only the last state.
 GGML_API struct ggml_tensor *ggml_gated_delta_net(
     struct ggml_context *ctx,
     struct ggml_tensor *q,
@@ -2660,8 +2659,8 @@ GGML_API struct ggml_tensor *ggml_gated_delta_net(
 
 // Sparse attention and hyper-connections
 
-/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
-/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// Scores that select the keys of a sparse attention: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// [heads, n, 1, b], already scaled, and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
 /// weight * max(q k, 0), plus the mask.
 GGML_API struct ggml_tensor *ggml_lightning_indexer(
     struct ggml_context *ctx,
@@ -2670,10 +2669,10 @@ GGML_API struct ggml_tensor *ggml_lightning_indexer(
     struct ggml_tensor *weights,
     struct ggml_tensor *mask);
 
-/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
-/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
-/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
-/// [4, 4, tokens].
+/// Hyper-connections: the mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` with 3
+/// and `base` with 24 elements. The logit of matrix element (dst, src) is element 8 + dst + 4 * src of a column of
+/// `mixes` * `scale`(2) + `base`. Computes a softmax over dst, adds `eps`, normalises over src, and then `n_iter` - 1
+/// times over dst and src. The result is F32 [4, 4, tokens].
 GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(
     struct ggml_context *ctx,
     struct ggml_tensor *mixes,
@@ -2682,23 +2681,24 @@ GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(
     float eps,
     int32_t n_iter);
 
-/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+/// Hyper-connections: weighted sum of the streams. F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give
+/// [n, tokens].
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre(
     struct ggml_context *ctx,
     struct ggml_tensor *x,
     struct ggml_tensor *weights);
 
-/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
-/// tokens], is [n, tokens].
+/// Hyper-connections: gated sum of the streams, `scale` times the sum over streams of `x` * sigmoid(`gate`). Both are
+/// F32 [n, streams, tokens]; the result is [n, tokens].
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre_gated(
     struct ggml_context *ctx,
     struct ggml_tensor *x,
     struct ggml_tensor *gate,
     float scale);
 
-/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
-/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
-/// shaped like `residual`.
+/// Hyper-connections: the streams after a layer. `x` [n, tokens] times `post` [streams, tokens], plus `residual` [n,
+/// streams, tokens] mixed by `comb` [dst streams, src streams, tokens], or unchanged if `comb` is NULL. All are F32;
+/// the result has the shape of `residual`.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_post(
     struct ggml_context *ctx,
     struct ggml_tensor *x,
@@ -2706,11 +2706,14 @@ GGML_API struct ggml_tensor *ggml_dsv4_hc_post(
     struct ggml_tensor *post,
     struct ggml_tensor *comb);
 
-/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
-/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
-/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
-/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
-/// the three may be NULL. Picks and cells out of range are passed over.
+/// Mask of a sparse attention that keeps only the selected cells. `mask` [kv, m1, m2, m3], F16 or F32 with contiguous
+/// rows, is repeated for the rows of I32 `top_k` [picks, n1, n2, n3]. The result [kv, n1, n2, n3] is `mask` in the
+/// cells that a row keeps, and minus infinity elsewhere.
+///
+/// A row keeps the cells it picks in `top_k`. With F32 `score` [m, n1, n2, n3], a pick counts only if its score is
+/// above minus infinity. With I32 `blocks` [cells, m], a pick stands for these cells instead of one. A row also keeps
+/// the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and cells out of
+/// range are ignored.
 GGML_API struct ggml_tensor *ggml_top_k_mask(
     struct ggml_context *ctx,
     struct ggml_tensor *mask,
@@ -2754,7 +2757,7 @@ typedef void (*ggml_custom3_op_t)(
 /// As `n_tasks`: one task for each thread.
 #define GGML_N_TASKS_MAX (-1)
 
-/// The host's function of `a`; the result has its type and shape.
+/// Custom operation on `a`. The result has its type and shape.
 GGML_API struct ggml_tensor *ggml_map_custom1(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2762,7 +2765,7 @@ GGML_API struct ggml_tensor *ggml_map_custom1(
     int n_tasks,
     void *userdata);
 
-/// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom1`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_map_custom1_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2770,7 +2773,7 @@ GGML_API struct ggml_tensor *ggml_map_custom1_inplace(
     int n_tasks,
     void *userdata);
 
-/// The host's function of `a` and `b`; the result has the type and shape of `a`.
+/// Custom operation on `a` and `b`. The result has the type and shape of `a`.
 GGML_API struct ggml_tensor *ggml_map_custom2(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2779,7 +2782,7 @@ GGML_API struct ggml_tensor *ggml_map_custom2(
     int n_tasks,
     void *userdata);
 
-/// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom2`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_map_custom2_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2788,7 +2791,7 @@ GGML_API struct ggml_tensor *ggml_map_custom2_inplace(
     int n_tasks,
     void *userdata);
 
-/// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
+/// Custom operation on `a`, `b` and `c`. The result has the type and shape of `a`.
 GGML_API struct ggml_tensor *ggml_map_custom3(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2798,7 +2801,7 @@ GGML_API struct ggml_tensor *ggml_map_custom3(
     int n_tasks,
     void *userdata);
 
-/// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom3`, in place: the result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_map_custom3_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2811,7 +2814,7 @@ GGML_API struct ggml_tensor *ggml_map_custom3_inplace(
 /// A custom operation that finds its sources in `dst->src`; see `ggml_custom1_op_t`.
 typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
-/// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
+/// Custom operation on the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
 /// shape.
 GGML_API struct ggml_tensor *ggml_custom_4d(
     struct ggml_context *ctx,
@@ -2826,8 +2829,8 @@ GGML_API struct ggml_tensor *ggml_custom_4d(
     int n_tasks,
     void *userdata);
 
-/// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
-/// is source 0.
+/// Custom operation that overwrites `a`, which is source 0, and reads the `n_args` tensors at `args`, at most
+/// `GGML_MAX_SRC` - 2.
 GGML_API struct ggml_tensor *ggml_custom_inplace(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2841,14 +2844,14 @@ GGML_API struct ggml_tensor *ggml_custom_inplace(
 // Loss functions
 //
 
-/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
-/// one element.
+/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, which have the same
+/// shape. One element.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
     struct ggml_tensor *b);
 
-/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
+/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` are the logits, `c` the labels.
 GGML_API struct ggml_tensor *ggml_cross_entropy_loss_back(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2859,9 +2862,9 @@ GGML_API struct ggml_tensor *ggml_cross_entropy_loss_back(
 // Optimizer steps
 //
 
-/// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
-/// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
-/// result is a view of `a`.
+/// AdamW step: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, which all have the shape
+/// of `grad`. `adamw_params` is F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 -
+/// beta2^t). The result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_opt_step_adamw(
     struct ggml_context *ctx,
     struct ggml_tensor *a,
@@ -2870,8 +2873,8 @@ GGML_API struct ggml_tensor *ggml_opt_step_adamw(
     struct ggml_tensor *v,
     struct ggml_tensor *adamw_params);
 
-/// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
-/// alpha, weight decay. The result is a view of `a`.
+/// Gradient descent step: changes the parameter `a` (see `ggml_set_param`), which has the shape of `grad`.
+/// `sgd_params` is F32: alpha, weight decay. The result is a view of `a`.
 GGML_API struct ggml_tensor *ggml_opt_step_sgd(
     struct ggml_context *ctx,
     struct ggml_tensor *a,

@@ -56,7 +56,7 @@ def compare_names(original, ours, debug, allowed):
     check(f"{len(set().union(*lists.values()))} names of the original", missing)
     # What a file of the original takes from another must be there, whatever the list allows.
     inside = set().union(*(lists[name] for name in LIBRARIES))
-    taken = sorted((set().union(*map(names.wanted, original.values())) & inside) - exported.keys())
+    taken = sorted((set().union(*map(names.imports, original.values())) & inside) - exported.keys())
     check("what the original's libraries take from each other", [f"{n} is missing" for n in taken])
     for name in LIBRARIES:
         a, b = names.soname(original[name]), names.soname(os.path.join(ours, name + ".so"))

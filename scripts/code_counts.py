@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts that say how well the sources keep the rules of docs/HOUSE.md: code_counts.py [ROOT]
+"""Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py [ROOT]
 
 Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and operations whose
 family has another name in another part of the library."""

@@ -98,10 +98,10 @@ def sdist(work, name, version):
     return found[0] if found else None
 
 
-def archive(root, how, name, version, wanted):
-    """The checked archive of a package in root; `wanted` is its sum, None when any will do."""
+def archive(root, how, name, version, digest):
+    """The checked archive of a package in root; `digest` is its sum, None when any will do."""
     path = os.path.join(root, f"{name}-{version}" + (".crate" if how is crate else ".tar.gz"))
-    if wanted and os.path.exists(path) and sha256(path) != wanted:
+    if digest and os.path.exists(path) and sha256(path) != digest:
         print(f"{path} is damaged; fetching it again")
         os.remove(path)
     if not os.path.exists(path):
@@ -112,8 +112,8 @@ def archive(root, how, name, version, wanted):
                 die(f"cannot fetch {name} {version}\n  (no network?) put {os.path.basename(path)} into {root} by hand and run this again")
             shutil.copy(found, os.path.join(work, "whole"))
             os.replace(os.path.join(work, "whole"), path)
-    if wanted and sha256(path) != wanted:
-        die(f"{path} is not the file whose sum is known ({wanted})")
+    if digest and sha256(path) != digest:
+        die(f"{path} is not the file whose sum is known ({digest})")
     return path
 
 
@@ -137,9 +137,9 @@ def unpack(path, inside, target, without=()):
         os.rename(os.path.join(work, inside), target)
 
 
-def ggml(root, name=CRATE[0], version=CRATE[1], wanted=CRATE[2], target="ggml"):
+def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     """The tree of the original ggml that a llama-cpp-sys crate holds, as root/target."""
-    path = archive(root, crate, name, version, wanted)
+    path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
     unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
     # The crates leave this template out; the original's build wants it.

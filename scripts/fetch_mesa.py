@@ -24,7 +24,7 @@ from fetch import die, locked, quiet_ending
 # Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted validation looks into: it
 # reads the layers' descriptors where none are bound.
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
-WANTED = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
+PACKAGES = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 RUN = f"""#!/bin/sh
@@ -104,14 +104,14 @@ APT::Update::Error-Mode "any";
 
 
 def download(work):
-    """Paths of the wanted packages and of all that they need."""
+    """Paths of the packages and of everything they need."""
     uri = mirror()
     config = configure(work, uri)
     print(f"fetching the lists of {' '.join(SUITES)} from {uri} ...", flush=True)
     output(["apt-get", "-qq", "update"], config)
-    install = ["apt-get", "-qq", "-y", "--download-only", "install", *WANTED]
+    install = ["apt-get", "-qq", "-y", "--download-only", "install", *PACKAGES]
     found = [line.split() for line in output([*install, "--print-uris"], config).splitlines() if line.startswith("'")]
-    version = next((words[1].split("_")[1] for words in found if words[1].startswith(WANTED[0] + "_")), "?")
+    version = next((words[1].split("_")[1] for words in found if words[1].startswith(PACKAGES[0] + "_")), "?")
     size = sum(int(words[2]) for words in found)
     print(f"fetching Mesa {version} and what it needs: {len(found)} packages, {size >> 20} MB ...", flush=True)
     output(install, config)

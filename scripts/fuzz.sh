@@ -26,7 +26,7 @@ passed=0 failed=0
 for target in "${targets[@]}"; do
     mkdir -p "$work/corpus/$target" "$work/findings"
     log=$work/$target.log
-    # What a host may lie about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
+    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
         "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$seconds" -timeout=20 \
         -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1

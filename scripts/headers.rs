@@ -69,7 +69,7 @@ fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
             tags.insert(name, (word, header.module));
         }
     }
-    // Plain `typedef`s in C: their names stand alone.
+    // Plain `typedef`s in C: their names are used without a tag.
     tags.retain(|name, _| !TYPEDEFS.contains(&name.as_str()));
     tags
 }
@@ -217,7 +217,7 @@ fn constant(define: &str) -> String {
     }
 }
 
-/// Takes the note of a deprecated function out, to stand on a line of its own.
+/// Takes the note of a deprecated function out, to be on a line of its own.
 fn deprecation(flat: &str) -> (String, String) {
     let parts = flat.split_once("GGML_DEPRECATED_NOTE(").and_then(|(api, rest)| Some((api, rest.split_once("\") ")?)));
     match parts {

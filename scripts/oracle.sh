@@ -3,7 +3,7 @@
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
-#   oracle.sh debug      its libraries once more, not optimised, with debug information -> debug/
+#   oracle.sh debug      its libraries again, not optimised, with debug information -> debug/
 #   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/

@@ -31,7 +31,7 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that build everything anew, which takes five minutes of processor time and more.
+# Not by default: those that build everything again, which takes five minutes of processor time and more.
 all=(fmt clippy unit headers shaders install package run upstream abi c hosts peers placement vulkan fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
 suites=("${@:-${all[@]}}")
@@ -120,7 +120,7 @@ suite_placement() { # PLACEMENT: architectures of test-llama-archs; empty for al
     python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
 # Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
-# is told and no failure.
+# is reported, and not a failure.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.

@@ -32,7 +32,7 @@ if [ "${1:-}" = symbols ]; then
         (cd "$stage" && dpkg-gensymbols -q -p"$package" -v"$version" -Oout "${elf[@]}") || exit 1
         # The tables of src/capi/forward.rs, whose names change with their contents: private to this source.
         awk '/^[^ ]/ { print; print "* Build-Depends-Package: libggml-dev"; next }
-            / ggml_rs_forward_/ { if (!told) print " (optional|regex)\"^ggml_rs_forward_[a-z]+_[0-9a-f]+@Base$\" " $2; told = 1; next }
+            / ggml_rs_forward_/ { if (!printed) print " (optional|regex)\"^ggml_rs_forward_[a-z]+_[0-9a-f]+@Base$\" " $2; printed = 1; next }
             { print }' "$stage/out" > "packaging/debian/$package.symbols"
         echo "packaging/debian/$package.symbols: $(grep -c '^ ' "packaging/debian/$package.symbols") symbols"
     done
@@ -55,7 +55,7 @@ vendored() { (cd "$tree" && cargo vendor --locked vendor); }
 check "the crates, as the tarball orig-vendor has them" vendored
 same_version() { [ "$(cd "$tree" && dpkg-parsechangelog -S Version)" = "$version-1" ]; }
 check "the changelog's version is that of Cargo.toml" same_version
-# debhelper gives the build another HOME, so rustup's stand-ins would not find the compiler.
+# debhelper gives the build another HOME, so rustup's proxies would not find the compiler.
 compiler=$(rustc --print sysroot)/bin
 build() {
     (cd "$tree" && env -u CARGO_TARGET_DIR -u RUSTFLAGS PATH="$compiler:$PATH" DEB_BUILD_OPTIONS="parallel=$(nproc) ${DEB_BUILD_OPTIONS:-}" \

@@ -110,7 +110,7 @@ def script(name):
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
 
-def tensor_f32(path, wanted):
+def tensor_f32(path, tensor):
     """The numbers of one F32 tensor of a small GGUF file without arrays among its pairs."""
     with open(path, "rb") as f:
         data = f.read()
@@ -141,7 +141,7 @@ def tensor_f32(path, wanted):
         for _ in range(take("I")):
             count *= take("Q")
         kind, offset = take("IQ")
-        if name == wanted and kind == 0:
+        if name == tensor and kind == 0:
             found = count, offset
     start = -(-at // 32) * 32
     return struct.unpack_from(f"<{found[0]}f", data, start + found[1])
@@ -301,8 +301,8 @@ def peers(t):
         start = time.time()
         if t.run("ours", name) is not None:
             t.check(True, f"{name} (built against the original) runs on this library", f"{time.time() - start:.1f} s")
-    wanted, got = ((t.run(side, "test-opt") or "").count("OK\x1b") for side in ("original", "ours"))
-    t.check(wanted == got > 100, "test-opt (built against the original) passes what the original passes", f"{got} of {wanted}")
+    expected, got = ((t.run(side, "test-opt") or "").count("OK\x1b") for side in ("original", "ours"))
+    t.check(expected == got > 100, "test-opt (built against the original) passes what the original passes", f"{got} of {expected}")
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,

@@ -181,11 +181,11 @@ def judge(t, what, status, out, expected, seconds):
 
 def ops(t, rounds=1):
     can, every = supported(t, "original"), listed(t)
-    wanted = [c for c in every if can.get(c, True)]
-    chosen = sample(wanted, rounds)
+    usable = [c for c in every if can.get(c, True)]
+    chosen = sample(usable, rounds)
     covered = set(map(kind, chosen))
     graphs = {parts(c)[0] for c in every if c not in can}
-    t.check(covered == set(map(kind, wanted)) and can.keys() <= set(every) and "TOPK_QSA" in graphs, "the sample covers every kind of case on all its types",
+    t.check(covered == set(map(kind, usable)) and can.keys() <= set(every) and "TOPK_QSA" in graphs, "the sample covers every kind of case on all its types",
             f"{len(chosen)} of {len(every)} cases: {len({op for op, _ in covered} - graphs)} ops, {len(graphs)} kinds of graphs, {len(covered)} with their types")
     for i, names in enumerate(chunks(chosen), 1):
         status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "-o", names)

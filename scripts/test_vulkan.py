@@ -27,7 +27,7 @@ NEG NORM PAD POOL_1D POOL_2D REGLU RELU REPEAT RMS_NORM ROPE ROUND SCALE SET_ROW
 STEP SUB SUM SUM_ROWS SWIGLU SWIGLU_OAI TANH TOP_K TRUNC XIELU""".split()
 # What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6}
-# Rungs of the ladder of products (src/vulkan/ladder.rs) that no software driver takes unless told to, and the shaders they take for few
+# Methods for products (src/vulkan/ladder.rs) that software drivers use only on request, and their shaders for few
 # columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # The same, of drivers with cooperative matrices.
@@ -35,7 +35,7 @@ MATRICES = {"matrices": {"mul_mat_coop"}, "matrices2": {"mul_mat_coop2"}}
 PRODUCT = re.compile(r"MUL_MAT(_ID)?\(")
 FEW_COLUMNS = 8
 QUICK_TYPES = (("f16", "f32"), ("q4_0", "f32"))
-# What the validation layers are told for `sanitize`, and what they say of it.
+# Settings of the validation layers for `sanitize`, and what they print.
 SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = true", "gpuav_safe_mode = true", "gpuav_shared_memory_data_race = true",
              "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
@@ -100,12 +100,12 @@ def matrices(t, quick=True):
     """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
 
-    def wanted(case):
+    def selected(case):
         named = dict(parts(case)[1])
         return (PRODUCT.match(case) and int(named["n"]) > FEW_COLUMNS
                 and (not quick or (named["type_a"], named["type_b"]) in QUICK_TYPES))
 
-    by_ways(t, small_cases([c for c in cases(t) if wanted(c)]), MATRICES)
+    by_ways(t, small_cases([c for c in cases(t) if selected(c)]), MATRICES)
     t.starter = []
 
 
@@ -114,12 +114,12 @@ def cards(t):
     chosen = small_cases(cases(t))
     for tune in ("card", "plain"):
         made = compare(t, f"test-backend-ops, sample, GGML_VK_TUNE={tune}", chosen, GGML_VK_TUNE=tune)
-        wanted = "sum_rows.subgroup" if tune == "card" else "sum_rows.plain"
-        t.check(wanted in made and "mul_mat_tile" in made and "lanes" not in made, f"GGML_VK_TUNE={tune} is heard")
+        expected = "sum_rows.subgroup" if tune == "card" else "sum_rows.plain"
+        t.check(expected in made and "mul_mat_tile" in made and "lanes" not in made, f"GGML_VK_TUNE={tune} has an effect")
 
 
 def sanitize(t, quick=True):
-    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what lies beside all buffers, and
+    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is beside all buffers, and
     invocations that touch shared memory with no barrier between. The results must be right, too."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 out=$root/target/vulkan
 mkdir -p "$out"
 export GGML_VK_VISIBLE_DEVICES=${GGML_VK_VISIBLE_DEVICES:-0} GGML_NO_BACKTRACE=1
-# A cache of this tree alone, so that a first start and a second one can be told apart.
+# A cache of this tree alone, so that a first and a second start can be distinguished.
 export GGML_VK_PIPELINE_CACHE_DIR=$out/pipelines
 passed=0 failed=0
 
@@ -118,19 +118,19 @@ start foreign "$first" "a start with another driver's file under this one's name
 start foreign-mended 0 "the start after it" CACHE_LAYER_DRIVER=7
 start back 0 "the first driver again"
 
-# A damaged cache is told, not used, and written anew; processes that start at once leave one whole file.
+# A damaged cache is reported, ignored, and written again; processes that start at once leave one complete file.
 file=$(ls "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | head -n 1)
 if [ -n "$file" ]; then
     whole=$(cksum < "$file")
     printf 'not a cache' | dd of="$file" bs=1 seek=20 conv=notrunc 2> /dev/null
     if "$out/test_vulkan" a_graph_is_computed > "$out/damaged.txt" 2> "$out/damaged.err" && grep -q 'is damaged and not used' "$out/damaged.err"; then
-        ok "a damaged pipeline cache is told and not used"
+        ok "a damaged pipeline cache is reported and ignored"
     else
-        bad "a damaged pipeline cache is told and not used" "$(grep -m 1 FAIL "$out/damaged.txt") $(tail -n 1 "$out/damaged.err" | cut -c1-200)"
+        bad "a damaged pipeline cache is reported and ignored" "$(grep -m 1 FAIL "$out/damaged.txt") $(tail -n 1 "$out/damaged.err" | cut -c1-200)"
     fi
     "$out/test_vulkan" none > /dev/null 2> "$out/damaged.err"
     "$out/test_vulkan" a_graph_is_computed > /dev/null 2> "$out/damaged.err"
-    if grep -q 'is damaged' "$out/damaged.err"; then bad "a damaged pipeline cache is written anew" "it is still damaged"; else ok "a damaged pipeline cache is written anew"; fi
+    if grep -q 'is damaged' "$out/damaged.err"; then bad "a damaged pipeline cache is written again" "it is still damaged"; else ok "a damaged pipeline cache is written again"; fi
     [ "$kept" -ge 100 ] || [ "$whole" = "$(cksum < "$file")" ] || bad "the cache of a driver that keeps nothing" "it changed"
 else
     bad "a pipeline cache on disk" "there is no file in $GGML_VK_PIPELINE_CACHE_DIR"

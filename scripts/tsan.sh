@@ -3,7 +3,7 @@
 #
 # Builds the library and fuzz/threads with it (a stable compiler will do: RUSTC_BOOTSTRAP) and runs that three times:
 # two seeded races must be reported, and the stress test must not be. The standard library is not built with the sanitizer: what the
-# sanitizer then does not see, and why it does no harm to leave it out, stands in scripts/tsan.supp.
+# sanitizer then does not see, and why it does no harm to leave it out, is in scripts/tsan.supp.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-300}

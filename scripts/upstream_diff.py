@@ -29,10 +29,10 @@ def fetched(name, version):
     """The folder of a crate's ggml."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     root = os.path.join(os.path.abspath(os.environ.get("GGML_CACHE") or os.path.join(here, "target", "cache")), "upstream")
-    wanted = fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None
+    digest = fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None
     target = f"{name}-{version}"
     with contextlib.redirect_stdout(sys.stderr), fetch.locked(root):
-        fetch.ggml(root, name, version, wanted, target)
+        fetch.ggml(root, name, version, digest, target)
     return os.path.join(root, target)
 
 
@@ -56,10 +56,10 @@ def tree(folder, crate, version, otherwise):
     return Tree(fetched(crate or fetch.CRATE[0], version))
 
 
-def had(*wanted):
+def had(*what):
     """The tree, or the end with status 3."""
     try:
-        return tree(*wanted)
+        return tree(*what)
     except SystemExit as e:
         if isinstance(e.code, str): # fetch.py's way to say what is wrong
             print(e.code, file=sys.stderr)

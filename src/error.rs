@@ -11,7 +11,7 @@ pub enum Error {
     OutOfMemory {
         /// What the memory was for.
         what: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
     },
     /// An argument or a tensor is not what the operation needs.

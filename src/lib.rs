@@ -3,14 +3,14 @@
 //!
 //! # The interface is C
 //!
-//! C and C++ hosts use what `make install` installs: `libggml-base.so` and the files beside it, headers, and the packages for CMake and
+//! C and C++ programs use the installed library: `libggml-base.so` and the files next to it, headers, and the packages for CMake and
 //! pkg-config (`docs/INSTALL.md`). A Rust program calls the same functions, and links nothing else:
 //!
 //! - [`abi`] has the structs, enums and constants, a module for each header;
-//! - [`capi`] has the functions, a module for each header. All are `unsafe`: the header's promises are the caller's to keep.
+//! - [`capi`] has the functions, a module for each header. All are `unsafe`: the caller must keep the contracts of the headers.
 //!
-//! Three functions take as many arguments as the caller likes (`ggml_abort`, `ggml_format_name`, `ggml_log_internal`). Rust
-//! programs declare those in an `extern "C"` block if they need them.
+//! Three functions are variadic (`ggml_abort`, `ggml_format_name`, `ggml_log_internal`). Rust
+//! programs declare them in an `extern "C"` block if they need them.
 //!
 //! ```
 //! use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_type};
@@ -19,11 +19,11 @@
 //!     ggml_build_forward_expand, ggml_free, ggml_init, ggml_mul_mat, ggml_new_graph, ggml_new_tensor_2d,
 //! };
 //!
-//! // Two rows of three elements each; the product has the dot product of every two rows.
+//! // Two rows of three elements each; the product contains the dot product of every pair of rows.
 //! let (a, b) = ([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
 //! let mut product = [0.0f32; 4];
 //!
-//! // SAFETY: tensors and the graph are used before their context is freed. It has room for all of them (otherwise the functions answer
+//! // SAFETY: tensors and the graph are used before their context is freed. It has room for all of them (otherwise the functions return
 //! // NULL, which must not be passed on), and the copies stay inside the tensors.
 //! unsafe {
 //!     let ctx = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: false });
@@ -44,17 +44,17 @@
 //! assert_eq!(product, [1.0, 4.0, 6.0, 15.0]);
 //! ```
 //!
-//! # What is promised
+//! # Stability
 //!
 //! - Within a major version of ggml, names, signatures, layouts and numbers are those of the original's headers, and the functions do
 //!   what the headers in `include/` say.
 //! - A broken contract (an argument that the header forbids) ends the process, or makes the call fail after
-//!   [`ggml_rs_set_policy`](capi::rs::ggml_rs_set_policy); a dead pointer is undefined behaviour, as in C.
-//! - Functions of [`capi`] have C names. A program that has this crate and another ggml in it, linked statically, has
-//!   two definitions of each and does not link.
+//!   [`ggml_rs_set_policy`](capi::rs::ggml_rs_set_policy); a dangling pointer is undefined behaviour, as in C.
+//! - Functions of [`capi`] have C names. A program that links this crate and another ggml statically has two definitions of
+//!   each, and does not link.
 //!
-//! Nothing is promised about what the feature `internals` makes public (`cpu`, `quant`, `tensor`, `vulkan`). It is there for this
-//! repository's own tools: its functions are not sound to call, however safe they look, and change at any time.
+//! The modules that the feature `internals` makes public (`cpu`, `quant`, `tensor`, `vulkan`) are not part of the interface. They are
+//! for the tools of this repository: their functions may be unsound to call even if they look safe, and change at any time.
 //!
 //! # The safety words
 //!
@@ -70,10 +70,10 @@
 //! - **its data is in host memory**: `data` points to `ggml_nbytes` readable bytes (writable where the sentence says so)
 //!   that nobody else writes meanwhile.
 
-// Some of what backends may use is used by the Vulkan backend alone.
+// Some functions for backends are used only by the Vulkan backend.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
-// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes,
+// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `log`, `guard`, `trace`, `mutant` · `quant` number formats · `tensor` contexts, shapes,
 // constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `opt` · `capi`.
 
 pub mod abi;
@@ -86,6 +86,7 @@ mod gguf;
 mod graph;
 mod guard;
 mod log;
+mod mutant;
 mod opt;
 mod sched;
 mod sys;

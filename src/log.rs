@@ -1,6 +1,6 @@
 //! The one logging path, and the end of the process when a caller breaks the contract.
 //!
-//! Everything that the library says goes through the log callback (default: standard error). A broken contract (what
+//! All messages go through the log callback (default: standard error). A broken contract (what
 //! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
 
 use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
@@ -86,7 +86,7 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
     }
 }
 
-/// A caller broke the contract: the guarded function under way fails, where the host wants that (see `guard`). Otherwise the
+/// A caller broke a contract: under the error policy (see `guard`) the guarded function that is running fails. Otherwise the
 /// process ends.
 #[cold]
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
@@ -94,7 +94,7 @@ pub fn abort(file: &str, line: u32, message: &str) -> ! {
     end(file, line, message)
 }
 
-/// Ends the process: the abort callback hears of it (or standard error), then `abort`.
+/// Ends the process: calls the abort callback (or writes to standard error), then `abort`.
 pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.

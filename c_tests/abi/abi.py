@@ -177,17 +177,17 @@ def signatures(include, out_file):
 
 def backends(include, out_file):
     """backends.txt: a header in brackets, then `function TYPE` and `MACRO value` lines. A header that is not in `include` is left out."""
-    wanted, header = {}, None
+    expected, header = {}, None
     for line in facts("backends.txt"):
         if line.startswith("["):
             header = line[1:-1]
-            wanted[header] = []
+            expected[header] = []
         else:
-            wanted[header].append(line.split(" ", 1))
-    absent = [h for h in wanted if not os.path.isfile(os.path.join(include, h))]
+            expected[header].append(line.split(" ", 1))
+    absent = [h for h in expected if not os.path.isfile(os.path.join(include, h))]
     lines = []
-    for header in (h for h in wanted if h not in absent):
-        functions = [n for n, _ in wanted[header] if not n.isupper()]
+    for header in (h for h in expected if h not in absent):
+        functions = [n for n, _ in expected[header] if not n.isupper()]
         got, why = types_of(include, functions, [header])
         macros_of = {}
         r = subprocess.run([*CXX.split(), "-std=c++17", "-dM", "-E", "-x", "c++", "-I", include, os.path.join(include, header)], capture_output=True, text=True)
@@ -199,10 +199,10 @@ def backends(include, out_file):
             check(header, why)
             continue
         is_now = {**got, **macros_of}
-        wrong = [f"{n} is {is_now.get(n)}, expected {v}" for n, v in wanted[header] if is_now.get(n) != v]
-        lines += [f"[{header}]", *(f"{n} {is_now.get(n)}" for n, _ in wanted[header])]
+        wrong = [f"{n} is {is_now.get(n)}, expected {v}" for n, v in expected[header] if is_now.get(n) != v]
+        lines += [f"[{header}]", *(f"{n} {is_now.get(n)}" for n, _ in expected[header])]
         if not out_file:
-            check(f"{header}: {len(functions)} functions, {len(wanted[header]) - len(functions)} macros", "; ".join(wrong[:4]))
+            check(f"{header}: {len(functions)} functions, {len(expected[header]) - len(functions)} macros", "; ".join(wrong[:4]))
     if out_file:
         with open(out_file, "w", encoding="utf-8") as f:
             f.writelines(line + "\n" for line in lines)
@@ -218,15 +218,15 @@ def defined(path):
 
 def files(folder):
     """A file of ours defines what the list says and nothing else; one of the original's defines, of all public functions, just these."""
-    wanted, name = {}, None
+    expected, name = {}, None
     for line in facts("files.txt"):
         if line.startswith("["):
             name = line[1:line.index("]")]
-            wanted[name] = set()
+            expected[name] = set()
         else:
-            wanted[name].add(line)
-    public = set(names("functions.txt")) | set().union(*wanted.values())
-    for name, functions in wanted.items():
+            expected[name].add(line)
+    public = set(names("functions.txt")) | set().union(*expected.values())
+    for name, functions in expected.items():
         has = defined(os.path.join(folder, name + ".so"))
         if has is None:
             print(f"note: there is no {name}.so in {folder}")
@@ -264,9 +264,9 @@ def symbols(libraries):
             return
         exported |= names_of
     public, plugin = set(names("functions.txt")), set(names("plugin.txt"))
-    for what, wanted in (("public functions", public), ("names for loadable backends", plugin)):
-        missing = sorted(wanted - exported)
-        check(f"{len(wanted)} {what} are exported", missing and f"{len(missing)} missing: " + " ".join(missing[:40]) + (" ..." if len(missing) > 40 else ""))
+    for what, expected in (("public functions", public), ("names for loadable backends", plugin)):
+        missing = sorted(expected - exported)
+        check(f"{len(expected)} {what} are exported", missing and f"{len(missing)} missing: " + " ".join(missing[:40]) + (" ..." if len(missing) > 40 else ""))
     extra = sorted(s for s in exported - public - plugin - set(names("allowed.txt")) if not s.startswith("ggml_rs_"))
     check("nothing else is exported", extra and f"{len(extra)}: " + " ".join(extra[:40]) + (" ..." if len(extra) > 40 else ""))
 

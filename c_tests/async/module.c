@@ -9,7 +9,7 @@ static bool rejected[GGML_OP_COUNT];
 
 static bool supports(const struct ggml_tensor * t) { return !rejected[t->op]; }
 static bool offloads(const struct ggml_tensor * t) { return t->op == GGML_OP_MUL_MAT && t->ne[1] >= 32; }
-static bool wanted(const char * name) { const char * v = getenv(name); return v == NULL || strcmp(v, "0") != 0; }
+static bool enabled(const char * name) { const char * v = getenv(name); return v == NULL || strcmp(v, "0") != 0; }
 
 static const char * reg_name(ggml_backend_reg_t reg) { (void) reg; return "FAKE"; }
 static size_t reg_count(ggml_backend_reg_t reg) { (void) reg; return 1; }
@@ -30,8 +30,8 @@ static ggml_backend_reg_t fake_reg(void) {
     strcpy(fake.name, "FAKE");
     fake.type = GGML_BACKEND_DEVICE_TYPE_GPU;
     fake.queue = fake.transfers = fake.unmapped = true;
-    fake.events = wanted("FAKE_EVENTS");
-    fake.copies = fake.host_copies = wanted("FAKE_COPIES");
+    fake.events = enabled("FAKE_EVENTS");
+    fake.copies = fake.host_copies = enabled("FAKE_COPIES");
     fake.poison = -1;
     fake.slow = getenv("FAKE_SLOW") != NULL ? atoi(getenv("FAKE_SLOW")) : 0;
     fake.supports = supports;

@@ -234,8 +234,8 @@ static int run_seed(uint32_t seed) {
     struct model m, ref;
     struct caches c, ref_c;
     if (!make_model(&m, seed, where) || !make_caches(&m, &c, cache_where) || !make_model(&ref, seed, cpu_where) || !make_caches(&ref, &ref_c, cpu_cache)) return IMPOSSIBLE;
-    bool parallel = odds(60), guests = false;
-    for (int i = 0; i < n_devices; i++) guests = guests || devices[i].reads_host;
+    bool parallel = odds(60), host_readers = false;
+    for (int i = 0; i < n_devices; i++) host_readers = host_readers || devices[i].reads_host;
     ggml_backend_sched_t s = ggml_backend_sched_new(backends, NULL, n_devices + 1, 2048, parallel, odds(60));
     ggml_gallocr_t ga = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backends[n_devices]));
     size_t bytes = ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false);
@@ -243,7 +243,7 @@ static int run_seed(uint32_t seed) {
     uint32_t shape = mix(seed, 7);
     int n_ops = 3 + any(40), T = 2 + any(24), steps = 4 + any(8), pin = odds(30) ? any(n_ops) : -1;
     if (odds(50)) {
-        struct made g = make(ctx, &m, shape, n_ops, T, guests);
+        struct made g = make(ctx, &m, shape, n_ops, T, host_readers);
         if (!ggml_backend_sched_reserve(s, g.graph)) return IMPOSSIBLE;
     }
     static float got[16][MAX_OUT][D * 32], want[16][MAX_OUT][D * 32];
@@ -258,7 +258,7 @@ static int run_seed(uint32_t seed) {
             ggml_backend_sched_reset(s);
             ggml_reset(ctx);
             ggml_reset(ref_ctx);
-            g = make(ctx, &m, shape, n_ops, t, guests);
+            g = make(ctx, &m, shape, n_ops, t, host_readers);
             struct ggml_tensor * pinned = pin >= 0 ? ggml_graph_node(g.graph, pin % ggml_graph_n_nodes(g.graph)) : NULL;
             ggml_backend_t to = backends[any(n_devices + 1)];
             /* a view belongs where its base is */

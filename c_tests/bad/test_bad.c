@@ -169,6 +169,7 @@ static void u32(uint32_t x) { put(&x, 4); }
 static void u64(uint64_t x) { put(&x, 8); }
 static void str(const char * s) { u64(strlen(s)); put(s, strlen(s)); }
 static void head(uint32_t version, uint64_t tensors, uint64_t values) { n_hand = 0; put("GGUF", 4); u32(version); u64(tensors); u64(values); }
+static void zeros(size_t n) { memset(hand + n_hand, 0, n); n_hand += n; }
 static void pad(void) { while (n_hand % 32 != 0) { put("", 1); } }
 static void tensor(const char * name, uint32_t dims, const uint64_t * ne, uint32_t type, uint64_t offset) {
     str(name);
@@ -215,14 +216,14 @@ static void made_by_hand(void) {
     head(3, 1, 0); tensor("t", 1, one, 43, 0); pad(); REFUSED("tensor type 43");
     head(3, 1, 0); tensor("t", 1, one, 4, 0); pad(); REFUSED("a removed tensor type");
     head(3, 1, 0); tensor("t", 1, one, UINT32_MAX, 0); pad(); REFUSED("tensor type -1");
-    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_Q4_0, 0); pad(); REFUSED("a row that is not whole blocks");
-    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 8); pad(); u64(0); u64(0); REFUSED("an offset that is not aligned");
-    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 1ull << 63); pad(); u64(0); u64(0); REFUSED("an offset of 2^63");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_Q4_0, 0); pad(); zeros(32); REFUSED("a row that is not whole blocks");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 8); pad(); zeros(64); REFUSED("an offset that is not aligned");
+    head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 1ull << 63); pad(); zeros(64); REFUSED("an offset of 2^63");
     char longest[GGML_MAX_NAME + 1];
     memset(longest, 'n', GGML_MAX_NAME);
     longest[GGML_MAX_NAME] = '\0';
-    head(3, 1, 0); tensor(longest, 1, one, GGML_TYPE_F32, 0); pad(); u64(0); u64(0); REFUSED("a name that does not fit");
-    head(3, 2, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); tensor("t", 1, one, GGML_TYPE_F32, 32); pad(); for (int i = 0; i < 8; i++) { u64(0); } REFUSED("a name twice");
+    head(3, 1, 0); tensor(longest, 1, one, GGML_TYPE_F32, 0); pad(); zeros(32); REFUSED("a name that does not fit");
+    head(3, 2, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); tensor("t", 1, one, GGML_TYPE_F32, 32); pad(); zeros(64); REFUSED("a name twice");
     head(3, 1, 0); tensor("t", 1, one, GGML_TYPE_F32, 0); pad(); u64(0); REFUSED("half of the data");
     const uint64_t negative[] = { UINT64_MAX, 1, 1, 1 }, wide[] = { 1ull << 40, 1ull << 40, 1, 1 }, wrap[] = { 4, (1ull << 30) - 1, (1ull << 30) + 1, 1 }, zero_wrap[] = { 0, 1ull << 62, 1ull << 62, 8 },
                    most[] = { INT64_MAX, 1, 1, 1 }, product[] = { 1ull << 62, 4, 1, 1 };
@@ -232,7 +233,7 @@ static void made_by_hand(void) {
     head(3, 1, 0); tensor("t", 4, zero_wrap, GGML_TYPE_F32, 0); pad(); sink += read_gguf(hand, n_hand);
     head(3, 1, 0); tensor("t", 1, most, GGML_TYPE_I8, 0); pad(); REFUSED("2^63 - 1 bytes");
     head(3, 1, 0); tensor("t", 2, product, GGML_TYPE_I8, 0); pad(); REFUSED("2^64 elements");
-    memcpy(hand, "GGML", 4); REFUSED("another magic word");
+    head(3, 0, 0); pad(); memcpy(hand, "GGML", 4); REFUSED("another magic word");
 }
 
 static size_t too_much(void * user, void * out, uint64_t offset, size_t len) {

@@ -35,10 +35,10 @@ def main():
     given = [int(a) for a in sys.argv[4:7]]
     rounds, ms, most = given + [7, 60, 33000][len(given):]
     measures, sizes = (line.split() for line in run(program, ours, "list").splitlines())
-    wanted = [(m, d, n) for d in (1, 2) for n in map(int, sizes) if n <= most for m in measures]
+    selected = [(m, d, n) for d in (1, 2) for n in map(int, sizes) if n <= most for m in measures]
     times = {}
     for r in range(rounds):
-        for m, d, n in wanted:
+        for m, d, n in selected:
             for column in (r % 2, 1 - r % 2):
                 measure, devices, nodes, ns, _ = run(program, (ours, original)[column], ms, n, m, d).split()
                 times.setdefault((measure, devices, int(nodes)), ([], []))[column].append(float(ns))

@@ -202,8 +202,8 @@ int main(int argc, char ** argv) {
     fake_quiet = true;
     for (int d = 1; d <= 2; d++) {
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-            bool wanted = devices ? d == devices && sizes[i] == most : sizes[i] <= most;
-            if (wanted) measure(d, sizes[i] / 33 + (sizes[i] % 33 != 0));
+            bool selected = devices ? d == devices && sizes[i] == most : sizes[i] <= most;
+            if (selected) measure(d, sizes[i] / 33 + (sizes[i] % 33 != 0));
         }
     }
     return 0;

@@ -1,4 +1,4 @@
-/* The tests' few words: CHECK inside a test, RUN around it, finish() at the end. */
+/* The tests' few words: CHECK inside a test, RUN around it, test_summary() at the end. */
 #ifndef C_TESTS_CHECK_H
 #define C_TESTS_CHECK_H
 
@@ -65,11 +65,23 @@ static inline void test_end(const char * name) {
         }                                                                                                  \
     } while (0)
 
-#define RUN(test)          \
-    do {                   \
-        test_begin();      \
-        test();            \
-        test_end(#test);   \
+/* Whether the environment variable TESTS_ONLY, names with spaces between them, has this one, or is not set. */
+static inline bool test_wanted(const char * name) {
+    const char * only = getenv("TESTS_ONLY");
+    const size_t n    = strlen(name);
+    for (const char * at = only; at != NULL && (at = strstr(at, name)) != NULL; at += n) {
+        if ((at == only || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) { return true; }
+    }
+    return only == NULL;
+}
+
+#define RUN(test)                 \
+    do {                          \
+        if (test_wanted(#test)) { \
+            test_begin();         \
+            test();               \
+            test_end(#test);      \
+        }                         \
     } while (0)
 
 static inline int test_summary(void) {

@@ -71,7 +71,7 @@ static inline void data_blocks(enum ggml_type type, void * dst, size_t n, uint64
             p[b] = (uint8_t) (120 + data_next(&state) % 8);
         } else if (type == GGML_TYPE_NVFP4) {
             for (int k = 0; k < 4; k++) { p[b + k] = (uint8_t) (0x20 + data_next(&state) % 0x20); }
-        } else if (type == GGML_TYPE_IQ1_M) { /* the scale's four nibbles stand on top of the four 16-bit words of scales */
+        } else if (type == GGML_TYPE_IQ1_M) { /* the scale's four nibbles are in the top bits of the four 16-bit words of scales */
             const uint16_t h = data_half(&state);
             for (int k = 0; k < 4; k++) { p[b + 49 + 2 * k] = (uint8_t) ((p[b + 49 + 2 * k] & 0x0F) | (h >> (4 * k) & 0xF) << 4); }
         } else if (type == GGML_TYPE_TQ2_0) { /* two bits a value, 3 does not occur */

@@ -20,7 +20,7 @@ FLOATS = ("f32", "f16", "bf16", "f8_e4m3")
 # Bit-equal. These only move or convert values, or compute integers: the format says what comes out, not the kernel.
 MOVES = set("CONT DUP CPY CONCAT REPEAT GET_ROWS SET_ROWS SET ARGMAX ARGSORT TOP_K COUNT_EQUAL DIAG_MASK_INF DIAG_MASK_ZERO TRI DIAG FILL "
             "PAD PAD_REFLECT_1D ROLL IM2COL IM2COL_3D GET_REL_POS WIN_PART WIN_UNPART TOP_K_MASK".split())
-# Bit-equal too. Each value is one operation of IEEE 754, which rounds in one way only (and then once more into halves).
+# Bit-equal too. Each value is one operation of IEEE 754, which rounds in one way only (and then again into halves).
 ROUNDED_ONCE = set("ADD SUB MUL DIV ADD1 ADD_ID ADD_REL_POS ACC SQR SQRT CLAMP LEAKY_RELU".split())
 # Units of the last place: sums in double precision that are rounded once at the end, functions of the C library, and a product with
 # a sum behind it that a compiler may round once or twice. One unit of F32 is at most 2^-23 of a value; its square is 1.4e-14.
@@ -32,7 +32,7 @@ def bound(op, kind, details):
     """The largest normalised mean square error that is still two ways of computing the same thing, and why."""
     quantized = kind not in FLOATS and not kind.startswith("i")
     if op == "ARGSORT":
-        # Equal elements may stand in either order, which changes the numbers of a few places; a wrong order is off by far more.
+        # Equal elements may be in either order, which changes a few indices; a wrong order is off by far more.
         return 5e-3
     if op in ("CPY", "SET_ROWS") and kind == "q8_0":
         # The original rounds ties to even with AVX2 and away from zero without: a value between two steps may go either way, by
@@ -43,7 +43,7 @@ def bound(op, kind, details):
     if op in ROUNDED_ONCE and not quantized:
         return 0.0
     if op == "ADD":
-        # The sum is quantized again: where it lies between two steps it may go either way, as above.
+        # The sum is quantized again: where it is between two steps it may go either way, as above.
         return 1e-5
     if op in LAST_PLACE and kind == "f32":
         return 2e-14

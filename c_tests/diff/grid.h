@@ -21,7 +21,7 @@ using Shape = std::vector<int64_t>;
 const char * const layouts[] = { "dense", "slice", "steps", "permuted", "reversed", "transposed" };
 constexpr int      LAYOUTS   = 6;
 
-// A tensor of a shape (four numbers) that lies in memory as the layout says.
+// A tensor of a shape (four numbers) that is in memory as the layout says.
 T lay(Graph & g, ggml_type type, const Shape & ne, int layout, float lo = -1, float hi = 1) {
     const int64_t block = ggml_blck_size(type);
     switch (layout) {

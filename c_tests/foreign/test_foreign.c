@@ -33,7 +33,7 @@ struct model {
     struct layer          layers[LAYERS];
 };
 
-static int home(int layer, int n) { return layer * (n + 1) / LAYERS; } /* the last part stays on the CPU */
+static int device_of(int layer, int n) { return layer * (n + 1) / LAYERS; } /* the last part stays on the CPU */
 
 static uint32_t seed;
 static float random_float(void) {
@@ -57,7 +57,7 @@ static bool make_model(struct model * m, int n) {
     m->words = ggml_new_tensor_2d(cpu, GGML_TYPE_F32, WIDTH, WORDS);
     m->head  = ggml_new_tensor_2d(cpu, GGML_TYPE_F32, WIDTH, WORDS);
     for (int i = 0; i < LAYERS; i++) {
-        struct ggml_context * c = m->ctx[home(i, n)];
+        struct ggml_context * c = m->ctx[device_of(i, n)];
         struct layer *        l = &m->layers[i];
         struct ggml_tensor ** square[] = { &l->q, &l->k, &l->v, &l->o };
         l->norm  = ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH);
@@ -198,7 +198,7 @@ static void the_model_spread_over_the_devices_gives_the_same(void) {
     CHECK_EQ(splits, 1);
     const int nodes = run_model(n_devices, out, &splits);
     CHECK(nodes > 20 * n_devices);
-    /* a CPU device that stands before the CPU takes all that it can, without copies: it computes in the same memory */
+    /* a CPU device that is before the CPU takes all that it can, without copies: it computes in the same memory */
     const bool is_cpu = ggml_backend_dev_type(ggml_backend_get_device(backends[0])) == GGML_BACKEND_DEVICE_TYPE_CPU;
     CHECK(is_cpu ? nodes > 100 : splits > n_devices);
     double worst = 0, largest = 0;
@@ -206,7 +206,7 @@ static void the_model_spread_over_the_devices_gives_the_same(void) {
         worst   = fmax(worst, fabs((double) out[i] - reference[i]));
         largest = fmax(largest, fabs((double) reference[i]));
     }
-    printf("note %d nodes on the module's devices in %d stretches, largest error %.2g of %.3g\n", nodes, splits, worst, largest);
+    printf("note %d nodes on the module's devices in %d splits, largest error %.2g of %.3g\n", nodes, splits, worst, largest);
     CHECK(largest > 0.1 && worst <= tolerance * largest);
 }
 

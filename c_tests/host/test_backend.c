@@ -462,7 +462,7 @@ static bool look(int index, struct ggml_tensor * t1, struct ggml_tensor * t2, vo
 static void copied_graphs(void) {
     struct sum_graph s = sum_graph(3);
     ggml_backend_t b = ggml_backend_cpu_init(), b2 = ggml_backend_cpu_init();
-    /* the graph's tensors must lie in a backend's buffer */
+    /* the graph's tensors must be in a backend's buffer */
     struct ggml_context * c = meta(1u << 18);
     struct ggml_tensor *x = ggml_set_name(ggml_new_tensor_2d(c, GGML_TYPE_F32, 8, 8), "x"), *y = ggml_add(c, ggml_mul_mat(c, x, x), ggml_view_2d(c, x, 8, 8, 32, 0));
     struct ggml_cgraph * g = ggml_new_graph(c);

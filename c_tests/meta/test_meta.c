@@ -27,7 +27,7 @@ struct plan {
     int n; /* devices */
 };
 
-/* Weights are spread by name: "q" by rows in heads, "kv" with two equal stretches, "down" by columns, "cache" by heads. */
+/* Weights are spread by name: "q" by rows in heads, "kv" with two equal segments, "down" by columns, "cache" by heads. */
 static struct ggml_backend_meta_split_state spread(const struct ggml_tensor * t, void * userdata) {
     const struct plan *                  plan = userdata;
     struct ggml_backend_meta_split_state s;

@@ -36,7 +36,7 @@ def same_line(want, got, bound):
     worst = 0
     for x, y in zip(a, b):
         if (x != x) != (y != y):
-            return f"{y} where {x} is wanted", 0
+            return f"{y} where {x} is expected", 0
         if x == x:
             worst = max(worst, abs(x - y) / scale)
     if "uncertainty" in name and all(x != x or abs(x * x - y * y) <= VARIANCE for x, y in zip(a, b)):

@@ -198,7 +198,7 @@ static bool stop(struct ggml_tensor * t, bool ask, void * user) {
     return ask;
 }
 
-/* batch tokens through the net whose weights lie in `type`, with and without offloading; checks the result and who did what */
+/* batch tokens through the net whose weights are in `type`, with and without offloading; checks the result and who did what */
 static void shared_work(ggml_backend_buffer_type_t type, bool offload, int batch, bool on_accel, int user) {
     ggml_backend_t accel = ggml_backend_dev_init(dev, NULL), cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     ggml_backend_t both[2] = { accel, cpu };

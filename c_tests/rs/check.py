@@ -79,7 +79,7 @@ def report(doc, allocated):
     if [b["name"] for b in doc["backends"]] != ["Accel0", "CPU"] or m != 9:
         return "other backends or nodes"
     if sum(s["nodes"] for s in doc["splits"]) != m or doc["splits"][0]["first"] != 0:
-        return "the stretches do not hold all nodes"
+        return "the splits do not contain all nodes"
     for node in doc["nodes"]:
         if not 0 <= node["backend"] < n or doc["splits"][node["split"]]["backend"] != node["backend"] or not node["cause"]:
             return f"a node out of place: {node}"

@@ -4,7 +4,7 @@
 - wait more often (`waits`): for a backend in flight that uses the memory that is written next;
 - copy a view of an input at once (`at once`), where the reference leaves that to the destination's queue, and so reads
   what the host may be writing by then;
-- plan anew where the reference uses a plan that was made for other edges.
+- make a new plan where the reference uses a plan that was made for other edges.
 
 Seeds on which the reference ended the process are only checked for a second one that did not crash.
 

@@ -1,4 +1,4 @@
-// Devices that compute nothing and write down everything they are told. Addresses are numbers, not memory: buffer k
+// Devices that compute nothing and record every call. Addresses are numbers, not memory: buffer k
 // begins at k * 2^32, so that two runs that do the same things in the same order print the same text.
 #ifndef FAKE_H
 #define FAKE_H

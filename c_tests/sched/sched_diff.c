@@ -190,7 +190,7 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
 }
 
 // A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the layers
-// lie on the devices in turn, or half of the layers on one and half on another.
+// are on the devices in turn, or half of the layers on one and half on another.
 static struct ggml_cgraph * make_transformer(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_layers, int T, bool causal) {
     rng_t rr = { seed }, * r = &rr;
     struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 2048, false);

@@ -144,10 +144,10 @@ static const void * find(const struct chained * chain, int32_t type) {
 
 /* Properties, as the driver has them or as CACHE_LAYER_DRIVER wants them. */
 static void claim(struct properties * p) {
-    const char * wish = getenv("CACHE_LAYER_DRIVER");
-    if (wish != NULL) {
-        p->driver_version = (uint32_t) atoi(wish);
-        p->uuid[0] ^= (uint8_t) atoi(wish);
+    const char * driver = getenv("CACHE_LAYER_DRIVER");
+    if (driver != NULL) {
+        p->driver_version = (uint32_t) atoi(driver);
+        p->uuid[0] ^= (uint8_t) atoi(driver);
     }
 }
 

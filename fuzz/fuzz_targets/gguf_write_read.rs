@@ -214,7 +214,7 @@ fn main_of(calls: Vec<Call>) {
             let bytes = |p: *mut u8| if n == 0 { &[][..] } else { std::slice::from_raw_parts(p.cast_const(), n) };
             assert!(bytes(a) == bytes(b), "other data");
         }
-        // The data of the second lies in its context; its descriptions know nothing of it.
+        // The data of the second is in its context; its descriptions know nothing of it.
         for &t in &tensors {
             let back = ggml_get_tensor(d, ggml_get_name(t));
             gguf_set_tensor_data(h, ggml_get_name(t), (*back).data);

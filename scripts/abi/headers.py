@@ -31,7 +31,7 @@ def library(folders, out):
 
 
 def sections(path):
-    """The entries of a file of suppressions for abidiff; a comment stands before each: the reason."""
+    """The entries of a file of suppressions for abidiff. The comment before each entry is its reason."""
     entries, reason = [], False
     with open(path, encoding="utf-8") as f:
         for line in f:

@@ -20,7 +20,7 @@ def exported(library):
     return {words[-1].split("@")[0]: words[-2] for words in map(str.split, lines) if words[-2] != "A"}
 
 
-def wanted(library):
+def imports(library):
     """The names that a library takes from others."""
     return {line.split()[-1].split("@")[0] for line in run(NM, "-D", "--undefined-only", library)[1].splitlines()}
 

@@ -81,8 +81,8 @@ def run(root, theirs, base, base_info, suppressions, work):
         f.write("missing libggml ggml_one: used\nextra ggml_two: not used\n")
     listed = Allowed(path)
     found = names.compare({"libggml": {"ggml_one": "T", "ggml_four": "T", "ggml_five": "T"}}, {"ggml_three": "T", "ggml_five": "D"}, listed)
-    wanted = ["ggml_five of libggml is a function there and data here", "ggml_four of libggml is missing", "ggml_three is exported, but not by the original"]
-    yield "seen: names", [] if sorted(found) == wanted else found
+    expected = ["ggml_five of libggml is a function there and data here", "ggml_four of libggml is missing", "ggml_three is exported, but not by the original"]
+    yield "seen: names", [] if sorted(found) == expected else found
     yield "seen: an entry of differences.txt that matches nothing", [] if listed.unused() == ["extra ggml_two: matches nothing any more"] else ["no"]
 
 

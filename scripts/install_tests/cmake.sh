@@ -83,7 +83,7 @@ check "find_package(ggml), static" packaged "$work/cmake/static" "$archived" -Dg
 check "find_package(ggml), GGML_STATIC and -static" packaged "$work/cmake/all" "$archived" -DGGML_STATIC=ON "-DCMAKE_EXE_LINKER_FLAGS=${way:--static}"
 check "the static hosts need no libggml" fails says libggml sh -c 'readelf -d "$1"/host-ggml | grep NEEDED' - "$work/cmake/static"
 no_archive() { mv "$prefix/lib/libggml-cpu.a" "$work/" && packaged "$work/cmake/none" "$prefix" -Dggml_USE_STATIC_LIBS=ON; mv "$work/libggml-cpu.a" "$prefix/lib/"; }
-check "a static library that is missing is told" says "there is no library libggml-cpu.a" no_archive
+check "a missing static library is reported" says "there is no library libggml-cpu.a" no_archive
 if [ -f "$oracle/lib/cmake/ggml/ggml-config.cmake" ]; then
     # Two copies on one system: the package's own files, whatever is searched first.
     check "not another copy's library" says "GGML_LIBRARY:FILEPATH=$prefix" sh -c 'cmake -S "$1/cmake" -B "$1/cmake/two" "-DCMAKE_PREFIX_PATH=$2;$3" -DWANTED="$4" && grep GGML_LIBRARY "$1/cmake/two/CMakeCache.txt"' - "$work" "$prefix" "$oracle" "$version"

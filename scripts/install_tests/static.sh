@@ -44,7 +44,7 @@ if command -v pkg-config > /dev/null; then
         # What rustc says a static library needs; a C compiler adds its own and the C library itself.
         : > "$work/empty.rs"
         asked() { rustc --crate-type staticlib --print native-static-libs "$work/empty.rs" -o "$work/empty.a" 2>&1 | sed -n 's/.*native-static-libs: //p' | tr ' ' '\n' | grep -vx -e -lgcc_s -e -lc; }
-        told() { for library in $(asked); do by_pkg_config --static --libs | tr ' ' '\n' | grep -qx -- "$library" || { echo "no $library"; return 1; }; done; [ -n "$(asked)" ]; }
-        check "pkg-config --static names what rustc asks for" told
+        complete() { for library in $(asked); do by_pkg_config --static --libs | tr ' ' '\n' | grep -qx -- "$library" || { echo "no $library"; return 1; }; done; [ -n "$(asked)" ]; }
+        check "pkg-config --static names what rustc asks for" complete
     fi
 fi

@@ -5,8 +5,8 @@
 // (ggml_backend_buffer_t), and streams of work (ggml_backend_t, also called backends), which compute graphs. Functions
 // with the suffix _async only queue work, if the backend is asynchronous; ggml_backend_synchronize() waits for it.
 //
-// The scheduler splits a graph over several backends. It runs each node where its weights are, or where the operation is
-// supported, and copies tensors between backends:
+// The scheduler splits a graph over several backends. It runs each node where its weights are, or where the operation
+// is supported, and copies tensors between backends:
 //
 //     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, n, GGML_DEFAULT_GRAPH_SIZE, false, true);
 //     ggml_backend_sched_reserve(sched, largest_graph); // optional: avoids allocations later

@@ -137,8 +137,8 @@ template <typename... T> __host__ __device__ constexpr void ggml_unused_vars_imp
         }                                             \
     } while (0)
 
-// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares the variables ne0 ... ne3 with the elements of t->ne (0 if t is NULL).
-// The macros with a number declare only the first one, two or three.
+// GGML_TENSOR_LOCALS(int64_t, ne, t, ne) declares the variables ne0 ... ne3 with the elements of t->ne (0 if t is
+// NULL). The macros with a number declare only the first one, two or three.
 #define GGML_TENSOR_LOCAL_(type, name, index, pointer, array)               \
     const type name##index = (pointer) ? (pointer)->array[index] : 0;       \
     GGML_UNUSED(name##index);

@@ -12,9 +12,9 @@
 // "general.alignment" sets another.
 //
 // Everything in a file is checked before it is used. Functions identify a key or a tensor by its index, from 0 up. A
-// function logs an error and returns 0, false, NULL, GGUF_TYPE_COUNT or GGML_TYPE_COUNT if there is no such index, or if
-// the value has another type than the function reads. Functions that set or add something end the process if an argument
-// is invalid.
+// function logs an error and returns 0, false, NULL, GGUF_TYPE_COUNT or GGML_TYPE_COUNT if there is no such index, or
+// if the value has another type than the function reads. Functions that set or add something end the process if an
+// argument is invalid.
 
 #pragma once
 

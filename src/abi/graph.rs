@@ -74,16 +74,16 @@ macro_rules! custom_params {
     };
 }
 custom_params!(
-    /// Parameters of `GGML_OP_MAP_CUSTOM1`, as they lie in `op_params`.
+    /// Parameters of `GGML_OP_MAP_CUSTOM1`, as they are in `op_params`.
     ggml_map_custom1_op_params, ggml_custom1_op_t);
 custom_params!(
-    /// Parameters of `GGML_OP_MAP_CUSTOM2`, as they lie in `op_params`.
+    /// Parameters of `GGML_OP_MAP_CUSTOM2`, as they are in `op_params`.
     ggml_map_custom2_op_params, ggml_custom2_op_t);
 custom_params!(
-    /// Parameters of `GGML_OP_MAP_CUSTOM3`, as they lie in `op_params`.
+    /// Parameters of `GGML_OP_MAP_CUSTOM3`, as they are in `op_params`.
     ggml_map_custom3_op_params, ggml_custom3_op_t);
 custom_params!(
-    /// Parameters of `GGML_OP_CUSTOM`, as they lie in `op_params`.
+    /// Parameters of `GGML_OP_CUSTOM`, as they are in `op_params`.
     ggml_custom_op_params, ggml_custom_op_t);
 
 const _: () = {

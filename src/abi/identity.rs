@@ -30,7 +30,7 @@ impl Digest {
     }
 }
 
-/// Bytes of `ggml_tensor` up to its name. What lies behind counts as if names took no bytes.
+/// Bytes of `ggml_tensor` up to its name. The members after it count as if names took no bytes.
 const NAME: usize = offset_of!(ggml_tensor, name);
 
 /// The digest of structs. A field that is missing here does not compile.

@@ -4,8 +4,7 @@ use libggml_macros::Numbered;
 use std::ffi::c_char;
 
 /// Digest of the layouts and enum values that the library shares with hosts and modules, whatever `GGML_MAX_NAME` is.
-/// Two libraries with the same digest and the same `GGML_MAX_NAME` may be exchanged under compiled code, as far as data
-/// goes.
+/// Two libraries with the same digest and the same `GGML_MAX_NAME` have the same data layouts for compiled code.
 pub const GGML_RS_ABI_DIGEST: u64 = 0x1488_685f_fea3_d7a2;
 
 /// Describes the library, so that a host can check it before it passes structs.

@@ -4,8 +4,8 @@ use crate::abi::alloc::ggml_tallocr;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BufferRef, view};
 use crate::error::{Error, Result};
-use crate::ggml_assert;
 use crate::tensor::TensorRef;
+use crate::{ggml_assert, mutant};
 
 /// Bytes from `address` to the next multiple of `alignment`, a power of two.
 fn gap(address: usize, alignment: usize) -> usize {
@@ -24,7 +24,8 @@ pub fn start(buffer: BufferRef) -> ggml_tallocr {
 pub fn alloc(allocator: &mut ggml_tallocr, buffer: BufferRef, tensor: TensorRef) -> Result<ggml_status> {
     ggml_assert!(allocator.alignment.is_power_of_two());
     let size = buffer.alloc_size(tensor);
-    let end = size.checked_next_multiple_of(allocator.alignment).and_then(|n| n.checked_add(allocator.offset));
+    let padded = size.checked_next_multiple_of(allocator.alignment).or(mutant::on("G32").then_some(0));
+    let end = padded.and_then(|n| n.checked_add(allocator.offset));
     let Some(end) = end.filter(|&end| end <= buffer.size()) else {
         let free = buffer.size().saturating_sub(allocator.offset);
         return Err(Error::OutOfMemory {
@@ -57,7 +58,11 @@ mod tests {
             assert_eq!(alloc(&mut linear, buffer.handle(), t).unwrap(), ggml_status::GGML_STATUS_SUCCESS);
             assert_eq!(t.data() as usize - buffer.base() as usize, offset);
         }
-        for t in [large, tensor(1 << 61)] {
+        // A size that wraps when it is padded: 2^64 - 1 bytes.
+        let wraps = tensor(1);
+        wraps.set_ne([1, 2, 1, 1]);
+        wraps.set_nb([4, usize::MAX - 4, 0, 0]);
+        for t in [large, tensor(1 << 61), wraps] {
             assert!(matches!(alloc(&mut linear, buffer.handle(), t), Err(Error::OutOfMemory { .. })));
             assert!(t.data().is_null() && t.buffer().is_none() && linear.offset == 192);
         }

@@ -77,7 +77,7 @@ impl Columns {
     }
 }
 
-/// Copies host memory into tensors: `size` bytes from `data` to `offset`, for each part. Nothing is written before all parts are known to lie
+/// Copies host memory into tensors: `size` bytes from `data` to `offset`, for each part. Nothing is written before all parts are known to be
 /// inside their tensors.
 ///
 /// # Safety
@@ -102,7 +102,7 @@ pub unsafe fn set(parts: &[Part]) {
     }
 }
 
-/// Copies tensors into host memory: `size` bytes from `offset` to `data`, for each part. Nothing is read before all parts are known to lie
+/// Copies tensors into host memory: `size` bytes from `offset` to `data`, for each part. Nothing is read before all parts are known to be
 /// inside their tensors.
 ///
 /// # Safety

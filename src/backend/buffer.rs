@@ -107,7 +107,7 @@ impl BufferRef {
         }
     }
 
-    /// Whether the buffer wants to hear of each tensor that is bound to it.
+    /// Whether the buffer has an `init_tensor` function for each tensor that is bound to it.
     #[inline]
     pub fn has_init_tensor(self) -> bool {
         slot!(self.init_tensor).is_some()
@@ -138,7 +138,7 @@ impl BufferRef {
         }
     }
 
-    /// What the buffer is for, as it stands in memory.
+    /// What the buffer is for, as it is in memory.
     #[inline]
     pub fn usage_raw(self) -> c_int {
         object_field!(self.usage)
@@ -173,7 +173,7 @@ impl BufferRef {
         self.buft().alloc_size(tensor)
     }
 
-    /// Whether the data lies in host memory in the usual layout.
+    /// Whether the data is in host memory in the usual layout.
     pub fn is_host(self) -> bool {
         self.buft().is_host()
     }

@@ -85,7 +85,7 @@ impl BufferTypeRef {
         size.max(bytes)
     }
 
-    /// Whether data lies in host memory in the usual layout.
+    /// Whether data is in host memory in the usual layout.
     #[inline]
     pub fn is_host(self) -> bool {
         // SAFETY: the vtable contract.

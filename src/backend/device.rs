@@ -124,7 +124,7 @@ impl DeviceRef {
         call!(self.supports_buft(buft.as_ptr()))
     }
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     #[inline]
     pub fn offload_op(self, op: TensorRef) -> bool {
         // SAFETY: the vtable contract.

@@ -21,7 +21,7 @@ pub struct GraphCopy {
     pub graph: GraphRef,
 }
 
-/// One tensor of the graph and its copy; in the list the source of a view stands before the view.
+/// One tensor of the graph and its copy; in the list the source of a view is before the view.
 struct Pair {
     from: TensorRef,
     to: TensorRef,
@@ -109,7 +109,7 @@ pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
     let tensors = reachable(graph);
     let room = tensors.len() * (OBJECT_SIZE + TENSOR_SIZE);
     let room_for_graph = build::overhead(graph.size().max(graph.n_nodes()), false);
-    // SAFETY: the copies lie beside their contexts, in the copier and then in the `GraphCopy`; its holder uses the graph while it lives.
+    // SAFETY: the copies are beside their contexts, in the copier and then in the `GraphCopy`; its holder uses the graph while it lives.
     let (allocated, unallocated) =
         unsafe { (Context::owned(room + room_for_graph, true)?, Context::owned(room, true)?) };
     let mut copier = Copier {
@@ -131,7 +131,7 @@ pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
         if to.view_src().is_none() {
             tensor_io::copy(*from, *to)?;
         } else if view::init(*to) != ggml_status::GGML_STATUS_SUCCESS {
-            return Err(Error::Backend(format!("{} refused the view '{}'", buffer.name(), to.name())));
+            return Err(Error::Backend(format!("{} cannot hold the view '{}'", buffer.name(), to.name())));
         }
     }
     let to = build::new(&mut copier.allocated, graph.size().max(graph.n_nodes()), false)?;

@@ -8,7 +8,7 @@ use crate::tensor::TensorRef;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Something that is about to happen, or, where its text says so, has just happened.
+/// An operation that is about to happen or, if its comment says so, has just happened.
 #[derive(Clone, Copy)]
 pub enum Deed {
     /// The host writes `size` bytes of a tensor.
@@ -46,13 +46,13 @@ pub enum Deed {
 static WATCHED: AtomicBool = AtomicBool::new(false);
 static WATCHER: OnceLock<fn(Deed)> = OnceLock::new();
 
-/// Calls `watcher` for every deed from now on, on the thread that does it. The first watcher stays.
+/// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Deed)) {
     WATCHER.get_or_init(|| watcher);
     WATCHED.store(true, Relaxed);
 }
 
-/// Whether somebody watches.
+/// Whether there is an observer.
 #[inline]
 pub fn watched() -> bool {
     WATCHED.load(Relaxed)

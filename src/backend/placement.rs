@@ -102,7 +102,7 @@ fn place(buffer: &BufferBox, list: &[TensorRef], bound: &mut Vec<TensorRef>) -> 
         } else if t.data().is_null() {
             let end = buffer.alloc_size(t).checked_next_multiple_of(alignment).and_then(|n| n.checked_add(offset));
             let Some(end) = end.filter(|&end| end <= buffer.size()) else {
-                return Err(invalid!("no room left for '{}' in a buffer of {} bytes", t.name(), buffer.size()));
+                return Err(invalid!("no room for '{}' in a buffer of {} bytes", t.name(), buffer.size()));
             };
             bound.push(t);
             let address = base.wrapping_add(std::mem::replace(&mut offset, end));
@@ -118,7 +118,7 @@ fn place(buffer: &BufferBox, list: &[TensorRef], bound: &mut Vec<TensorRef>) -> 
 }
 
 fn too_large(buft: BufferTypeRef) -> Error {
-    invalid!("tensors larger than memory can be, for a buffer of type {}", buft.name())
+    invalid!("tensors that are too large for a buffer of type {}", buft.name())
 }
 
 fn handles(tensors: &[*mut ggml_tensor]) -> Vec<TensorRef> {

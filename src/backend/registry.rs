@@ -165,7 +165,7 @@ pub fn device_by_name(name: &[u8]) -> Option<DeviceRef> {
     devices().into_iter().find(|d| d.name().as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The first device of this kind, as its number. As long as nobody has asked for anything else, the CPU is found without a
+/// The first device of this type. As long as nothing else has been requested, the CPU is found without a
 /// look at the other built-in backends: they have none, and opening their drivers takes time.
 pub fn device_by_kind(kind: c_int) -> Option<DeviceRef> {
     if kind == ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU as c_int
@@ -202,7 +202,7 @@ pub fn init_best() -> Option<BackendBox> {
 /// Nothing of a backend that came from a library (streams, buffers, devices, texts) is used afterwards.
 pub unsafe fn unload(reg: RegRef) -> bool {
     fill();
-    // Asked before the lock is taken: a device answers by its own memory.
+    // Before the lock is taken: the device uses only its own memory.
     let own: Vec<_> = devices().into_iter().filter(|d| d.reg() == Some(reg)).collect();
     let entry = {
         let mut state = write();

@@ -142,7 +142,7 @@ impl BackendRef {
         call!(self.graph_plan_free(plan))
     }
 
-    /// Computes a plan. `of`: its graph, where the caller knows it, for those who watch.
+    /// Computes a plan. `of`: its graph, if the caller knows it, for the observer.
     ///
     /// # Safety
     /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
@@ -178,7 +178,7 @@ impl BackendRef {
         self.device().supports_buft(buft)
     }
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     #[inline]
     pub fn offload_op(self, op: TensorRef) -> bool {
         self.device().offload_op(op)

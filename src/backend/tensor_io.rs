@@ -7,6 +7,7 @@ use super::handle::slot;
 use super::observe::{self, Deed};
 use super::{BackendRef, BufferRef};
 use crate::error::{Error, Result};
+use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
 
@@ -173,6 +174,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
 /// Every piece of `data` is writable.
 pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
     let buffer = buffer_of(tensor);
+    assert!(!mutant::on("S21") || slot!(buffer.set_tensor_2d).is_none() || slot!(buffer.get_tensor_2d).is_some());
     match slot!(buffer.get_tensor_2d) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
@@ -202,7 +204,7 @@ fn each_piece(p: Pieces, mut f: impl FnMut(usize, usize)) {
     for i in 0..p.count {
         let in_tensor = i.checked_mul(p.stride_tensor).and_then(|n| n.checked_add(p.offset));
         let Some((offset, at)) = in_tensor.zip(i.checked_mul(p.stride_data)) else {
-            ggml_abort!("strides of a copy in pieces are larger than memory")
+            ggml_abort!("the strides of a 2D copy overflow")
         };
         f(offset, at);
     }
@@ -223,7 +225,9 @@ impl BackendRef {
             }
             None => {
                 // What is queued may still read the tensor.
-                self.synchronize();
+                if !mutant::on("S8") {
+                    self.synchronize();
+                }
                 // SAFETY: forwarded to the caller.
                 unsafe { set(tensor, data, offset, size) }
             }
@@ -244,7 +248,9 @@ impl BackendRef {
             }
             None => {
                 // What is queued may still write the tensor.
-                self.synchronize();
+                if !mutant::on("S8 get") {
+                    self.synchronize();
+                }
                 // SAFETY: forwarded to the caller.
                 unsafe { get(tensor, data, offset, size) }
             }

@@ -1,6 +1,6 @@
 //! Devices for tests of the rooms above: they compute a few operations on f32 in memory that is the host's but does not say so.
 //!
-//! The asynchronous kind is as late as the contract allows: work waits in its queue until somebody asks for it. A missing
+//! The asynchronous kind works as late as the contract allows: work waits in its queue until it is needed. A missing
 //! wait therefore shows as a wrong result, every time.
 
 use super::author::{Buffer, BufferType, Device, Event, HostSource, HostTarget, NoPlan, Reg, Stream};
@@ -66,7 +66,7 @@ pub(crate) struct Spec {
     pub alignment: usize,
     pub max_size: usize,
     pub supports: fn(TensorRef) -> bool,
-    /// Buffer types that it can use besides its own.
+    /// Other buffer types that it can use.
     pub reads: Vec<BufferTypeRef>,
     pub offloads: bool,
     /// Copies out of host memory wait in its queue too.
@@ -106,7 +106,7 @@ impl Buffer for FakeBuffer {
         self.0.as_ptr()
     }
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        // SAFETY: ranges are checked, and the tensor lies in this block.
+        // SAFETY: ranges are checked, and the tensor is in this block.
         unsafe { tensor.data().add(offset).write_bytes(value, size) }
     }
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
@@ -129,7 +129,7 @@ struct FakeBuft {
     host: bool,
     alignment: usize,
     max_size: usize,
-    /// Bytes that the result of a matrix product needs besides its own.
+    /// Additional bytes that the result of a matrix product needs.
     expand: usize,
     state: Arc<State>,
 }
@@ -162,7 +162,7 @@ impl BufferType for FakeBuft {
     }
 }
 
-/// A buffer type without a device. `expand`: bytes that the result of a matrix product needs besides its own.
+/// A buffer type without a device. `expand`: additional bytes that the result of a matrix product needs.
 pub(crate) fn buffer_type(alignment: usize, max_size: usize, expand: usize) -> (BufferTypeRef, Arc<State>) {
     let state = Arc::new(State::default());
     let buft = FakeBuft { name: c"Fake", host: true, alignment, max_size, expand, state: state.clone() };
@@ -415,7 +415,7 @@ impl Fake {
         Self::make::<false>(spec)
     }
 
-    /// A device that computes when somebody waits.
+    /// A device that computes only when it is waited for.
     pub fn lazy(spec: Spec) -> Self {
         Self::make::<true>(spec)
     }

@@ -121,7 +121,7 @@ fn bytes(n: i64) -> (Context, BufferBox, TensorRef) {
     (ctx, buffer, t)
 }
 
-/// S8: a stream without async transfers must finish what is queued before the transfer that stands in.
+/// S8: a stream without async transfers must finish what is queued before the fallback transfer.
 #[test]
 fn async_transfers_without_slots_wait_for_queued_work() {
     let stream = FakeStream::new(NO_STREAM);

@@ -8,7 +8,7 @@ use crate::tensor::TensorRef;
 /// Binds a view to the memory of its base, which must have some.
 pub fn init(tensor: TensorRef) -> ggml_status {
     ggml_assert!(tensor.buffer().is_none(), "'{}' has a buffer already", tensor.name());
-    let Some(base) = tensor.view_src() else { crate::ggml_abort!("'{}' is no view", tensor.name()) };
+    let Some(base) = tensor.view_src() else { crate::ggml_abort!("'{}' is not a view", tensor.name()) };
     let Some(buffer) = base.buffer() else {
         crate::ggml_abort!("the base '{}' of the view '{}' has no buffer", base.name(), tensor.name())
     };
@@ -26,7 +26,7 @@ pub fn bind(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
     let end = (at as usize).checked_add(buffer.alloc_size(tensor));
     ggml_assert!(
         at as usize >= base && end.is_some_and(|end| end <= base.saturating_add(buffer.size())),
-        "'{}' does not lie inside its buffer",
+        "'{}' is not inside its buffer",
         tensor.name()
     );
     tensor.set_buffer_raw(buffer.as_ptr());

@@ -7,7 +7,7 @@ use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::alloc::{GraphAllocator, inplace, linear};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
-use crate::capi::convert::{ctx as need_ctx, graph as need_graph, logged, tensor as need_tensor};
+use crate::capi::convert::{graph as need_graph, logged, need, tensor as need_tensor};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::{ggml_abort, ggml_assert, log_error};
@@ -202,8 +202,7 @@ pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, bu
 /// # Safety
 /// `ctx` is a valid context and `buft` a valid buffer type.
 unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
-    // SAFETY: forwarded to the caller.
-    let ctx = unsafe { need_ctx(ctx) };
+    need!(ctx);
     ggml_assert!(ctx.no_alloc(), "tensors of the context have memory in the context");
     ctx.tensors().map(|t| t.as_ptr()).collect()
 }
@@ -259,7 +258,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
     unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) }
 }
 
-/// Whether the result of `op` may lie over one of its sources. Backends that compute such an operation must not assume
+/// Whether the result of `op` may be over one of its sources. Backends that compute such an operation must not assume
 /// that source and result are apart.
 ///
 /// cbindgen:ignore

@@ -13,7 +13,7 @@ use std::ffi::c_char;
 use std::panic::Location;
 use std::path::Path;
 
-/// Ends the process for a NULL argument, or hands out what is there.
+/// Returns the object, or ends the process for a NULL argument.
 #[inline]
 #[track_caller]
 fn required<T>(value: Option<T>, name: &str) -> T {
@@ -100,6 +100,68 @@ pub unsafe fn opt_graph(p: *const ggml_cgraph) -> Option<GraphRef> {
     unsafe { GraphRef::from_ptr(p) }
 }
 
+/// A call of an exported function: what its pointers stand for is used no longer.
+pub struct Call;
+
+/// What an exported function takes by pointer.
+pub trait Passed<'c> {
+    /// What the pointer stands for.
+    type Object;
+
+    /// The object, which the header forbids to be NULL; `name` is the parameter's.
+    ///
+    /// # Safety
+    /// **The header's contract**: NULL, or a valid object for as long as `call`, or, for handles, as they are used.
+    unsafe fn required(self, name: &str, call: &'c Call) -> Self::Object;
+}
+
+macro_rules! passed {
+    ($($raw:ty => $object:ty, $required:expr;)*) => {$(
+        impl<'c> Passed<'c> for $raw {
+            type Object = $object;
+            #[inline]
+            #[track_caller]
+            unsafe fn required(self, name: &str, _: &'c Call) -> $object {
+                // SAFETY: forwarded to the caller.
+                unsafe { $required(self, name) }
+            }
+        }
+    )*};
+}
+passed! {
+    *mut ggml_tensor => TensorRef, tensor;
+    *const ggml_tensor => TensorRef, tensor;
+    *mut ggml_cgraph => GraphRef, |p, _| graph(p);
+    *const ggml_cgraph => GraphRef, |p, _| graph(p);
+}
+
+impl<'c> Passed<'c> for *mut ggml_context {
+    type Object = &'c mut Context;
+    #[inline]
+    #[track_caller]
+    unsafe fn required(self, _: &str, _: &'c Call) -> Self::Object {
+        // SAFETY: forwarded to the caller.
+        unsafe { ctx(self) }
+    }
+}
+
+/// Turns parameters of an exported function into what they point to, under the same names: `need!(ctx, a; mask)`. Those behind the semicolon are tensors that
+/// may be NULL.
+///
+/// It compiles only inside functions that are unsafe themselves: that their pointers are what the header says is their caller's promise.
+macro_rules! need {
+    ($($p:ident),+ $(; $($o:ident),+)?) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::Passed::required($p, stringify!($p), &call),)+);
+        $(
+            #[allow(unsafe_op_in_unsafe_fn)]
+            let ($($o,)+) = ($($crate::capi::convert::opt_tensor($o),)+);
+        )?
+    };
+}
+pub(in crate::capi) use need;
+
 /// The value, or `None` with the error in the log.
 pub fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
     result.map_err(|e| log_error!("{what}: {e}")).ok()
@@ -165,7 +227,7 @@ pub fn dtype(v: raw::ggml_type) -> ggml_type {
 pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
     match value {
         Some(v) => v,
-        None => broken(&format!("{name}: {number} names nothing")),
+        None => broken(&format!("{name}: there is no value {number}")),
     }
 }
 

@@ -278,7 +278,7 @@ pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> 
     unsafe { opt_run(opt_ctx) }.is_some_and(|r| r.with(|r| r.is_static()))
 }
 
-/// A tensor of a run for C, NULL when there is none.
+/// A tensor of a run for C, or NULL.
 ///
 /// # Safety
 /// As for [`opt_run`].

@@ -24,9 +24,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
     let p = host::aligned_malloc(size);
     if size == 0 {
-        log_warn!("ggml_aligned_malloc: 0 bytes asked for");
+        log_warn!("ggml_aligned_malloc: the size is 0");
     } else if p.is_null() {
-        log_error!("ggml_aligned_malloc: no memory for {size} bytes");
+        log_error!("ggml_aligned_malloc: cannot allocate {size} bytes");
     }
     p
 }
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ggml_aligned_free(ptr: *mut c_void, size: usize) {
     unsafe { host::aligned_free(ptr) }
 }
 
-/// Writes `text` to standard error: where the log goes when the host has not said otherwise.
+/// Writes `text` to standard error: the default log callback.
 ///
 /// cbindgen:ignore
 #[guarded]
@@ -89,7 +89,7 @@ fn is_constant(t: TensorRef) -> bool {
 }
 
 /// Whether `nodes`, indices into the graph, can be computed as one: they are the operations `ops`, all of them are to be
-/// computed, and nobody outside sees a result of theirs but those of `outputs`.
+/// computed, and only the results in `outputs` are used outside of them.
 fn can_fuse(graph: GraphRef, nodes: &[c_int], ops: &[raw::ggml_op], outputs: &[c_int]) -> bool {
     let node = |i: c_int| usize::try_from(i).ok().filter(|&i| i < graph.n_nodes()).map(|i| graph.node(i));
     let Some(list) = nodes.iter().map(|&i| node(i)).collect::<Option<Vec<_>>>() else { return false };
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
     can_fuse(graph, nodes, ops, outputs)
 }
 
-/// What a loader of modules asks first: this library as a CPU module gives its CPU backend.
+/// The entry point of a module: as a CPU module, this library returns its CPU backend.
 ///
 /// cbindgen:ignore
 #[guarded]
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
 }
 
 /// What a loader of modules compares variants by: this library picks its kernels at run time, so it can run on every
-/// processor, and stands above the fixed variants.
+/// processor, and is above the fixed variants.
 ///
 /// cbindgen:ignore
 #[guarded]

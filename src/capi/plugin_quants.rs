@@ -1,12 +1,13 @@
 //! Row functions that the original's libggml-base exports without a public header: loadable backends and quantizing programs take them by
-//! name. They do what the type's entry in the table says.
+//! name. They call the functions of the type's entry in the table.
 
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::capi::ggml::quants::{ggml_quantize_chunk, source, values_mut};
+use crate::capi::ggml::quants::ggml_quantize_chunk;
 use crate::guard::guarded;
 use crate::quant::lattice::{self, Grid};
 use crate::quant::types::{FromFloat, ToFloat};
 use crate::quant::{self, block, q8_k::BlockQ8K};
+use crate::sys::slices::{source, values_mut};
 use crate::{ggml_abort, ggml_assert};
 use std::ffi::{c_int, c_void};
 
@@ -28,7 +29,7 @@ fn reader(ty: ggml_type) -> ToFloat {
     match quant::traits(ty).to_float {
         Some(read) => read,
         None if ty == GGML_TYPE_Q8_K => block::decode_row::<BlockQ8K>,
-        None => ggml_abort!("no row is read as {ty:?}"),
+        None => ggml_abort!("rows of type {ty:?} cannot be converted"),
     }
 }
 
@@ -71,7 +72,7 @@ macro_rules! exported {
         /// the bytes written.
         ///
         /// # Safety
-        /// `src`, `dst` and `imatrix` hold what the shape says.
+        /// `src`, `dst` and `imatrix` have the sizes that the shape requires.
         #[guarded]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(

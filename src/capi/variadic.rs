@@ -44,7 +44,7 @@ pub unsafe extern "C" fn ggml_log_internal() {
 unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: *const c_char) -> ! {
     // SAFETY: forwarded to the caller.
     let (file, text) = unsafe { (crate::sys::cstr::text(file), crate::sys::cstr::text(text)) };
-    // C code called, and stands between here and the function that could fail instead: no unwinding.
+    // C code called, and is between here and the function that could fail instead: no unwinding.
     crate::log::end(&file.unwrap_or_default(), u32::try_from(line).unwrap_or(0), &text.unwrap_or_default())
 }
 

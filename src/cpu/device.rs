@@ -13,7 +13,7 @@ use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, 
 use crate::backend::{BackendRef, BufferBox, BufferTypeRef, DeviceRef, RegRef, host};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::sys::memory::AlignedBlock;
+use crate::sys::memory::{AlignedBlock, physical};
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString, c_void};
@@ -196,18 +196,9 @@ impl Device for CpuDevice {
     }
 
     fn memory(&self) -> (usize, usize) {
-        #[cfg(unix)]
-        {
-            // SAFETY: plain questions to the system.
-            let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
-            let total = usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0));
-            // What is free changes with every cache the system keeps: all of it counts as free.
-            (total, total)
-        }
-        #[cfg(not(unix))]
-        {
-            (0, 0)
-        }
+        // What is free changes with every cache the system keeps: all of it counts as free.
+        let total = physical();
+        (total, total)
     }
 
     fn kind(&self) -> ggml_backend_dev_type {

@@ -48,7 +48,7 @@ pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
         GGML_TYPE_F16 => convert::f16(p.get(i, row)).into(),
         GGML_TYPE_BF16 => convert::bf16(p.get(i, row)).into(),
         GGML_TYPE_F32 => p.get::<f32>(i, row).into(),
-        other => ggml_abort!("no single elements of {other:?}"),
+        other => ggml_abort!("single elements of type {other:?} are not accessible"),
     }
 }
 
@@ -60,7 +60,7 @@ fn put(p: &mut Dest<'_>, i: usize, row: RowIndex, value: f64) {
         GGML_TYPE_F16 => p.set(i, row, convert::to_f16(value as f32)),
         GGML_TYPE_BF16 => p.set(i, row, convert::to_bf16(value as f32)),
         GGML_TYPE_F32 => p.set(i, row, value as f32),
-        other => ggml_abort!("no single elements of {other:?}"),
+        other => ggml_abort!("single elements of type {other:?} are not accessible"),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Nodes as a host with bad intentions, or with bad luck, could write them: a well-formed node of any operation, then some of its
-//! shapes, strides, parameters, types, sources, addresses and data changed. Whatever stands there, computing it ends with a
+//! shapes, strides, parameters, types, sources, addresses and data changed. Whatever is there, computing it ends with a
 //! result or with an error. Bytes decide what is changed, so that a fuzzer can drive it; a test drives it with random ones.
 //!
 //! Every tensor ends at a page that nobody may touch, and its buffer says how much memory there is, so a wild access is a fault

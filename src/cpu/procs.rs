@@ -48,7 +48,7 @@ unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStr
     let backend = unsafe { BackendRef::from_ptr(backend) };
     match backend.as_ref().and_then(device::stream) {
         Some(stream) => f(stream),
-        None => crate::ggml_abort!("this backend is not one of the CPU"),
+        None => crate::ggml_abort!("this is not a CPU backend"),
     }
 }
 

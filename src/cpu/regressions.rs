@@ -90,6 +90,34 @@ fn every_operation_gives_the_same_bits_with_1_to_32_threads() {
     }
 }
 
+/// More parts than threads and fewer, in one piece of memory and in rows with gaps: the specimens above are one part.
+#[test]
+fn elementwise_operations_over_several_parts_are_whole_with_any_number_of_threads() {
+    let pool = Pool::new(&default_params(7)).unwrap();
+    for (ne, wide) in [([2459, 5], 2459), ([9000, 1], 9000), ([60, 5], 64)] {
+        let mut c = ctx();
+        let a = floats(&mut c, &[wide, ne[1]], 1);
+        let a = view::view(&mut c, a, &ne, &[a.nb()[1]], 0).unwrap();
+        let nodes = [
+            unary::clamp(&mut c, a, -0.5, 0.5, Place::New).unwrap(),
+            unary::leaky_relu(&mut c, a, 0.1, Place::New).unwrap(),
+            unary::scale_bias(&mut c, a, 2.0, 0.5, Place::New).unwrap(),
+            unary::unary_new(&mut c, ggml_unary_op::GGML_UNARY_OP_SILU, a).unwrap(),
+            binary::add(&mut c, a, a).unwrap(),
+        ];
+        for node in nodes {
+            node.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+            compute_in(None, node, 1, None).unwrap();
+            let want = bytes(node);
+            for n_threads in 2..=7 {
+                restore(node, &vec![0xff; want.len()]);
+                compute_in(Some(&pool), node, n_threads, None).unwrap();
+                assert!(bytes(node) == want, "{:?} of {ne:?} differs with {n_threads} threads", node.op());
+            }
+        }
+    }
+}
+
 #[test]
 fn products_give_the_same_bits_with_1_to_128_threads() {
     let pool = Pool::new(&default_params(128)).unwrap();
@@ -205,7 +233,7 @@ fn data_at_odd_addresses_is_an_error() {
             refused(t, "misaligned");
         }
     }
-    // Strides count too; blocks may lie anywhere.
+    // Strides count too; blocks may be anywhere.
     let mut c = ctx();
     let wide = floats(&mut c, &[40, 5], 1);
     let odd = view::view(&mut c, wide, &[33, 4], &[134], 0).unwrap();
@@ -220,6 +248,25 @@ fn data_at_odd_addresses_is_an_error() {
     a.set_data(room.data().wrapping_add(1));
     restore(a, &data);
     assert_eq!(compute(t), want);
+}
+
+#[test]
+fn parameters_that_lead_outside_are_an_error() {
+    let mut c = ctx();
+    let (a, b) = (floats(&mut c, &[32, 4], 1), floats(&mut c, &[8, 2], 2));
+    let region = copy::Region { nb: [128, 512, 512], offset: 128 };
+    for t in
+        [copy::acc(&mut c, a, b, region, Place::New).unwrap(), copy::set(&mut c, a, b, region, Place::New).unwrap()]
+    {
+        t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
+        compute_in(None, t, 2, None).unwrap();
+        // A stride, then the offset. With a stride of -128 the last row is inside again.
+        for (i, old, wild) in [(0, 128, -128), (0, 128, -256), (0, 128, i32::MAX), (3, 128, -4), (3, 128, 512)] {
+            t.set_op_param_i32(i, wild);
+            refused(t, "lie inside");
+            t.set_op_param_i32(i, old);
+        }
+    }
 }
 
 #[test]
@@ -241,7 +288,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
     a.set_nb([0, 132, 660, 660]);
     refused(t, "lie on each other");
     a.set_nb(nb);
-    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go behind the end.
+    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go after the end.
     let t = c.new_tensor(GGML_TYPE_Q8_0, &[32]).unwrap();
     let t = {
         let from = floats(&mut c, &[32], 3);

@@ -43,7 +43,7 @@ pub struct Row {
     pub tasks: Tasks,
     /// Bytes of scratch memory for a node and a number of threads; `None`: never any.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
-    /// A bit for each source that may lie exactly on the result: the kernel reads an element only before it writes that
+    /// A bit for each source that may be exactly on the result: the kernel reads an element only before it writes that
     /// element, or does not read that source at all.
     pub in_place: u16,
     /// A bit for each source that the kernel writes.

@@ -8,7 +8,8 @@
 use super::barrier::processors;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
-use crate::log_warn;
+use crate::mutant;
+use crate::sys::scheduling::Scheduling;
 use crate::sys::sync::{lock, wait};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
@@ -18,13 +19,6 @@ use std::thread::JoinHandle;
 const SPIN_PER_POLL: usize = 400;
 /// Bits of the ticket that hold the number of threads.
 const THREAD_BITS: u32 = 16;
-
-/// Where a thread may run, and how urgently.
-#[derive(Clone)]
-struct Manners {
-    mask: Option<Box<[bool; GGML_MAX_N_THREADS]>>,
-    priority: ggml_sched_priority,
-}
 
 /// What the threads share.
 struct Shared {
@@ -52,7 +46,7 @@ pub struct Pool {
     threads: Vec<JoinHandle<()>>,
     /// Held while a region runs.
     busy: Mutex<()>,
-    starter: Manners,
+    starter: Scheduling,
     n_threads: usize,
 }
 
@@ -78,15 +72,16 @@ impl Pool {
         });
         let mut masks = Masks { all: &params.cpumask, strict: params.strict_cpu, next: 0 };
         // The starter gets the last mask, as hosts expect.
-        let mut manners: Vec<Manners> = (0..n_threads).map(|_| Manners { mask: masks.next(), priority }).collect();
-        let starter = manners.pop().unwrap_or(Manners { mask: None, priority });
+        let mut settings: Vec<Scheduling> =
+            (0..n_threads).map(|_| Scheduling { mask: masks.next(), priority }).collect();
+        let starter = settings.pop().unwrap_or(Scheduling { mask: None, priority });
         let mut pool = Self { shared, threads: Vec::new(), busy: Mutex::new(()), starter, n_threads };
-        for (i, manners) in manners.into_iter().enumerate() {
+        for (i, settings) in settings.into_iter().enumerate() {
             let shared = Arc::clone(&pool.shared);
             let thread = crate::sys::thread::builder()
                 .name(format!("ggml-cpu-{}", i + 1))
                 .spawn(move || {
-                    manners.apply();
+                    settings.apply();
                     shared.work(i + 1);
                 })
                 .map_err(|source| Error::Io { what: "starting a thread of a pool".into(), source })?;
@@ -169,6 +164,9 @@ impl Shared {
     }
 
     fn wait_for_workers(&self) {
+        if mutant::on("C1") {
+            return;
+        }
         for _ in 0..1 << 12 {
             if self.remaining.load(Ordering::Acquire) == 0 {
                 return;
@@ -186,7 +184,9 @@ impl Shared {
         let mut last = 0;
         while let Some(ticket) = self.wait_for_ticket(last) {
             last = ticket;
-            if ith >= (ticket & ((1 << THREAD_BITS) - 1)) as usize {
+            let n = (ticket & ((1 << THREAD_BITS) - 1)) as usize;
+            let n = if mutant::on("C2") { self.remaining.load(Ordering::Relaxed) + 1 } else { n };
+            if ith >= n {
                 continue;
             }
             // SAFETY: the ticket says that we take part in this region, so its starter keeps the task alive until we have
@@ -254,109 +254,6 @@ impl Masks<'_> {
         mask[cpu] = true;
         Some(mask)
     }
-}
-
-/// What the calling thread had before a region.
-struct Before {
-    #[cfg(target_os = "linux")]
-    affinity: Option<libc::cpu_set_t>,
-    #[cfg(target_os = "linux")]
-    scheduling: Option<(libc::c_int, libc::sched_param)>,
-}
-
-#[cfg(target_os = "linux")]
-impl Manners {
-    /// Binds the calling thread and sets its priority.
-    fn apply(&self) {
-        self.bind();
-        self.prioritise();
-    }
-
-    fn bind(&self) {
-        let Some(mask) = &self.mask else { return };
-        // SAFETY: all-zero bytes are an empty set; the set has CPU_SETSIZE (1024) places, more than the mask.
-        let ok = unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            (0..mask.len()).filter(|&i| mask[i]).for_each(|i| libc::CPU_SET(i, &mut set));
-            libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
-        };
-        if !ok {
-            log_warn!("cannot bind a thread to its processors: {}", std::io::Error::last_os_error());
-        }
-    }
-
-    fn prioritise(&self) {
-        use ggml_sched_priority::*;
-        let (policy, level) = match self.priority {
-            GGML_SCHED_PRIO_NORMAL => return,
-            GGML_SCHED_PRIO_LOW => (libc::SCHED_BATCH, 0),
-            GGML_SCHED_PRIO_MEDIUM => (libc::SCHED_FIFO, 40),
-            GGML_SCHED_PRIO_HIGH => (libc::SCHED_FIFO, 80),
-            GGML_SCHED_PRIO_REALTIME => (libc::SCHED_FIFO, 90),
-        };
-        // SAFETY: plain system call about the calling thread.
-        let rc = unsafe {
-            let mut param: libc::sched_param = std::mem::zeroed();
-            param.sched_priority = level;
-            libc::pthread_setschedparam(libc::pthread_self(), policy, &param)
-        };
-        if rc != 0 {
-            log_warn!("cannot set the priority of a thread: {}", std::io::Error::from_raw_os_error(rc));
-        }
-    }
-
-    /// As [`Self::apply`], and remembers what was before.
-    fn apply_for_now(&self) -> Before {
-        // SAFETY: plain system calls about the calling thread; all-zero bytes are valid values of both structs.
-        let before = unsafe {
-            let affinity = self.mask.as_ref().and_then(|_| {
-                let mut set: libc::cpu_set_t = std::mem::zeroed();
-                (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(set)
-            });
-            let normal = self.priority == ggml_sched_priority::GGML_SCHED_PRIO_NORMAL;
-            let mut policy = 0;
-            let mut param: libc::sched_param = std::mem::zeroed();
-            let scheduling = (!normal
-                && libc::pthread_getschedparam(libc::pthread_self(), &mut policy, &mut param) == 0)
-                .then_some((policy, param));
-            Before { affinity, scheduling }
-        };
-        self.apply();
-        before
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Before {
-    fn restore(self) {
-        // SAFETY: plain system calls about the calling thread with values that the system gave.
-        unsafe {
-            if let Some(set) = self.affinity {
-                libc::sched_setaffinity(0, size_of_val(&set), &set);
-            }
-            if let Some((policy, param)) = self.scheduling {
-                libc::pthread_setschedparam(libc::pthread_self(), policy, &param);
-            }
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Manners {
-    fn apply(&self) {
-        if self.mask.is_some() || self.priority != ggml_sched_priority::GGML_SCHED_PRIO_NORMAL {
-            log_warn!("thread affinity and priority are not set on this system");
-        }
-    }
-
-    fn apply_for_now(&self) -> Before {
-        Before {}
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl Before {
-    fn restore(self) {}
 }
 
 /// Parameters of a pool of `n_threads` threads, as hosts get them to start from.

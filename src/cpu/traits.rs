@@ -6,6 +6,7 @@ use crate::abi::cpu::ggml_type_traits_cpu;
 use crate::abi::each_type;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::ggml_assert;
+use crate::sys::slices::{source, values_mut};
 use std::ffi::{c_int, c_void};
 
 const COUNT: usize = GGML_TYPE_COUNT as usize;
@@ -18,19 +19,15 @@ fn format<const T: i32>() -> ggml_type {
 }
 
 /// # Safety
-/// `x` is readable for `k` floats and `y` writable for a row of `k` elements; `k` fills whole blocks.
+/// `x` is readable for `k` floats and `y` writable for a row of `k` elements; `k` fills whole blocks. They may overlap.
 unsafe extern "C" fn from_float<const T: i32>(x: *const f32, y: *mut c_void, k: i64) {
     let dtype = format::<T>();
     let Some(size) = dtype.row_size(k) else {
-        crate::ggml_abort!("{k} elements do not fill blocks of {dtype:?}");
+        crate::ggml_abort!("{k} elements are not whole blocks of {dtype:?}");
     };
-    if k == 0 {
-        return;
-    }
-    // SAFETY: forwarded to the caller.
-    let (x, y) =
-        unsafe { (std::slice::from_raw_parts(x, k as usize), std::slice::from_raw_parts_mut(y.cast::<u8>(), size)) };
-    convert::from_f32(dtype, x, y);
+    // SAFETY: forwarded to the caller. Where the two overlap, as hosts convert in place, `source` makes a copy.
+    let (x, y) = unsafe { (source(x, k, y.cast::<u8>(), size as i64), values_mut(y.cast::<u8>(), size as i64)) };
+    convert::from_f32(dtype, &x, y);
 }
 
 /// # Safety
@@ -95,6 +92,24 @@ pub fn entry(number: usize) -> Option<&'static ggml_type_traits_cpu> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_converted_in_place_as_elsewhere() {
+        let x: Vec<f32> = (0..256).map(|i| (i as f32 * 0.37).sin()).collect();
+        for (dtype, at) in [(GGML_TYPE_F16, 0), (GGML_TYPE_Q8_0, 0), (GGML_TYPE_F16, 300)] {
+            let from_float = TABLE[dtype as usize].from_float.unwrap();
+            let size = dtype.row_size(256).unwrap();
+            let (mut apart, mut m) = (vec![0u8; size], x.clone());
+            m.resize(512, 0.0);
+            // SAFETY: 256 floats, and memory for a row of them, which at byte 300 of the floats' memory lies over their end.
+            unsafe {
+                from_float(x.as_ptr(), apart.as_mut_ptr().cast(), 256);
+                let p = m.as_mut_ptr();
+                from_float(p, p.cast::<u8>().add(at).cast(), 256);
+                assert_eq!(std::slice::from_raw_parts(p.cast::<u8>().add(at), size), apart, "{dtype:?}");
+            }
+        }
+    }
 
     #[test]
     fn what_has_a_conversion_can_be_written() {

@@ -126,7 +126,7 @@ pub struct Matrix<'a> {
 }
 
 /// Packs `n` rows of `k` elements into panels, as many rows as a panel is high at a time, turned. The last panel may hold
-/// what stands behind the rows, so `rows` must reach to its end.
+/// what is after the rows, so `rows` must reach to its end.
 pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
     let tiles = kernels().float_tiles;
     let size = tiles.height * k;

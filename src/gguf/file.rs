@@ -5,8 +5,8 @@ use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_NAME, ggml_tensor, ggml_type};
 use crate::abi::gguf::gguf_type::*;
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
-use crate::invalid;
 use crate::tensor::TensorRef;
+use crate::{invalid, mutant};
 
 /// The key that sets the alignment of tensor data.
 pub const KEY_ALIGNMENT: &[u8] = b"general.alignment";
@@ -25,17 +25,22 @@ unsafe impl Send for TensorInfo {}
 // SAFETY: as above.
 unsafe impl Sync for TensorInfo {}
 
+/// Sizes that were checked by three rules: without any of them they wrap, as they did where the rule was missing.
+fn sizes_wrap() -> bool {
+    mutant::on("G13") || mutant::on("G14") || mutant::on("G17")
+}
+
 impl TensorInfo {
     /// A description with dense strides. Checks what a reader must check: name, shape, format, size.
     pub fn new(name: &[u8], dtype: ggml_type, ne: [i64; GGML_MAX_DIMS], offset: u64) -> Result<Self> {
         let shown = Printable(name);
-        if name.len() >= GGML_MAX_NAME {
+        if name.len() >= GGML_MAX_NAME && !mutant::on("G5") {
             return Err(Error::Corrupt(format!(
                 "tensor name '{shown}' is too long: {} >= {GGML_MAX_NAME}",
                 name.len()
             )));
         }
-        if name.contains(&0) {
+        if name.contains(&0) && !mutant::on("G5 zero") {
             return Err(Error::Corrupt(format!("tensor name '{shown}' has a zero byte in it")));
         }
         // SAFETY: all-zero bytes are a valid `ggml_tensor`.
@@ -67,28 +72,32 @@ impl TensorInfo {
         let t = self.tensor();
         let (ne, name) = (t.ne(), t.name_bytes());
         let bad = |why: &str| Error::Corrupt(format!("tensor '{}' with shape {ne:?}: {why}", Printable(&name)));
-        if ne.iter().any(|&n| n < 0) {
+        if ne.iter().any(|&n| n < 0) && !mutant::on("G13") {
             return Err(bad("a dimension is negative"));
         }
-        if !ne.contains(&0) && ne.iter().try_fold(1i64, |a, &n| a.checked_mul(n)).is_none() {
+        let is_empty = ne.contains(&0) || mutant::on("G14");
+        if !is_empty && ne.iter().try_fold(1i64, |a, &n| a.checked_mul(n)).is_none() {
             return Err(bad("the number of elements does not fit into 63 bits"));
         }
         let block = dtype.blck_size();
-        if block == 0 || ne[0] % block != 0 {
+        let whole = (block != 0 || mutant::on("G15")) && (ne[0] % block == 0 || mutant::on("G16"));
+        if !whole {
             return Err(bad(&format!(
                 "rows of type {} hold blocks of {block} elements",
                 crate::tensor::names::dtype(dtype)
             )));
         }
         let mut nb = [dtype.type_size(); GGML_MAX_DIMS];
-        let rows = usize::try_from(ne[0] / block).ok().and_then(|n| n.checked_mul(nb[0]));
-        let too_large = || bad("the size in bytes does not fit into memory");
-        nb[1] = rows.ok_or_else(too_large)?;
+        let times = |bytes: usize, n: i64| {
+            let fits = usize::try_from(n).ok().and_then(|n| n.checked_mul(bytes));
+            let fits = fits.or(sizes_wrap().then(|| bytes.wrapping_mul(n as usize)));
+            fits.ok_or_else(|| bad("the size in bytes does not fit into memory"))
+        };
+        nb[1] = times(nb[0], ne[0] / block)?;
         for i in 2..GGML_MAX_DIMS {
-            let n = usize::try_from(ne[i - 1]).map_err(|_| too_large())?;
-            nb[i] = nb[i - 1].checked_mul(n).ok_or_else(too_large)?;
+            nb[i] = times(nb[i - 1], ne[i - 1])?;
         }
-        usize::try_from(ne[3]).ok().and_then(|n| n.checked_mul(nb[3])).ok_or_else(too_large)?;
+        times(nb[3], ne[3])?;
         t.set_dtype(dtype);
         t.set_nb(nb);
         Ok(())
@@ -96,7 +105,8 @@ impl TensorInfo {
 
     /// Bytes of the data.
     pub fn nbytes(&self) -> usize {
-        self.tensor().nbytes()
+        let t = self.tensor();
+        if sizes_wrap() { t.nb()[3].wrapping_mul(t.ne()[3] as usize) } else { t.nbytes() }
     }
 }
 
@@ -161,7 +171,7 @@ impl Gguf {
                 Some(next) => offsets.push(next),
                 None => {
                     self.alignment = old;
-                    return Err(invalid!("the data section is larger than memory can be"));
+                    return Err(invalid!("the data section is too large"));
                 }
             }
         }
@@ -196,7 +206,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Where the data of a tensor that is added at the end would lie.
+    /// Where the data of a tensor that is added at the end would be.
     pub fn end_offset(&self) -> Result<u64> {
         match self.tensors.last() {
             Some(last) => self.offset_behind(last),
@@ -206,12 +216,10 @@ impl Gguf {
 
     fn offset_behind(&self, info: &TensorInfo) -> Result<u64> {
         let padded = info.tensor().nbytes_checked().and_then(|n| n.checked_next_multiple_of(self.alignment));
-        padded
-            .and_then(|n| info.offset.checked_add(n as u64))
-            .ok_or_else(|| invalid!("the data section is larger than memory can be"))
+        padded.and_then(|n| info.offset.checked_add(n as u64)).ok_or_else(|| invalid!("the data section is too large"))
     }
 
-    /// Sets the number format of a tensor and moves the data behind it.
+    /// Sets the number format of a tensor and moves the data after it.
     pub fn set_tensor_dtype(&mut self, i: usize, dtype: ggml_type) -> Result<()> {
         self.tensors[i].set_dtype(dtype)?;
         for i in i + 1..self.tensors.len() {

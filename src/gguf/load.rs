@@ -6,16 +6,17 @@ use crate::abi::ggml::ggml_type::GGML_TYPE_I8;
 use crate::error::{Error, Result};
 use crate::tensor::Context;
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
+use crate::{ggml_assert, mutant};
 
 /// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
-/// from `reader`, which stands at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
+/// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
 ///
 /// # Safety
 /// The tensors are used only while the context lives.
 pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Result<Context> {
     let n = file.tensors.len() + usize::from(!no_alloc);
     let data = if no_alloc { 0 } else { file.data_size };
-    if data as u64 > reader.rest() {
+    if data as u64 > reader.rest() && !mutant::on("G23") {
         let (rest, name) = (reader.rest(), "tensor data");
         return Err(Error::Corrupt(format!("the file has {rest} bytes of {name}, {data} are described")));
     }
@@ -24,7 +25,9 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
         .and_then(|head| head.checked_add(data)?.checked_next_multiple_of(16))
         .ok_or_else(|| Error::OutOfMemory { what: "the tensors of a GGUF file".into(), bytes: data })?;
     // SAFETY: the tensors leave this function with the context alone; from there on the caller's promise.
-    let mut ctx = unsafe { Context::owned(size, no_alloc) }?;
+    let ctx = unsafe { Context::owned(size, no_alloc) };
+    ggml_assert!(ctx.is_ok() || !mutant::on("G24"));
+    let mut ctx = ctx?;
     let mut blob = None;
     if !no_alloc {
         let t = ctx.new_tensor(GGML_TYPE_I8, &[data as i64])?;

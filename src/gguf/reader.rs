@@ -10,6 +10,7 @@ use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
 use crate::abi::gguf::gguf_type::{self, *};
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
+use crate::mutant;
 use crate::sys::memory::NumberBytes;
 use std::collections::HashSet;
 
@@ -52,7 +53,7 @@ impl<'a> Reader<'a> {
         let n = self.source.read_at(self.at, out) as u64;
         self.at += n;
         self.rest -= n;
-        if n < len {
+        if n < len && !mutant::on("G25 short") {
             self.rest = 0;
             return Err(short(len - n));
         }
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, what: &str) -> Result<Text> {
         let len = self.u64(what)?;
-        if len > MAX_TEXT || len > self.rest {
+        if len > MAX_TEXT && !mutant::on("G3 most") || len > self.rest && !mutant::on("G3") {
             return Err(corrupt!(
                 "{what} has a length of {len} bytes, {} are left, at most {MAX_TEXT} are allowed",
                 self.rest
@@ -97,6 +98,7 @@ impl<'a> Reader<'a> {
     fn count(&mut self, what: &str, min_bytes: u64) -> Result<usize> {
         let n = self.u64(what)?;
         match n.checked_mul(min_bytes) {
+            _ if mutant::on("G2") => Ok(n as usize),
             Some(bytes) if bytes <= self.rest => {
                 usize::try_from(n).map_err(|_| corrupt!("{what} is {n}, more than memory can hold"))
             }
@@ -106,12 +108,14 @@ impl<'a> Reader<'a> {
 
     fn value_type(&mut self, key: &Text) -> Result<gguf_type> {
         let raw = self.i32("a value's type")?;
-        gguf_type::from_raw(raw).ok_or_else(|| corrupt!("key {key:?} has invalid GGUF type {raw}"))
+        let unchecked = mutant::on("G7").then_some(GGUF_TYPE_UINT8);
+        gguf_type::from_raw(raw).or(unchecked).ok_or_else(|| corrupt!("key {key:?} has invalid GGUF type {raw}"))
     }
 
     fn kv(&mut self, i: usize) -> Result<Kv> {
         let key = self.text("a key")?;
-        if key.bytes().is_empty() || key.bytes().contains(&0) {
+        let is_empty = key.bytes().is_empty() && !mutant::on("G4");
+        if is_empty || key.bytes().contains(&0) {
             return Err(corrupt!("key {i} is empty or has a zero byte in it"));
         }
         let mut t = self.value_type(&key)?;
@@ -121,14 +125,15 @@ impl<'a> Reader<'a> {
             t = self.value_type(&key)?;
             n = self.u64("an array's length")?;
         }
-        if n > MAX_ARRAY {
+        if n > MAX_ARRAY && !mutant::on("G8 most") {
             return Err(corrupt!("key {key:?} has an array of {n} elements, at most {MAX_ARRAY} are allowed"));
         }
         let smallest = match t {
             GGUF_TYPE_STRING => 8,
+            GGUF_TYPE_ARRAY if mutant::on("G7 nested") => 1,
             _ => type_size(t).ok_or_else(|| corrupt!("key {key:?} has an array of arrays"))? as u64,
         };
-        if n * smallest > self.rest {
+        if n * smallest > self.rest && !mutant::on("G8") {
             return Err(corrupt!("key {key:?} has an array of {n} elements, but only {} bytes are left", self.rest));
         }
         let value = match type_size(t) {
@@ -136,7 +141,7 @@ impl<'a> Reader<'a> {
             Some(size) => {
                 let mut bytes = NumberBytes::zeroed(n as usize * size)?;
                 self.fill(bytes.as_mut_slice(), "a value")?;
-                if t == GGUF_TYPE_BOOL {
+                if t == GGUF_TYPE_BOOL && !mutant::on("G9") {
                     bytes.as_mut_slice().iter_mut().for_each(|b| *b = u8::from(*b != 0));
                 }
                 if cfg!(target_endian = "big") {
@@ -152,7 +157,7 @@ impl<'a> Reader<'a> {
         let name = self.text("a tensor's name")?;
         let shown = Printable(name.bytes());
         let n_dims = self.u32("a tensor's number of dimensions")?;
-        if n_dims as usize > GGML_MAX_DIMS {
+        if n_dims as usize > GGML_MAX_DIMS && !mutant::on("G12") {
             return Err(corrupt!("tensor '{shown}' has invalid number of dimensions: {n_dims} > {GGML_MAX_DIMS}"));
         }
         let mut ne = [1i64; GGML_MAX_DIMS];
@@ -160,7 +165,9 @@ impl<'a> Reader<'a> {
             *n = self.array("a tensor's shape").map(i64::from_le_bytes)?;
         }
         let raw = self.i32("a tensor's type")?;
+        let unchecked = mutant::on("G15").then_some(ggml_type::GGML_TYPE_COUNT);
         let dtype = ggml_type::from_raw(raw)
+            .or(unchecked)
             .ok_or_else(|| corrupt!("tensor '{shown}' has invalid ggml type {raw}, or one that was removed"))?;
         let offset = self.u64("a tensor's offset")?;
         TensorInfo::new(name.bytes(), dtype, ne, offset)
@@ -168,11 +175,12 @@ impl<'a> Reader<'a> {
 
     fn header(&mut self) -> Result<u32> {
         let magic: [u8; 4] = self.array("the magic")?;
-        if &magic != b"GGUF" {
+        if &magic != b"GGUF" && !mutant::on("G1") {
             return Err(corrupt!("invalid magic characters: '{}', expected 'GGUF'", Printable(&magic)));
         }
         let version = self.u32("the version")?;
         match version {
+            _ if mutant::on("G1 version") => Ok(version),
             2..=GGUF_VERSION => Ok(version),
             1 => Err(corrupt!("GGUFv1 is no longer supported, please use a more up-to-date version")),
             v if v != 0 && v & 0xffff == 0 => Err(corrupt!(
@@ -195,7 +203,7 @@ impl<'a> Reader<'a> {
         let mut keys = HashSet::new();
         for i in 0..n_kv {
             let kv = self.kv(i)?;
-            if !keys.insert(kv.key.clone()) {
+            if !keys.insert(kv.key.clone()) && !mutant::on("G4 twice") {
                 return Err(corrupt!("duplicate key {:?}", kv.key));
             }
             file.kv.push(kv);
@@ -208,15 +216,16 @@ impl<'a> Reader<'a> {
             let info = self.tensor()?;
             let name = info.tensor().name_bytes();
             let shown = Printable(&name);
-            if info.offset != size {
+            if info.offset != size && !mutant::on("G19") {
                 return Err(corrupt!("tensor '{shown}' has offset {}, expected {size}", info.offset));
             }
             let padded = info.nbytes().checked_next_multiple_of(file.alignment).map(|n| n as u64);
+            let padded = padded.or(mutant::on("G21").then_some(0));
             size = padded
-                .and_then(|n| size.checked_add(n))
-                .filter(|&n| isize::try_from(n).is_ok())
-                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section larger than memory can be"))?;
-            if !names.insert(name.clone()) {
+                .and_then(|n| size.checked_add(n).or(mutant::on("G22").then(|| size.wrapping_add(n))))
+                .filter(|&n| isize::try_from(n).is_ok() || mutant::on("G22"))
+                .ok_or_else(|| corrupt!("tensor '{shown}' makes the data section too large"))?;
+            if !names.insert(name.clone()) && !mutant::on("G18") {
                 return Err(corrupt!("duplicate tensor name '{shown}'"));
             }
             file.tensors.push(info);
@@ -225,15 +234,14 @@ impl<'a> Reader<'a> {
         if n_tensors > 0 {
             self.align(file.alignment as u64)?;
         }
-        file.data_offset =
-            usize::try_from(self.at).map_err(|_| corrupt!("the data section lies behind the end of memory"))?;
+        file.data_offset = usize::try_from(self.at).map_err(|_| corrupt!("the data section is outside the memory"))?;
         Ok(file)
     }
 
     fn align(&mut self, alignment: u64) -> Result<()> {
         let read = self.at - self.start;
         let skip = read.next_multiple_of(alignment) - read;
-        if skip > self.rest {
+        if skip > self.rest && !mutant::on("G20") {
             return Err(corrupt!("the file ends before its data section"));
         }
         self.at += skip;
@@ -256,12 +264,13 @@ fn alignment(file: &Gguf) -> Result<usize> {
         _ => None,
     };
     let Some(n) = n else {
+        assert!(!mutant::on("G10 type"), "the key has a wrong type");
         let t = if kv.is_array { GGUF_TYPE_ARRAY } else { kv.element_type() };
         let t = type_name(t).to_string_lossy();
         return Err(corrupt!("key 'general.alignment' must be of type u32 but is {t}"));
     };
-    if !n.is_power_of_two() || n > MAX_ALIGNMENT {
-        return Err(corrupt!("alignment {n} is not a power of 2 up to {MAX_ALIGNMENT}"));
+    if (!n.is_power_of_two() || n > MAX_ALIGNMENT) && !mutant::on("G10") {
+        return Err(corrupt!("alignment {n} is not a power of 2, or is above {MAX_ALIGNMENT}"));
     }
     Ok(n as usize)
 }
@@ -429,6 +438,20 @@ mod tests {
         fails(&one(&[array(b"a", 8, 1 << 20, &[])]), "are left");
         fails(&one(&[kv(b"a", 8, &u64::MAX.to_le_bytes())]), "length");
         fails(&one(&[kv(b"a", 8, &(1u64 << 40).to_le_bytes())]), "length");
+        fails(&one(&[kv(b"a", 8, &(1u64 << 20).to_le_bytes())]), "length");
+    }
+
+    /// A file that says it is large enough for them, as a sparse file or a callback can.
+    #[test]
+    fn lengths_are_limited_however_large_the_file_is() {
+        let length = ((1u64 << 30) + 1).to_le_bytes();
+        let list = [&0i32.to_le_bytes()[..], &length].concat();
+        for (t, value, word) in [(8, &length[..], "at most 1073741824 are"), (9, &list, "at most 1073741824 are")] {
+            let bytes = bytes_of(3, &[kv(b"a", t, value)], &[], 64);
+            let mut source = &bytes[..];
+            let e = Reader::new(&mut source, 0, 1 << 40).meta().err().unwrap().to_string();
+            assert!(e.contains(word), "{e}");
+        }
     }
 
     #[test]
@@ -460,6 +483,7 @@ mod tests {
         fails(&one(&[tensor(b"a", &[4, (1 << 30) - 1, (1 << 30) + 1], 0, 0)]), "memory");
         fails(&one(&[tensor(b"a", &[i64::MAX], 24, 0)]), "memory");
         fails(&one(&[tensor(b"a", &[1 << 61], 0, 0)]), "memory");
+        fails(&one(&[tensor(b"a", &[1 << 31, 1 << 31], 0, 0)]), "memory");
         // each fits, both together do not
         fails(&one(&[tensor(b"a", &[1 << 62], 24, 0), tensor(b"b", &[1 << 62], 24, 1 << 62)]), "larger than memory");
         assert_eq!(parse(&one(&[tensor(b"a", &[0, i64::MAX, 8], 0, 0)])).unwrap().tensors[0].nbytes(), 0);

@@ -4,6 +4,7 @@
 
 use crate::abi::gguf::gguf_type::{self, *};
 use crate::error::Result;
+use crate::mutant;
 use crate::sys::memory::NumberBytes;
 use std::ffi::CStr;
 
@@ -57,7 +58,7 @@ impl Text {
         Self(bytes.into())
     }
 
-    /// The bytes, without the zero behind them.
+    /// The bytes, without the zero after them.
     pub fn bytes(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
@@ -80,6 +81,9 @@ pub struct Printable<'a>(pub &'a [u8]);
 impl std::fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cut = &self.0[..self.0.len().min(80)];
+        if mutant::on("G6") {
+            return write!(f, "{}", String::from_utf8_lossy(cut));
+        }
         write!(f, "{}", String::from_utf8_lossy(cut).escape_debug())?;
         if cut.len() < self.0.len() { write!(f, "...") } else { Ok(()) }
     }

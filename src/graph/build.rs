@@ -72,7 +72,7 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
     let count = c_int::try_from(size).map_err(|_| too_large())?;
     let base = ctx.new_object(ggml_object_type::GGML_OBJECT_TYPE_GRAPH, layout.total)?.as_ptr();
     let at = |offset: usize| {
-        // SAFETY: all offsets lie in the object, which has `total` bytes.
+        // SAFETY: all offsets are in the object, which has `total` bytes.
         unsafe { base.add(offset) }
     };
     let none = std::ptr::null_mut();
@@ -94,7 +94,7 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
         uid: 0,
     };
     let p = base.cast::<ggml_cgraph>();
-    // SAFETY: the object is aligned to 16 and large enough; its arrays lie inside it. Entries of nodes and leafs are written
+    // SAFETY: the object is aligned to 16 and large enough; its arrays are inside it. Entries of nodes and leafs are written
     // before they are counted, keys and use counts before their bit is set: only the bits, and gradients, start as zeros.
     let graph = unsafe {
         at(layout.grads).write_bytes(0, layout.total - layout.grads);

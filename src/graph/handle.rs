@@ -62,7 +62,7 @@ impl GraphRef {
         usize::try_from(field!(self.n_leafs)).unwrap_or(0)
     }
 
-    /// Node `i`; ends the process when there is none (the contract).
+    /// Node `i`; which must exist: a broken contract otherwise.
     #[inline]
     pub fn node(self, i: usize) -> TensorRef {
         ggml_assert!(i < self.n_nodes(), "node {i} of {}", self.n_nodes());
@@ -82,7 +82,7 @@ impl GraphRef {
         unsafe { entries.add(i).write(t.as_ptr()) }
     }
 
-    /// Leaf `i`; ends the process when there is none (the contract).
+    /// Leaf `i`; which must exist: a broken contract otherwise.
     #[inline]
     pub fn leaf(self, i: usize) -> TensorRef {
         ggml_assert!(i < self.n_leafs(), "leaf {i} of {}", self.n_leafs());
@@ -226,7 +226,7 @@ impl Modulus {
     }
 }
 
-/// A set of tensors as it lies in a graph: linear probing from `(address >> 4) % size`.
+/// A set of tensors as it is in a graph: linear probing from `(address >> 4) % size`.
 #[derive(Clone, Copy)]
 pub struct HashSetRef(ggml_hash_set);
 

@@ -63,7 +63,7 @@ impl Dataset {
     /// A data set with room for points; its memory is not set.
     pub fn new(shape: &Shape) -> Result<Self> {
         ggml_assert!(shape.point > 0 && shape.label >= 0 && shape.points > 0 && shape.shard > 0);
-        // SAFETY: the tensors lie beside their context. Loops borrow the data set while they use them; hosts use them while their data
+        // SAFETY: the tensors are beside their context. Loops borrow the data set while they use them; hosts use them while their data
         // set lives, by the contract of `ggml_opt_dataset_free`.
         let mut ctx = unsafe { Context::owned(2 * (TENSOR_SIZE + OBJECT_SIZE), true) }?;
         let data = ctx.new_tensor(shape.data, &[shape.point, shape.points])?;
@@ -152,7 +152,7 @@ impl Dataset {
         for (column, to) in [(Some(&self.data), data), (self.labels.as_ref(), labels)] {
             let Some(column) = column else { continue };
             for (i, &shard) in shards.iter().enumerate() {
-                // SAFETY: shards lie inside the tensor, whose data is in host memory; `to` has room for all of them, by the
+                // SAFETY: shards are inside the tensor, whose data is in host memory; `to` has room for all of them, by the
                 // caller's promise.
                 unsafe { column.at(shard).copy_to_nonoverlapping(to.add(i * column.shard), column.shard) };
             }
@@ -162,7 +162,7 @@ impl Dataset {
 
 fn copy_shards(column: &Column, shards: &[usize], to: TensorRef) {
     for (i, &shard) in shards.iter().enumerate() {
-        // SAFETY: shards lie inside the tensor, whose data is in host memory.
+        // SAFETY: shards are inside the tensor, whose data is in host memory.
         unsafe { tensor_io::set(to, column.at(shard), i * column.shard, column.shard) };
     }
 }

@@ -6,7 +6,7 @@ use super::{Dataset, Results, Run, Shared, eval};
 use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};
 
-/// Batches of one kind: where they lie in the data set, and what each gets.
+/// Batches of one kind: where they are in the data set, and what each gets.
 struct Part<'a> {
     train: bool,
     batches: std::ops::Range<i64>,

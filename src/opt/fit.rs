@@ -17,7 +17,7 @@ pub struct Plan {
     pub points_per_step: i64,
     /// Share of the data that is kept for evaluation, from 0 up to but not including 1.
     pub validation: f32,
-    /// Drawn after each batch; with one, standard error hears of epochs too.
+    /// Drawn after each batch. With a progress bar, epochs are printed to standard error too.
     pub show: BatchCallback,
 }
 

@@ -1,4 +1,4 @@
-//! The graphs behind a forward graph: one with gradients, and one with steps of the optimizer behind those.
+//! Extends a forward graph by two more: one with gradients, and one that also has the steps of the optimizer.
 #![forbid(unsafe_code)]
 
 use super::state::{State, StepNumbers};
@@ -9,7 +9,7 @@ use crate::graph::{GraphRef, backward};
 use crate::tensor::Context;
 use crate::tensor::ops::optimizer;
 
-/// A copy of `forward` in `ctx` with the backward pass behind it; gradients go where `state` says.
+/// A copy of `forward` in `ctx` with the backward pass after it; gradients go where `state` says.
 pub fn with_gradients(ctx: &mut Context, forward: GraphRef, state: &State) -> Result<GraphRef> {
     let graph = forward.dup(ctx, true)?;
     backward::build(graph, ctx, &state.accumulators)?;
@@ -33,7 +33,9 @@ pub fn with_steps(
         let step = match state.moments.get(i).copied().flatten() {
             Some(pair) if is_adamw => optimizer::opt_step_adamw(ctx, node, grad, pair.m, pair.v, tensor)?,
             None if !is_adamw => optimizer::opt_step_sgd(ctx, node, grad, tensor)?,
-            _ => ggml_abort!("'{}' was no parameter when the run began: the forward graph has changed", node.name()),
+            _ => {
+                ggml_abort!("'{}' was not a parameter when the run started: the forward graph has changed", node.name())
+            }
         };
         let optimizer: &[u8] = if is_adamw { b"adamw" } else { b"sgd" };
         step.set_name(&[optimizer, b" step for ", &node.name_bytes()[..]].concat());

@@ -75,7 +75,7 @@ impl<T> Lent<T> {
 
     /// The object.
     pub fn get(&mut self) -> &mut T {
-        // SAFETY: valid, and nobody else uses it, by the promise of `from_ptr`. Nor do we: this is no `Copy` type, and it is borrowed.
+        // SAFETY: valid, and nobody else uses it, by the promise of `from_ptr`. Nor do we: this type is not `Copy`, and it is borrowed.
         unsafe { self.0.as_mut() }
     }
 }
@@ -105,7 +105,7 @@ impl ParamsSource {
     /// Asks the host. It may ask things in return: hold no object of its own meanwhile.
     pub fn get(&self) -> ggml_opt_optimizer_params {
         let Some(function) = self.function else { ggml_abort!("a step needs get_opt_pars") };
-        // SAFETY: by the promise of whoever made this, the function may be called with the argument.
+        // SAFETY: by the promise of the code that made this, the function may be called with the argument.
         unsafe { function(self.argument) }
     }
 }
@@ -114,7 +114,7 @@ impl ParamsSource {
 #[derive(Clone, Copy)]
 pub struct BatchCallback(ggml_opt_epoch_callback);
 
-/// What a [`BatchCallback`] hears.
+/// The arguments of a [`BatchCallback`].
 pub struct Batch {
     /// Training, not evaluation.
     pub train: bool,

@@ -1,4 +1,4 @@
-//! What training minimises, as nodes behind the outputs of a model.
+//! What training minimises, as nodes after the outputs of a model.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_LOSS};
@@ -15,7 +15,7 @@ use crate::tensor::{Context, TensorRef};
 /// Tensors that [`Objective::build`] makes at most.
 pub const MAX_TENSORS: usize = 9;
 
-/// The nodes behind the outputs.
+/// The nodes after the outputs.
 #[derive(Clone, Copy)]
 pub struct Objective {
     /// What the outputs should be, in their shape, for losses that compare.

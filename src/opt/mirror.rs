@@ -53,7 +53,7 @@ impl Mirror {
         // Views name a base that may stand outside the graph.
         let n_tensors = 2 * (graph.n_leafs() + graph.n_nodes());
         let bytes = n_tensors * (TENSOR_SIZE + OBJECT_SIZE) + build::overhead(graph.size(), false);
-        // SAFETY: the copies lie beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
+        // SAFETY: the copies are beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
         // has its graph computed.
         let ctx = unsafe { Context::owned(bytes, true) }?;
         let mut copier = Copier { ctx, known: HashMap::with_capacity(n_tensors) };

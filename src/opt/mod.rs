@@ -15,7 +15,7 @@
 //! A forward graph ends in the loss. The gradient graph is a copy of it with the backward pass behind, the step graph a copy of
 //! that with a step of the optimizer for each parameter. With static graphs all are built once, and the scheduler gets a
 //! mirror of the one that is evaluated next, because placing a graph writes into it. Otherwise the host hands in a new
-//! forward graph for each evaluation, and what is built behind it lives in the host's context.
+//! forward graph for each evaluation, and what is built after it lives in the host's context.
 //!
 //! # Sums of gradients
 //!

@@ -30,7 +30,7 @@ pub fn clock(us: i64) -> String {
     format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// A number with `digits` behind the point, as C prints it.
+/// A number with `digits` after the decimal point, as C prints it.
 fn number(x: f64, digits: usize) -> String {
     match (x.is_nan(), x.is_sign_negative()) {
         (true, true) => "-nan".into(),
@@ -47,7 +47,7 @@ impl Progress {
         (0..BLOCKS).map(block).collect()
     }
 
-    /// The line. It ends in a carriage return, so that the next one is written over it; behind the last there is a line end.
+    /// The line. It ends in a carriage return, so that the next one is written over it; after the last there is a line end.
     pub fn line(&self) -> String {
         let left = i128::from(self.elapsed_us) * i128::from(self.all - self.done) / i128::from(self.done.max(1));
         format!(

@@ -58,7 +58,7 @@ pub struct Run {
     /// Graphs are built once, and mirrored for the scheduler.
     is_static: bool,
     model: Option<Model>,
-    /// Context of the forward graph, where what is built behind it goes.
+    /// Context of the forward graph, in which the nodes after it are created.
     ctx: Option<Rc<Shared<Lent<Context>>>>,
     forward: Option<GraphRef>,
     gradients: Option<GraphRef>,
@@ -268,7 +268,7 @@ impl Run {
         }
         self.settings.scheduler.with(|s| s.get().reset());
         let placed = if self.is_static {
-            // The old mirror goes once the scheduler has forgotten it.
+            // The old mirror is freed once the scheduler no longer uses it.
             self.mirror = None;
             self.mirror.insert(Mirror::new(graph)?).graph()
         } else {

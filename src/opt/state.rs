@@ -38,7 +38,7 @@ pub struct Moments {
 
 /// Tensors that a run keeps from one evaluation to the next.
 pub struct State {
-    // The buffer goes first: it holds the memory of the context's tensors.
+    // The buffer is freed first: it holds the memory of the context's tensors.
     buffer: Option<BufferBox>,
     is_allocated: bool,
     /// Where the tensors are made. With static graphs the nodes of the loss are, too.
@@ -108,9 +108,9 @@ pub struct StepNumbers {
 }
 
 impl StepNumbers {
-    /// A tensor as long as the step of this optimizer wants it.
+    /// A tensor with as many elements as the step of this optimizer needs.
     pub fn new(optimizer: ggml_opt_optimizer_type) -> Result<Self> {
-        // SAFETY: the tensor lies beside its context; a run holds both for as long as the graph that has it in it.
+        // SAFETY: the tensor is beside its context; a run holds both for as long as the graph that has it in it.
         let mut ctx = unsafe { context_for(1) }?;
         let (n, name) = match optimizer {
             GGML_OPT_OPTIMIZER_TYPE_ADAMW => (7, b"adamw_params".as_slice()),
@@ -134,7 +134,7 @@ impl StepNumbers {
         self.tensor
     }
 
-    /// Writes what the host wants for step `iteration`, counted from 1.
+    /// Writes the host's parameters for step `iteration`, counted from 1.
     pub fn set(&self, params: &ggml_opt_optimizer_params, iteration: i64) {
         let numbers = match self.optimizer {
             GGML_OPT_OPTIMIZER_TYPE_SGD => sgd_numbers(&params.sgd).to_vec(),

@@ -56,7 +56,7 @@ pub trait EncodeWeighted: Block {
 #[inline]
 pub fn read<B: Plain>(bytes: &[u8]) -> B {
     assert!(bytes.len() >= size_of::<B>());
-    // SAFETY: enough readable bytes, every bit pattern is a value (`Plain`), and the read asks for no alignment.
+    // SAFETY: enough readable bytes, every bit pattern is a value (`Plain`), and the read needs no alignment.
     unsafe { bytes.as_ptr().cast::<B>().read_unaligned() }
 }
 

@@ -156,8 +156,7 @@ pub fn quantize_chunk(
     let t = traits(ty);
     let name = t.name();
     let row_bytes = i64::try_from(n_per_row).ok().and_then(|n| row_size_checked(ty, n));
-    let row_bytes =
-        row_bytes.ok_or_else(|| invalid!("a row of {n_per_row} values does not fill whole blocks of {name}"))?;
+    let row_bytes = row_bytes.ok_or_else(|| invalid!("a row of {n_per_row} values is not whole blocks of {name}"))?;
     if n_per_row == 0 || !start.is_multiple_of(n_per_row) {
         return Err(invalid!("value {start} is not the first of a row of {n_per_row}"));
     }
@@ -165,7 +164,7 @@ pub fn quantize_chunk(
         return Err(invalid!("quantizing to {name} needs an importance matrix"));
     }
     if let Some(w) = imatrix.filter(|w| w.len() < n_per_row) {
-        return Err(invalid!("importance for {} columns given, rows have {n_per_row}", w.len()));
+        return Err(invalid!("the importance matrix has {} columns, but rows have {n_per_row}", w.len()));
     }
     let too_large = || invalid!("{nrows} rows of {n_per_row} values from value {start} are outside the tensor");
     let values = nrows.checked_mul(n_per_row).and_then(|n| n.checked_add(start)).ok_or_else(too_large)?;

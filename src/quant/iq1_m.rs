@@ -182,7 +182,7 @@ impl EncodeSearch for BlockIq1M {
             return Some(block);
         }
 
-        // With the codes of all scales known, the block's scale is fitted once more over all values.
+        // With the codes of all scales known, the block's scale is fitted again over all values.
         let mut d = top / 15.0;
         let inverse = 1.0 / d;
         let (mut xq, mut q2) = (0.0, 0.0);

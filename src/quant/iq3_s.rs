@@ -3,7 +3,7 @@
 //!
 //! # Groups of zeros
 //!
-//! The encoder of ggml 0.28 leaves no room for the grid indices and signs of a group of 32 zeros: those of the groups behind it in the
+//! The encoder of ggml 0.28 leaves no room for the grid indices and signs of a group of 32 zeros: those of the groups after it in the
 //! block move up by 8 and 4 bytes, while their ninth bits and scales stay where they belong. A decoder then reads other values
 //! for these groups. Files are to be the files that users of the original get, byte for byte, so this encoder does the same.
 //! Blocks without such a group, or with such groups at the end only, are not touched by it.

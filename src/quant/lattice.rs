@@ -59,7 +59,7 @@ pub enum Grid {
 
 static BUILT: Mutex<[Option<Arc<Lattice>>; 6]> = Mutex::new([const { None }; 6]);
 
-/// The lattice for a grid, built when there is none yet.
+/// The lattice for a grid, built on first use.
 pub fn get(grid: Grid) -> Arc<Lattice> {
     let built = || lock(&BUILT);
     if let Some(lattice) = &built()[grid as usize] {
@@ -169,7 +169,7 @@ impl Lattice {
             index @ 0.. => Ok(index as u16),
             first => {
                 let first = !first as usize;
-                // A code with a level above the top has no list; none of the encoders asks for one.
+                // A code with a level above the top has no list; no encoder uses one.
                 let Some(count) = self.near.get(first) else { return Err(&[]) };
                 Err(&self.near[first + 1..][..usize::from(*count)])
             }
@@ -195,7 +195,7 @@ impl Lattice {
         Some(index)
     }
 
-    /// The first of the points with the least error. A place knows few levels, so their errors are computed once.
+    /// The first of the points with the least error. A position has few levels, so their errors are computed once.
     fn best<const WIDTH: usize>(
         &self,
         near: &[u16],

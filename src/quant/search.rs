@@ -14,7 +14,7 @@ pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
 }
 
-/// Integer part of `x`; `i32::MIN` when there is none in range, as the x86 instruction answers.
+/// Integer part of `x`; `i32::MIN` if it is out of range, like the x86 instruction.
 #[inline]
 pub fn truncate(x: f32) -> i32 {
     if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
@@ -38,7 +38,7 @@ pub fn importance_weights(weights: &mut [f32], x: &[f32], importance: &[f32], si
     }
 }
 
-/// The value with the greatest magnitude (the first such), and that magnitude; zeros when there is none above zero.
+/// The value with the largest magnitude (the first such), and that magnitude. Zeros if all are zero.
 pub fn extreme(x: &[f32]) -> (f32, f32) {
     let (mut value, mut magnitude) = (0.0, 0.0);
     for &v in x {
@@ -338,7 +338,7 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
     let mut next = 0;
     while next <= steps {
         // Some ranges at once, each in a lane of its own. The least value of the best fit so far takes part, and the range
-        // shrinks with it: what was tried behind a better fit is tried again.
+        // shrinks with it: what was tried after a better fit is tried again.
         let inverses = std::array::from_fn(|i| (start + step * (next + i as i32) as f32 + n as f32) / (max - min));
         let tried = match bound_first {
             true => group.fit(&inverses, min, |at| {

@@ -58,7 +58,7 @@ pub(super) fn scale(x: &[f32]) -> (f32, f32) {
 /// The digit of a scaled value: 0, 1 or 2 (a NaN gives 1).
 pub(super) fn digit(x: f32) -> u8 {
     let rounded = x.round();
-    // Out of the range of a long, the C library answers its least value, whose low bits are zero.
+    // Out of the range of a long, the C library returns its smallest value, whose low bits are zero.
     let n = if rounded.abs() < 9.2e18 { rounded as i64 } else { 0 };
     n.wrapping_add(1) as u8
 }

@@ -115,7 +115,7 @@ macro_rules! entries {
 /// Numbers of types, also those given up.
 pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
-/// All types by number, and an empty entry for the mark behind them.
+/// All types by number, and an empty entry for the mark after them.
 pub static TABLE: [TypeTraits; COUNT + 1] = {
     use ggml_type::*;
     let mut t = [TypeTraits::plain(GGML_TYPE_COUNT); COUNT + 1];
@@ -155,7 +155,7 @@ pub fn traits_by_number(number: i32) -> Option<&'static TypeTraits> {
     TABLE[..COUNT].get(usize::try_from(number).ok()?)
 }
 
-/// Bytes in a row of `ne` values. The caller knows that they fill whole blocks: others are cut off. A negative count
+/// Bytes in a row of `ne` values. The caller ensures that they are whole blocks: the rest is ignored. A negative count
 /// gives 0, an overflow `usize::MAX`.
 #[inline]
 pub fn row_size(ty: ggml_type, ne: i64) -> usize {

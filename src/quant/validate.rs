@@ -48,7 +48,7 @@ macro_rules! blocks {
         fn weights(ty: ggml_type, bytes: &[u8]) -> Result<()> {
             match ty {
                 $($ty => each::<$module::$block>(bytes),)*
-                _ => Err(corrupt(format_args!("{} is no type for stored data", traits(ty).name()))),
+                _ => Err(corrupt(format_args!("{} is not a type for stored data", traits(ty).name()))),
             }
         }
     };

@@ -59,7 +59,7 @@ impl CStream {
         Self(file)
     }
 
-    /// The position and the number of bytes behind it, if the stream can tell.
+    /// The position and the number of bytes after it, if the stream can tell.
     pub fn position_and_rest(&mut self) -> Option<(u64, u64)> {
         let at = self.tell()?;
         self.seek_to(0, libc::SEEK_END).ok()?;

@@ -11,9 +11,9 @@ pub const MODULE_PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" }
 /// How it ends; the original's modules end so on macOS, too.
 pub const MODULE_EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
-/// Opens a library with all its symbols bound, visible to nobody else. It sees its own symbols first, then those of
+/// Opens a library with all its symbols bound, and not visible to others. It uses its own symbols first, then those of
 /// what it depends on: a module of the original calls its own `ggml_backend_cpu_reg` by the exported name, and must
-/// not get the one of this library, which stands before it in the host's list of libraries.
+/// not get the one of this library, which is before it in the host's list of libraries.
 ///
 /// # Safety
 /// The library's initialisers, and later its finalisers, may run.
@@ -45,7 +45,7 @@ fn own_symbols_first() -> std::ffi::c_int {
 /// What the process has under this name, in whichever library. Windows has no such search.
 #[cfg(unix)]
 pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: dlsym takes any name, and answers NULL for one that is not there.
+    // SAFETY: dlsym takes any name, and returns NULL for one that does not exist.
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
@@ -57,7 +57,7 @@ pub fn is_own(path: &Path, symbol: *const c_void) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |address: *const c_void| {
         let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: dladdr takes any address and fills the struct when it knows it; the zeroed struct is a valid one.
+        // SAFETY: dladdr takes any address and fills the struct if it knows the address; the zeroed struct is a valid one.
         let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
         // SAFETY: zeroed or filled.
         known.then(|| unsafe { info.assume_init() })

@@ -5,6 +5,20 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
+/// Bytes of memory that the machine has; 0 where the system does not say.
+pub fn physical() -> usize {
+    #[cfg(unix)]
+    {
+        // SAFETY: plain questions to the system.
+        let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
+        usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0))
+    }
+    #[cfg(not(unix))]
+    {
+        0
+    }
+}
+
 /// A block of aligned memory, freed when dropped. Its bytes are reached through the raw pointer, because C code shares them.
 #[derive(Debug)]
 pub struct AlignedBlock {
@@ -12,7 +26,7 @@ pub struct AlignedBlock {
     layout: Layout,
 }
 
-// SAFETY: the block owns its memory; access goes through the raw pointer and is the holder's duty.
+// SAFETY: the block owns its memory; access is through the raw pointer, and the responsibility of the holder.
 unsafe impl Send for AlignedBlock {}
 // SAFETY: as above.
 unsafe impl Sync for AlignedBlock {}
@@ -28,7 +42,7 @@ impl AlignedBlock {
         Self::with(size, align, what, alloc_zeroed)
     }
 
-    /// As [`Self::new`]; a large block asks the system for large pages, where it has some: memory that is walked through from
+    /// As [`Self::new`]; a large block requests large pages from the system, if it has them: memory that is walked through from
     /// end to end misses the table of pages less often then.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
         const LARGE_PAGE: usize = 2 << 20;
@@ -77,7 +91,7 @@ pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
     #[cfg(not(windows))]
     {
         let mut p = std::ptr::null_mut();
-        // SAFETY: the alignment is what the function asks for, as checked while compiling; `p` is writable.
+        // SAFETY: the alignment is what the function requires, as checked at compile time; `p` is writable.
         match unsafe { libc::posix_memalign(&raw mut p, ALIGN, size) } {
             0 => p,
             _ => std::ptr::null_mut(),

@@ -9,14 +9,12 @@ const PLACES: [&str; 2] = ["sys/", "cpu/simd/"];
 const ISO_C: [&str; 4] = ["FILE", "atexit", "fflush", "memcmp"];
 
 /// Files that know more, the words that they know, and why.
-const EXCEPTIONS: [(&str, &[&str], &str); 9] = [
+const EXCEPTIONS: [(&str, &[&str], &str); 7] = [
     ("backend/dl/mod.rs", &["unix"], "its tests compile a module"),
     ("capi/gguf/mod.rs", &["unix"], "the C++ ABI of Unix, which one function follows"),
     ("capi/rs/identity.rs", &["target_vendor", "windows"], "the name of a section in each format of object files"),
-    ("cpu/device.rs", &["libc", "unix"], "the size of the memory"),
     ("cpu/features.rs", &["target_arch", "std::arch"], "the list of what processors have"),
     ("cpu/hostile.rs", &["libc"], "pages that fault, for tests"),
-    ("cpu/threadpool.rs", &["libc", "target_os"], "where threads run, and how urgently"),
     ("vulkan/nodes.rs", &["target_os"], "names of device nodes"),
     ("vulkan/pipeline.rs", &["target_os", "windows"], "the folder for caches"),
 ];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Nanoseconds on a clock that never goes back. On Unix it is `CLOCK_MONOTONIC`, the clock that graphics drivers can compare theirs with;
+/// Nanoseconds of a monotonic clock. On Unix it is `CLOCK_MONOTONIC`, the clock that graphics drivers can compare theirs with;
 /// elsewhere it starts at the first call.
 pub fn monotonic_ns() -> u64 {
     #[cfg(unix)]

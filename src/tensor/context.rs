@@ -116,7 +116,7 @@ impl Context {
 
     /// Bytes in use.
     pub fn used_mem(&self) -> usize {
-        // SAFETY: object heads lie in the arena, which the context owns or borrows.
+        // SAFETY: object heads are in the arena, which the context owns or borrows.
         self.last.map_or(0, |o| unsafe { o.as_ref().offs + o.as_ref().size })
     }
 
@@ -149,7 +149,7 @@ impl Context {
             });
         };
         let base = self.mem_buffer();
-        // SAFETY: used + OBJECT_SIZE + padded <= mem_size, so head and content lie in the arena.
+        // SAFETY: used + OBJECT_SIZE + padded <= mem_size, so head and content are in the arena.
         let (head, content) = unsafe { (base.add(used).cast::<Object>(), base.add(used + OBJECT_SIZE)) };
         let object =
             Object { offs: used + OBJECT_SIZE, size: padded, next: None, kind: kind as c_int, _padding: [0; 4] };
@@ -157,7 +157,7 @@ impl Context {
         unsafe { head.write(object) };
         let head = NonNull::new(head);
         match self.last {
-            // SAFETY: object heads lie in the arena.
+            // SAFETY: object heads are in the arena.
             Some(mut last) => unsafe { last.as_mut().next = head },
             None => self.first = head,
         }
@@ -178,14 +178,14 @@ impl Context {
     /// The tensor made after `t`, which must be one of this context.
     pub fn next_tensor(&self, t: TensorRef) -> Option<TensorRef> {
         let head = t.as_ptr().cast::<u8>().wrapping_sub(OBJECT_SIZE).cast::<Object>();
-        // SAFETY: a tensor of this context lies behind its head.
+        // SAFETY: a tensor of this context is behind its head.
         let next = unsafe { (*head).next };
         // SAFETY: the chain consists of heads in the arena.
         std::iter::successors(next, |o| unsafe { o.as_ref().next }).find_map(|o| self.tensor_of(o))
     }
 
     fn tensor_of(&self, o: NonNull<Object>) -> Option<TensorRef> {
-        // SAFETY: the head lies in the arena.
+        // SAFETY: the head is in the arena.
         let head = unsafe { o.as_ref() };
         if head.kind != ggml_object_type::GGML_OBJECT_TYPE_TENSOR as c_int {
             return None;
@@ -229,8 +229,7 @@ impl Context {
     /// As [`Self::layout`], with every step checked.
     #[cold]
     fn large_layout(dtype: ggml_type, ne: [i64; GGML_MAX_DIMS]) -> Result<Layout> {
-        let too_large =
-            || invalid!("a tensor of {ne:?} elements is larger than memory can be, or has a negative dimension");
+        let too_large = || invalid!("a tensor of {ne:?} elements is too large, or has a negative dimension");
         if ne.iter().any(|&n| n < 0) {
             return Err(too_large());
         }
@@ -250,8 +249,9 @@ impl Context {
 
     fn push_tensor(&mut self, dtype: ggml_type, layout: &Layout, data: Option<*mut u8>) -> Result<TensorRef> {
         let inline_bytes = if data.is_none() && !self.no_alloc { layout.bytes } else { 0 };
-        let size =
-            TENSOR_SIZE.checked_add(inline_bytes).ok_or_else(|| invalid!("a tensor larger than memory can be"))?;
+        let size = TENSOR_SIZE
+            .checked_add(inline_bytes)
+            .ok_or_else(|| invalid!("a tensor that is larger than the address space"))?;
         let content = self.new_object(ggml_object_type::GGML_OBJECT_TYPE_TENSOR, size)?;
         let p = content.cast::<ggml_tensor>().as_ptr();
         // SAFETY: the object has room for a tensor, aligned to 16; all-zero bytes are a valid `ggml_tensor`.
@@ -278,8 +278,8 @@ impl Context {
         self.push_tensor(dtype, &Self::layout(dtype, dims)?, None)
     }
 
-    /// A view of `src` with dense strides of `dims`, `offset` bytes behind its start. A view of a view counts from the base.
-    /// The view must lie inside its base (the contract).
+    /// A view of `src` with dense strides of `dims`, `offset` bytes after its start. A view of a view counts from the base.
+    /// The view must be inside its base (the contract).
     pub fn new_view(&mut self, src: TensorRef, dims: &[i64], offset: usize) -> Result<TensorRef> {
         self.new_view_as(src.dtype(), src, dims, offset)
     }
@@ -367,7 +367,7 @@ mod tests {
         let t = ctx.new_tensor(GGML_TYPE_Q4_0, &[64, 5]).unwrap();
         assert_eq!((t.nb(), t.nbytes()), ([18, 36, 180, 180], 180));
         assert!(t.is_contiguous() && t.is_contiguous_rows() && !t.is_permuted());
-        // A view of parts of blocks still takes bytes, so that it cannot lie behind the end.
+        // A view of parts of blocks still takes bytes, so that it cannot be after the end.
         let part = Context::layout(GGML_TYPE_Q4_0, &[20, 2]).unwrap();
         assert_eq!((part.nb, part.bytes), ([18, 0, 0, 0], 22));
     }

@@ -71,7 +71,7 @@ impl TensorRef {
         }
     }
 
-    /// The number format as it stands in memory, unchecked.
+    /// The number format as it is in memory, unchecked.
     #[inline]
     pub fn dtype_raw(self) -> i32 {
         field!(self.r#type)
@@ -117,7 +117,7 @@ impl TensorRef {
         }
     }
 
-    /// The operation as it stands in memory, unchecked.
+    /// The operation as it is in memory, unchecked.
     #[inline]
     pub fn op_raw(self) -> i32 {
         field!(self.op)
@@ -271,7 +271,7 @@ impl TensorRef {
         }
     }
 
-    /// Begins to load the tensors that lie behind this one. The weights of a layer lie one behind the other, mostly in the order
+    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in the order
     /// in which they are read, and have been out of the cache for long.
     #[inline]
     pub fn prefetch_next(self) {
@@ -361,7 +361,7 @@ impl TensorRef {
     /// The name's bytes without the end mark.
     pub fn name_bytes(self) -> Vec<u8> {
         let name: [c_char; GGML_MAX_NAME] = field!(self.name);
-        name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect()
+        name.iter().take_while(|&&c| c != 0).map(|&c| c.to_ne_bytes()[0]).collect()
     }
 
     /// The name, for people: bytes that are no UTF-8 are replaced.
@@ -444,7 +444,7 @@ impl TensorRef {
         self.set_name_field(&name);
     }
 
-    /// Sets the name to a prefix of 5 bytes and a number. The bytes behind the end mark are not written.
+    /// Sets the name to a prefix of 5 bytes and a number. The bytes after the end mark are not written.
     #[inline]
     pub(crate) fn set_numbered_name(self, prefix: &[u8; 5], number: usize) {
         const DIGITS: usize = 10;

@@ -16,7 +16,7 @@ impl TensorRef {
         self.ne()[1..].iter().product()
     }
 
-    /// Bytes from the first to behind the last byte of the data, strides followed; 0 for an empty tensor. Saturates.
+    /// Bytes from the first to the last byte of the data, with gaps between strides; 0 for an empty tensor. Saturates.
     #[inline]
     pub fn nbytes(self) -> usize {
         let (ne, nb, dtype) = (self.ne(), self.nb(), self.dtype());
@@ -93,7 +93,7 @@ impl TensorRef {
         nb[0] > nb[1] || nb[1] > nb[2] || nb[2] > nb[3]
     }
 
-    /// Whether dimensions below `n` lie without gaps, those up to `gap` excepted.
+    /// Whether dimensions below `n` are without gaps, those up to `gap` excepted.
     fn is_contiguous_range(self, gap: usize, n: usize) -> bool {
         let (ne, nb, dtype) = (self.ne(), self.nb(), self.dtype());
         let (mut next, block) = (dtype.type_size(), dtype.blck_size());
@@ -114,7 +114,7 @@ impl TensorRef {
         true
     }
 
-    /// Whether the elements lie one behind the other, without gap or permutation.
+    /// Whether the elements are one after the other, without gap or permutation.
     #[inline]
     pub fn is_contiguous(self) -> bool {
         self.is_contiguous_range(0, GGML_MAX_DIMS)
@@ -125,7 +125,7 @@ impl TensorRef {
         self.is_contiguous_range(gap, GGML_MAX_DIMS)
     }
 
-    /// Whether the dimensions below `n` (1 to 3) lie without gaps.
+    /// Whether the dimensions below `n` (1 to 3) are without gaps.
     pub fn is_contiguous_to(self, n: usize) -> bool {
         self.is_contiguous_range(0, n)
     }
@@ -143,7 +143,7 @@ impl TensorRef {
         nb[0] > nb[2] && nb[1] > nb[0] && nb[2] == self.dtype().type_size()
     }
 
-    /// Whether each row lies without gaps.
+    /// Whether each row is without gaps.
     #[inline]
     pub fn is_contiguous_rows(self) -> bool {
         let dtype = self.dtype();

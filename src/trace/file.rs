@@ -56,7 +56,7 @@ fn quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Microseconds with three places, as the format wants its times.
+/// Microseconds with three decimal places, as the format requires.
 fn micros(out: &mut String, ns: u64) {
     let _ = write!(out, "{}.{:03}", ns / 1000, ns % 1000);
 }
@@ -142,7 +142,7 @@ impl Sink {
             Ok(()) => self.tail += n,
             Err(e) => {
                 self.failed = true;
-                crate::log_warn!("the trace ends here: {e}");
+                crate::log_warn!("tracing stopped: {e}");
             }
         }
         self.pending.clear();

@@ -98,7 +98,7 @@ pub fn start(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends the trace and writes what is left of it. Nothing when there is none. `false` when not everything could be written.
+/// Ends the trace, if there is one, and writes the rest of it. `false` if not everything could be written.
 pub fn stop() -> bool {
     STATE.store(OFF, Ordering::Relaxed);
     file::close()

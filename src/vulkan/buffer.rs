@@ -81,7 +81,7 @@ pub fn location(tensor: TensorRef) -> Option<Location> {
 /// The device addresses of a tensor's data, which must be in a buffer of this backend and within its bounds.
 pub fn range(tensor: TensorRef) -> Result<Range> {
     with(tensor, |b, offset| Range::new(b.memory.address + offset, tensor.nbytes() as u64))
-        .ok_or_else(|| Error::Invalid(format!("tensor '{}' lies in no buffer of a Vulkan device", tensor.name())))
+        .ok_or_else(|| Error::Invalid(format!("tensor '{}' is not in a buffer of a Vulkan device", tensor.name())))
 }
 
 fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> {
@@ -138,7 +138,7 @@ impl Buffer for VkBuffer {
         // From device to device through the host, without a copy more where one of them can be reached directly.
         let n = src.nbytes();
         if let Some(target) = self.gpu.direct(&self.memory) {
-            // SAFETY: `dst` lies in this buffer (the contract), and nobody uses it meanwhile.
+            // SAFETY: `dst` is in this buffer (the contract), and nobody uses it meanwhile.
             let target = unsafe {
                 let start = target.as_ptr().add(usize::try_from(to).unwrap_or(0));
                 std::slice::from_raw_parts_mut(start, n)

@@ -69,7 +69,7 @@ struct Landing {
     from: NonNull<u8>,
     to: NonNull<u8>,
     len: usize,
-    /// Number of pieces, and how far apart they lie in host memory.
+    /// Number of pieces, and how far apart they are in host memory.
     pieces: (usize, usize),
 }
 
@@ -304,7 +304,7 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: the command buffer is being recorded; the ranges lie in the buffers, by the callers' checks.
+        // SAFETY: the command buffer is being recorded; the ranges are in the buffers, by the callers' checks.
         unsafe { self.core.vk.cmd_copy_buffer(commands, from.buffer, to.buffer, &regions) };
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Recorder {
             let to = to.plus(head);
             let commands = self.step(&[], &[to.range(words)])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: the command buffer is being recorded; the range lies in the buffer, by the callers' checks.
+            // SAFETY: the command buffer is being recorded; the range is in the buffer, by the callers' checks.
             unsafe { self.core.vk.cmd_fill_buffer(commands, to.buffer, to.offset, words, word) };
         }
         Ok(())

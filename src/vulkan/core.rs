@@ -12,7 +12,7 @@ use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A logical device. What is made from it (memory, semaphores, pipelines) holds it, so that it goes last.
+/// A logical device. Everything that is created from it (memory, semaphores, pipelines) keeps it alive, so that it is freed last.
 pub struct Core {
     /// Its functions.
     pub vk: ash::Device,

@@ -19,7 +19,7 @@ pub fn number(name: &str) -> Option<u64> {
     parsed
 }
 
-/// Whether somebody asks for Vulkan devices, or names drivers. Unit tests do.
+/// Whether Vulkan devices or drivers are requested by name. Unit tests do this.
 pub fn asks_for_devices() -> bool {
     const NAMES: [&str; 4] = ["GGML_VK_VISIBLE_DEVICES", "VK_DRIVER_FILES", "VK_ADD_DRIVER_FILES", "VK_ICD_FILENAMES"];
     cfg!(test) || NAMES.into_iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))

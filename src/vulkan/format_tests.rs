@@ -24,7 +24,7 @@ fn every_code_is_read_and_every_value_is_written() {
     let _quiet = Quiet::new();
     for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
         let mut l = Lab::new();
-        // The codes of positive numbers but NaN, and what lies between two of them.
+        // The codes of positive numbers but NaN, and what is between two of them.
         let value = |i: usize| f8_e4m3_to_f32(i as u8 % 127);
         let between =
             |i: usize| (value(i) + value((i + 1).min(126))) / 2.0 * if i.is_multiple_of(3) { -1.0 } else { 1.0 };

@@ -1,7 +1,7 @@
 //! Nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, rotation + rows by index.
 //!
-//! A chain is fused when nothing else reads what lies between, and when what it writes last does not lie over what it reads first: an
-//! allocator that knows nothing of fusion may put it there (V1). Lying exactly on it is allowed where each element is read by whoever
+//! A chain is fused when nothing else reads what is between, and when what it writes last is not over what it reads first: an
+//! allocator that does not know about fusion may put it there (V1). Lying exactly on it is allowed where each element is read by whoever
 //! writes it.
 
 #![forbid(unsafe_code)]
@@ -42,7 +42,7 @@ pub enum Chain {
         /// The product.
         mul: TensorRef,
     },
-    /// A rotation whose result goes into rows by index.
+    /// A rotation whose result is written to rows by index.
     RopeRows {
         /// The rotation.
         rope: TensorRef,
@@ -62,7 +62,7 @@ impl Chain {
     }
 }
 
-/// The chain that starts at node `i`, and how many nodes it takes. `present` says whether a node is computed here at all.
+/// The chain that starts at node `i`, and how many nodes it takes. `present`: whether a node is computed here at all.
 pub fn find(graph: GraphRef, i: usize, info: &Info) -> Option<(Chain, usize)> {
     let at = |k: usize| (i + k < graph.n_nodes()).then(|| graph.node(i + k));
     let first = at(0)?;
@@ -88,7 +88,7 @@ fn computed(node: TensorRef) -> bool {
     node.has_flag(GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// Whether writing `d` element by element harms no one who still reads `s`: they lie apart, or are the same elements.
+/// Whether writing `d` element by element harms no one who still reads `s`: they are apart, or are the same elements.
 fn apart_or_same(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
     !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))

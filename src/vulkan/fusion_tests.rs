@@ -1,4 +1,4 @@
-//! Each chain is found; it is not when somebody else needs what lies between, or where memory overlaps (V1).
+//! Each chain is found, unless another node needs an intermediate result, or memory overlaps (V1).
 
 use super::fusion::{self, Chain};
 use super::lab::{Lab, floats};
@@ -160,7 +160,7 @@ fn what_somebody_else_reads_is_not_left_out() {
     }
 }
 
-// Row V1: an allocator that knows nothing of fusion may put the result over what is read first.
+// Row V1: an allocator that does not know about fusion may put the result over what is read first.
 #[test]
 fn memory_that_overlaps_is_not_fused_over() {
     let Some([device, _]) = devices() else { return };
@@ -169,7 +169,7 @@ fn memory_that_overlaps_is_not_fused_over() {
     for (k, make) in ALL[..4].iter().enumerate() {
         let n_sources = make(&mut Lab::new()).sources.len();
         for source in 0..n_sources {
-            // Exactly over it, a row behind it, a row before it.
+            // Exactly over it, a row after it, a row before it.
             for shift in [0isize, 256, -256] {
                 let run = |on: DeviceRef| {
                     let mut lab = Lab::new();
@@ -188,7 +188,7 @@ fn memory_that_overlaps_is_not_fused_over() {
                         }
                         at = at.wrapping_add((at as usize).next_multiple_of(align) - at as usize);
                         assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                        // Room behind it, so that a shifted result touches one tensor alone.
+                        // Room after it, so that a shifted result touches one tensor alone.
                         at = at.wrapping_add(t.nbytes() + 1024);
                     }
                     let over = made.sources[source].data().cast::<u8>().wrapping_offset(shift);

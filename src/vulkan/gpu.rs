@@ -11,7 +11,7 @@ use crate::sys::sync::{lock, read, write};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-/// An opened device. Buffers and streams hold it; it goes with the last of them.
+/// An open device. Buffers and streams keep it alive; the last of them frees it.
 pub struct Gpu {
     /// The logical device.
     pub core: Arc<Core>,
@@ -61,7 +61,7 @@ impl Gpu {
         write(&self.pinned).retain(|p| !Arc::ptr_eq(&p.memory, memory));
     }
 
-    /// The pinned memory that `len` bytes from `ptr` on lie in, and their offset.
+    /// The pinned memory that `len` bytes from `ptr` on are in, and their offset.
     pub(super) fn pinned(&self, ptr: NonNull<u8>, len: usize) -> Option<(Arc<Memory>, u64)> {
         let all = read(&self.pinned);
         let at = ptr.as_ptr() as usize;

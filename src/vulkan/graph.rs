@@ -27,7 +27,7 @@ fn fuses() -> bool {
     *ON.get_or_init(|| !env::set("GGML_VK_DISABLE_FUSION"))
 }
 
-/// Whether a node asks for work.
+/// Whether a node needs work on the device.
 fn asks(node: TensorRef) -> bool {
     !op_is_empty(node.op()) && !node.is_empty() && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }

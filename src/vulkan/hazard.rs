@@ -43,7 +43,7 @@ impl Hazards {
     /// Beyond as many ranges, they are joined: a barrier too many is harmless, a long search is not.
     const MOST: usize = 96;
 
-    /// Notes a step; whether a barrier must stand before it.
+    /// Notes a step; whether a barrier must be before it.
     pub fn step(&mut self, reads: &[Range], writes: &[Range]) -> bool {
         let clash = |a: &[Range], b: &[Range]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
         let barrier = clash(reads, &self.writes) || clash(writes, &self.writes) || clash(writes, &self.reads);

@@ -96,11 +96,11 @@ pub struct Features {
     pub memory_model: bool,
     /// The limits of maintenance4 are known, and shaders may size their workgroup with LocalSizeId.
     pub maintenance4: bool,
-    /// Free memory can be asked for.
+    /// The driver reports free memory.
     pub memory_budget: bool,
     /// Host memory can be imported.
     pub external_host: bool,
-    /// Pipelines can be asked for statistics.
+    /// The driver reports statistics of pipelines.
     pub pipeline_statistics: bool,
 }
 
@@ -128,9 +128,9 @@ pub struct Limits {
     pub groups: [u32; 3],
     /// Invocations per workgroup.
     pub group_invocations: u32,
-    /// Invocations per subgroup, unless asked for otherwise.
+    /// Invocations per subgroup, unless a pipeline requests another size.
     pub subgroup_size: u32,
-    /// Smallest and largest subgroup that can be asked for.
+    /// Smallest and largest subgroup size that can be requested.
     pub subgroup_range: [u32; 2],
     /// Bytes of one allocation.
     pub allocation: u64,
@@ -180,7 +180,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Asks a device; the error says why it cannot be used.
+    /// Queries a device. The error says why it cannot be used.
     pub fn probe(entry: &ash::Entry, vk: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self, String> {
         let identity = Identity::of(vk, physical);
         // SAFETY: the device is one of this instance.

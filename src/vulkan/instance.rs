@@ -50,7 +50,7 @@ static ABORT_ON_MESSAGE: AtomicBool = AtomicBool::new(false);
 
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Says why there are no devices: to everybody who asked for some, else only to those who read every line.
+/// Logs why there are no devices: as information if devices were requested, otherwise at debug level.
 fn explain(reason: std::fmt::Arguments<'_>) {
     match env::asks_for_devices() {
         true => log_info!("ggml_vulkan: {reason}: no devices"),
@@ -60,7 +60,7 @@ fn explain(reason: std::fmt::Arguments<'_>) {
 
 fn open() -> Option<Instance> {
     if env::set("GGML_DISABLE_VULKAN") {
-        log_debug!("ggml_vulkan: switched off by GGML_DISABLE_VULKAN");
+        log_debug!("ggml_vulkan: disabled by GGML_DISABLE_VULKAN");
         return None;
     }
     if !process::opens_libraries() {
@@ -143,9 +143,9 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
         let utils = ext::debug_utils::Instance::new(entry, &vk);
         // SAFETY: the instance lives; the messenger stays with it until the process ends.
         if let Err(e) = unsafe { utils.create_debug_utils_messenger(&self::listener(), None) } {
-            log_warn!("ggml_vulkan: no debug messenger: {e:?}");
+            log_warn!("ggml_vulkan: cannot create a debug messenger: {e:?}");
         }
-        log_info!("ggml_vulkan: validation layers are on");
+        log_info!("ggml_vulkan: validation layers are enabled");
     }
     Ok(vk)
 }
@@ -183,7 +183,7 @@ unsafe extern "system" fn message(
 fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
     // SAFETY: the instance lives.
     let all = unsafe { vk.enumerate_physical_devices() }.unwrap_or_else(|e| {
-        log_warn!("ggml_vulkan: the devices cannot be listed: {e:?}");
+        log_warn!("ggml_vulkan: cannot list the devices: {e:?}");
         Vec::new()
     });
     let identities: Vec<_> = all.iter().map(|d| Identity::of(vk, *d)).collect();

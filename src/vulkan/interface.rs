@@ -111,7 +111,7 @@ macro_rules! interface {
                     $(pub $member: $ty,)*
                 }
                 impl $block {
-                    /// Where the last member ends. Nothing lies between two of them: Rust's layout is the scalar layout of GLSL.
+                    /// Where the last member ends. Nothing is between two of them: Rust's layout is the scalar layout of GLSL.
                     const END: usize = {
                         let mut end = 0;
                         $(
@@ -289,7 +289,7 @@ mod tests {
 
         let ty = find(&good, 30, |o| o[0] == block)[0];
         let mut other_type = good.clone();
-        // `n_rows`, the eighth member, as the two floats behind it.
+        // `n_rows`, the eighth member, as the two floats after it.
         other_type[ty + 2 + 7] = good[ty + 2 + 8];
         assert_eq!(differ(&other_type), 1, "a member has another type");
 

@@ -61,7 +61,7 @@ impl Lab {
         self.input(GGML_TYPE_I64, ne, values.iter().flat_map(|v| v.to_le_bytes()).collect())
     }
 
-    /// Bytes that nobody may write, before and behind what is made next.
+    /// Guard bytes before and after the next tensor, which must stay unchanged.
     pub fn guard(&mut self) -> TensorRef {
         self.input(GGML_TYPE_I8, &[512], vec![0xab; 512])
     }

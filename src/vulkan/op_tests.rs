@@ -363,7 +363,7 @@ fn products_of_rows_at_any_address() {
     }
 }
 
-/// Memory that is not there for what lies between two dispatches: a status, and then everything goes on.
+/// Out of memory between two dispatches: returns a status, and everything works afterwards.
 #[test]
 fn no_memory_for_a_graph_is_a_status() {
     let Some(device) = device() else { return };

@@ -1,4 +1,4 @@
-//! Pipelines: made when first asked for, several at a time, and kept on disk between processes.
+//! Pipelines: created on first use, several at a time, and cached on disk between processes.
 //!
 //! The cache is a file for each driver and device in `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache folder;
 //! set but empty: none). It is written to a name of its own and then renamed, so that other processes see the old one or the new one.

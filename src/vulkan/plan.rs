@@ -1,4 +1,4 @@
-//! What an op asks of the device, as data: which module with which constants, what is pushed, how many groups, what is read and written.
+//! The dispatches of an op, as data: the module and its constants, the push block, the number of workgroups, what is read and written.
 //! Ops only fill a [`Plan`]; nothing here calls the driver.
 
 use super::interface::{Constants, Push, PushBlock};
@@ -79,7 +79,7 @@ pub struct Dispatch {
 /// A tensor as shaders see it: where it lies, elements a dimension, strides in elements (in blocks for quantized formats).
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Address of element 0; 0 while only support is asked for.
+    /// Address of element 0; 0 while only support is checked.
     pub at: u64,
     /// Elements a dimension.
     pub ne: [u32; 4],
@@ -149,7 +149,7 @@ impl View {
         self.dtype as u32
     }
 
-    /// Whether elements lie one behind the other.
+    /// Whether elements are one after the other.
     pub fn is_dense(&self) -> bool {
         let mut next = u64::from(self.ne[0] / self.dtype.blck_size() as u32);
         let first = self.nb[0] == 1 || self.ne[0] <= 1;
@@ -161,7 +161,7 @@ impl View {
             })
     }
 
-    /// The same elements as few long rows, where they lie one behind the other: element-wise work needs no more.
+    /// The same elements as few long rows, where they are one after the other: element-wise work needs no more.
     pub fn flat(self) -> Self {
         let n = self.n();
         let mut cols = n;
@@ -227,7 +227,7 @@ pub type Scratch<'a> = &'a mut dyn FnMut(u64) -> Result<Range>;
 pub struct Plan<'a> {
     /// The device.
     pub info: &'a Info,
-    /// What was asked for so far.
+    /// The dispatches so far.
     pub dispatches: Vec<Dispatch>,
     scratch: Scratch<'a>,
 }
@@ -259,8 +259,8 @@ impl<'a> Plan<'a> {
         (self.scratch)(bytes)
     }
 
-    /// The same for several things at once, one behind the other: what an op asks for a second time may lie over the first. Sizes are
-    /// multiples of what the things are aligned to; nothing is asked for when all are zero.
+    /// The same for several things at once, one after the other: a second request of an op may overlap the first. Sizes are
+    /// multiples of what the things are aligned to; nothing is requested if all are zero.
     pub fn scratch_parts<const N: usize>(&mut self, sizes: [u64; N]) -> Result<[Range; N]> {
         let total = sizes.iter().sum();
         let mut at = if total > 0 { self.scratch(total)?.address } else { 0 };

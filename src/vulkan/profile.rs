@@ -1,5 +1,5 @@
 //! Where the device's time goes: timestamps after every step, for the trace and for a table of times per op
-//! (`GGML_VK_PERF_LOGGER`). While it is on, a barrier stands after every step, so that each has its own time.
+//! (`GGML_VK_PERF_LOGGER`). While it is on, a barrier follows every step, so that each has its own time.
 
 use super::core::Core;
 use super::env;
@@ -12,7 +12,7 @@ use ash::vk;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Whether `GGML_VK_PERF_LOGGER` asks for the table.
+/// Whether `GGML_VK_PERF_LOGGER` enables the table.
 pub fn table_wanted() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| env::set("GGML_VK_PERF_LOGGER"))
@@ -25,7 +25,7 @@ pub struct Label {
     title: String,
     /// Name of the last node.
     node: String,
-    /// Floating-point operations; 0 where nobody counts them.
+    /// Floating-point operations; 0 if they are not counted.
     flops: u64,
     /// Bytes read and written.
     bytes: u64,

@@ -1,4 +1,4 @@
-//! The SPIR-V modules that the library carries: one compressed pack for each source in `vulkan_shaders/`, unpacked when first asked for.
+//! The SPIR-V modules in the library: one compressed pack for each source in `vulkan_shaders/`, unpacked on first use.
 
 #![forbid(unsafe_code)]
 
@@ -107,7 +107,7 @@ mod tests {
         assert!(Shader::named("no_such_shader").is_err());
     }
 
-    /// What a module asks of the device: its OpCapability instructions.
+    /// The capabilities that a module needs: its OpCapability instructions.
     fn capabilities(words: &[u32]) -> Vec<u32> {
         let (mut all, mut rest) = (Vec::new(), &words[5..]);
         while let [head, ..] = rest {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// A stream of work on a device.
 pub struct VkStream {
     name: CString,
-    // Waits for its work when it goes, so before the pipelines that the work uses.
+    // Waits for its work when it is dropped, so it comes before the pipelines that the work uses.
     recorder: Mutex<Recorder>,
     gpu: Arc<Gpu>,
 }

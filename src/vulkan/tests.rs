@@ -81,7 +81,7 @@ fn pieces_leave_what_lies_between() {
         let data = noise(p.extent(), 5);
         for (i, queued) in [false, true, true].into_iter().enumerate() {
             let p = Pieces { offset: p.offset + 7 * i, ..p };
-            // SAFETY: `data` outlives the wait, and the pieces lie in the tensor.
+            // SAFETY: `data` outlives the wait, and the pieces are in the tensor.
             unsafe {
                 match queued {
                     false => tensor_io::set_2d(t, data.as_ptr(), p),
@@ -276,7 +276,7 @@ fn backends_made_and_freed_leave_nothing() {
     assert!(grown < 64 << 20, "{grown} bytes more");
 }
 
-// Row V15: what is too large is refused, and everything else goes on.
+// Row V15: too large a request is refused, and everything works afterwards.
 #[test]
 fn too_much_memory_is_an_error() {
     both(|device| {

@@ -6,7 +6,7 @@ use ash::vk;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A semaphore that counts. The owner gives out rising values; whoever waits holds it.
+/// A timeline semaphore. The owner signals rising values; those who wait keep it alive.
 pub struct Timeline {
     core: Arc<Core>,
     /// The semaphore.

@@ -1,7 +1,7 @@
 //! Copies between host and device that belong to no stream: done when the function returns.
 //!
-//! Memory that the host reaches is written and read directly: whoever calls has waited for the streams that use it, by the
-//! interface's rules. Other memory goes through staging memory in pieces, so that host and device copy at the same time.
+//! Memory that the host can access is written and read directly: the caller has waited for the streams that use it, as the
+//! interface requires. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
 use super::command::{Place, Recorder};
 use super::gpu::Gpu;
@@ -74,13 +74,13 @@ impl Gpu {
         })
     }
 
-    /// Reads pieces; what lies between them in `data` is not touched.
+    /// Reads pieces; what is between them in `data` is not touched.
     pub fn read_2d(&self, memory: &Memory, offset: u64, data: &mut [u8], p: Pieces) -> Result<()> {
         if self.direct(memory).is_none() && self.direct_pieces(p) {
             check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
             let (from, target) = (Place::new(memory, offset), NonNull::from(data).cast());
-            // SAFETY: the pieces lie in `data`, which is ours until `finish`.
+            // SAFETY: the pieces are in `data`, which is ours until `finish`.
             let queued = unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
             return recorder.finish().and(queued);
         }
@@ -125,7 +125,7 @@ impl Gpu {
     }
 }
 
-/// The offset on the host, when the range lies in the memory.
+/// The offset on the host, when the range is in the memory.
 fn check(memory: &Memory, offset: u64, len: usize) -> Result<usize> {
     match offset.checked_add(len as u64) {
         Some(end) if end <= memory.size => Ok(usize::try_from(offset).unwrap_or(usize::MAX)),

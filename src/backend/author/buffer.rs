@@ -1,5 +1,6 @@
 //! Buffers of a backend author.
 
+use super::shim::{self, HostPointer, shims};
 use super::{Context, guard, logged};
 use crate::abi::alloc::ggml_backend_buffer_t;
 use crate::abi::backend_impl::ggml_backend_buffer_i;
@@ -10,7 +11,6 @@ use crate::backend::handle::slot;
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferBox, BufferRef, BufferTypeRef};
 use crate::error::Result;
-use crate::ggml_abort;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 
@@ -46,7 +46,7 @@ pub trait Buffer: Send + Sync + 'static {
     fn set_2d(&self, _tensor: TensorRef, _data: &[u8], _pieces: Pieces) {}
 
     /// Copies a tensor into pieces of host memory; `data` reaches from the first piece to the end of the last, and what
-    /// lies between the pieces is not to be touched.
+    /// is between the pieces must not be changed.
     fn get_2d(&self, _tensor: TensorRef, _data: &mut [u8], _pieces: Pieces) {}
 
     /// Copies `src`, wherever it lies, to `dst` in this buffer; `false` when it cannot.
@@ -67,7 +67,7 @@ pub fn new_buffer<B: Buffer>(buft: BufferTypeRef, size: usize, buffer: B) -> Buf
     unsafe { BufferBox::create(buft, iface::<B>(), Context::boxed(buffer), size) }
 }
 
-/// The author's value behind a buffer of his own, or `None` for another's.
+/// The implementor of a buffer made here, or `None` for any other.
 pub fn buffer_author<B: Buffer>(buffer: &BufferRef) -> Option<&B> {
     let buffer = *buffer;
     if !std::ptr::fn_addr_eq(slot!(buffer.clear)?, clear::<B> as unsafe extern "C" fn(_, _)) {
@@ -79,169 +79,115 @@ pub fn buffer_author<B: Buffer>(buffer: &BufferRef) -> Option<&B> {
 
 const fn iface<B: Buffer>() -> ggml_backend_buffer_i {
     ggml_backend_buffer_i {
-        free_buffer: Some(free::<B>),
-        get_base: Some(base::<B>),
+        free_buffer: Some(free_buffer::<B>),
+        get_base: Some(get_base::<B>),
         init_tensor: if B::INITS_TENSORS { Some(init_tensor::<B>) } else { None },
-        memset_tensor: Some(memset::<B>),
-        set_tensor: Some(set::<B>),
-        get_tensor: Some(get::<B>),
-        set_tensor_2d: if B::PIECES { Some(set_2d::<B>) } else { None },
-        get_tensor_2d: if B::PIECES { Some(get_2d::<B>) } else { None },
-        cpy_tensor: if B::COPIES { Some(copy_from::<B>) } else { None },
+        memset_tensor: Some(memset_tensor::<B>),
+        set_tensor: Some(set_tensor::<B>),
+        get_tensor: Some(get_tensor::<B>),
+        set_tensor_2d: if B::PIECES { Some(set_tensor_2d::<B>) } else { None },
+        get_tensor_2d: if B::PIECES { Some(get_tensor_2d::<B>) } else { None },
+        cpy_tensor: if B::COPIES { Some(cpy_tensor::<B>) } else { None },
         clear: Some(clear::<B>),
         reset: if B::RESETS { Some(reset::<B>) } else { None },
         ..EMPTY_IFACE
     }
 }
 
-/// # Safety
-/// `buffer` is a valid buffer of `B`.
-unsafe fn author<'a, B: Buffer>(buffer: ggml_backend_buffer_t) -> &'a B {
-    // SAFETY: forwarded to the caller.
-    match unsafe { Context::get((*buffer).context) } {
-        Some(b) => b,
-        None => ggml_abort!("a function of one buffer type was called with a buffer of another"),
-    }
-}
+/// The buffer that a function belongs to.
+type This<'c, B> = shim::This<'c, B, BufferRef>;
 
-/// # Safety
-/// `p` is a valid tensor.
-unsafe fn tensor(p: *const ggml_tensor) -> TensorRef {
-    // SAFETY: forwarded to the caller.
-    match unsafe { TensorRef::from_ptr(p) } {
-        Some(t) => t,
-        None => ggml_abort!("a buffer function was called with tensor NULL"),
-    }
-}
+// Ranges were checked by `tensor_io`.
+shims! {
+    fn get_base<B: Buffer>(this: ggml_backend_buffer_t => This<B>) -> *mut c_void, std::ptr::null_mut() => { this.base().cast() }
 
-/// # Safety
-/// `p` points to `size` readable bytes, or `size` is 0.
-unsafe fn bytes<'a>(p: *const c_void, size: usize) -> &'a [u8] {
-    if size == 0 {
-        return &[];
-    }
-    // SAFETY: forwarded to the caller.
-    unsafe { std::slice::from_raw_parts(p.cast(), size) }
-}
-
-/// # Safety
-/// `p` points to `size` writable bytes that nobody else uses, or `size` is 0.
-unsafe fn bytes_mut<'a>(p: *mut c_void, size: usize) -> &'a mut [u8] {
-    if size == 0 {
-        return &mut [];
-    }
-    // SAFETY: forwarded to the caller.
-    unsafe { std::slice::from_raw_parts_mut(p.cast(), size) }
-}
-
-// The shims. For each: the pointers are what the vtable contract promises for a buffer of `B`; ranges were checked by
-// `tensor_io`.
-
-unsafe extern "C" fn free<B: Buffer>(buffer: ggml_backend_buffer_t) {
-    // SAFETY: the contract; nobody uses the buffer afterwards.
-    guard("free_buffer", (), || unsafe {
-        author::<B>(buffer);
-        Context::<B>::drop((*buffer).context);
-    });
-}
-
-unsafe extern "C" fn base<B: Buffer>(buffer: ggml_backend_buffer_t) -> *mut c_void {
-    // SAFETY: the contract.
-    guard("get_base", std::ptr::null_mut(), || unsafe { author::<B>(buffer) }.base().cast())
-}
-
-unsafe extern "C" fn init_tensor<B: Buffer>(buffer: ggml_backend_buffer_t, t: *mut ggml_tensor) -> raw::ggml_status {
-    guard("init_tensor", ggml_status::GGML_STATUS_FAILED as raw::ggml_status, || {
-        // SAFETY: the contract.
-        match unsafe { author::<B>(buffer).init_tensor(tensor(t)) } {
-            Ok(()) => ggml_status::GGML_STATUS_SUCCESS as raw::ggml_status,
+    fn init_tensor<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *mut ggml_tensor => TensorRef,
+    ) -> raw::ggml_status, ggml_status::GGML_STATUS_FAILED as raw::ggml_status => {
+        let status = match this.init_tensor(tensor) {
+            Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
             Err(e) => {
                 let status = e.status();
                 logged::<()>("init_tensor", Err(e));
-                status as raw::ggml_status
+                status
             }
-        }
-    })
+        };
+        status as raw::ggml_status
+    }
+
+    fn memset_tensor<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *mut ggml_tensor => TensorRef,
+        value: u8 => u8,
+        offset: usize => usize,
+        size: usize => usize,
+    ) -> (), () => { this.memset(tensor, value, offset, size) }
+
+    fn set_tensor<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *mut ggml_tensor => TensorRef,
+        data: *const c_void => HostPointer<*const c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+    ) -> (), () => {
+        // SAFETY: the caller passes `size` bytes.
+        this.set(tensor, unsafe { data.bytes(size) }, offset);
+    }
+
+    fn get_tensor<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *const ggml_tensor => TensorRef,
+        data: *mut c_void => HostPointer<*mut c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+    ) -> (), () => {
+        // SAFETY: the caller passes room for `size` bytes.
+        this.get(tensor, unsafe { data.bytes_mut(size) }, offset);
+    }
+
+    fn set_tensor_2d<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *mut ggml_tensor => TensorRef,
+        data: *const c_void => HostPointer<*const c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+        count: usize => usize,
+        stride_tensor: usize => usize,
+        stride_data: usize => usize,
+    ) -> (), () => {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: what the caller passes reaches to the end of the last piece.
+        this.set_2d(tensor, unsafe { data.bytes(p.extent()) }, p);
+    }
+
+    fn get_tensor_2d<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        tensor: *const ggml_tensor => TensorRef,
+        data: *mut c_void => HostPointer<*mut c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+        count: usize => usize,
+        stride_tensor: usize => usize,
+        stride_data: usize => usize,
+    ) -> (), () => {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: what the caller passes reaches to the end of the last piece.
+        this.get_2d(tensor, unsafe { data.bytes_mut(p.extent()) }, p);
+    }
+
+    fn cpy_tensor<B: Buffer>(
+        this: ggml_backend_buffer_t => This<B>,
+        src: *const ggml_tensor => TensorRef,
+        dst: *mut ggml_tensor => TensorRef,
+    ) -> bool, false => { this.copy_from(src, dst) }
+
+    fn clear<B: Buffer>(this: ggml_backend_buffer_t => This<B>, value: u8 => u8) -> (), () => { this.clear(value) }
+
+    fn reset<B: Buffer>(this: ggml_backend_buffer_t => This<B>) -> (), () => { this.reset() }
 }
 
-unsafe extern "C" fn memset<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    t: *mut ggml_tensor,
-    value: u8,
-    offset: usize,
-    size: usize,
-) {
-    // SAFETY: the contract.
-    guard("memset_tensor", (), || unsafe { author::<B>(buffer).memset(tensor(t), value, offset, size) })
-}
-
-unsafe extern "C" fn set<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    t: *mut ggml_tensor,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-) {
-    // SAFETY: the contract.
-    guard("set_tensor", (), || unsafe { author::<B>(buffer).set(tensor(t), bytes(data, size), offset) })
-}
-
-unsafe extern "C" fn get<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    t: *const ggml_tensor,
-    data: *mut c_void,
-    offset: usize,
-    size: usize,
-) {
-    // SAFETY: the contract.
-    guard("get_tensor", (), || unsafe { author::<B>(buffer).get(tensor(t), bytes_mut(data, size), offset) })
-}
-
-unsafe extern "C" fn set_2d<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    t: *mut ggml_tensor,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-    count: usize,
-    stride_tensor: usize,
-    stride_data: usize,
-) {
-    let p = Pieces { offset, size, count, stride_tensor, stride_data };
-    // SAFETY: the contract.
-    guard("set_tensor_2d", (), || unsafe { author::<B>(buffer).set_2d(tensor(t), bytes(data, p.extent()), p) })
-}
-
-unsafe extern "C" fn get_2d<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    t: *const ggml_tensor,
-    data: *mut c_void,
-    offset: usize,
-    size: usize,
-    count: usize,
-    stride_tensor: usize,
-    stride_data: usize,
-) {
-    let p = Pieces { offset, size, count, stride_tensor, stride_data };
-    // SAFETY: the contract.
-    guard("get_tensor_2d", (), || unsafe { author::<B>(buffer).get_2d(tensor(t), bytes_mut(data, p.extent()), p) })
-}
-
-unsafe extern "C" fn copy_from<B: Buffer>(
-    buffer: ggml_backend_buffer_t,
-    src: *const ggml_tensor,
-    dst: *mut ggml_tensor,
-) -> bool {
-    // SAFETY: the contract.
-    guard("cpy_tensor", false, || unsafe { author::<B>(buffer).copy_from(tensor(src), tensor(dst)) })
-}
-
-unsafe extern "C" fn clear<B: Buffer>(buffer: ggml_backend_buffer_t, value: u8) {
-    // SAFETY: the contract.
-    guard("clear", (), || unsafe { author::<B>(buffer) }.clear(value))
-}
-
-unsafe extern "C" fn reset<B: Buffer>(buffer: ggml_backend_buffer_t) {
-    // SAFETY: the contract.
-    guard("reset", (), || unsafe { author::<B>(buffer) }.reset())
+unsafe extern "C" fn free_buffer<B: Buffer>(buffer: ggml_backend_buffer_t) {
+    // SAFETY: **the vtable contract**: a buffer whose function this is, so its context came from `boxed` in `new_buffer`; nobody uses it afterwards.
+    guard("free_buffer", (), || unsafe { Context::<B>::drop((*buffer).context) });
 }

@@ -1,13 +1,13 @@
 //! Buffer types of a backend author.
 
-use super::{Buffer, Context, guard, logged, new_buffer};
+use super::shim::{self, HostPointer, shims};
+use super::{Buffer, Context, logged, new_buffer};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t};
 use crate::abi::backend_impl::{ggml_backend_buffer_type, ggml_backend_buffer_type_i};
 use crate::abi::ggml::ggml_tensor;
 use crate::backend::handle::slot;
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef};
 use crate::error::{Error, Result};
-use crate::ggml_abort;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_int};
 
@@ -44,7 +44,7 @@ pub trait BufferType: Send + Sync + 'static {
         tensor.nbytes()
     }
 
-    /// Whether data lies in host memory in the usual layout.
+    /// Whether data is in host memory in the usual layout.
     fn is_host(&self) -> bool {
         false
     }
@@ -54,12 +54,12 @@ pub trait BufferType: Send + Sync + 'static {
 pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T) -> BufferTypeRef {
     let object = Box::leak(Box::new(ggml_backend_buffer_type {
         iface: ggml_backend_buffer_type_i {
-            get_name: Some(name::<T>),
-            alloc_buffer: Some(alloc::<T>),
-            alloc_buffer_n: if T::PLACES_TENSORS { Some(alloc_tensors::<T>) } else { None },
-            get_alignment: Some(alignment::<T>),
-            get_max_size: Some(max_size::<T>),
-            get_alloc_size: Some(alloc_size::<T>),
+            get_name: Some(get_name::<T>),
+            alloc_buffer: Some(alloc_buffer::<T>),
+            alloc_buffer_n: if T::PLACES_TENSORS { Some(alloc_buffer_n::<T>) } else { None },
+            get_alignment: Some(get_alignment::<T>),
+            get_max_size: Some(get_max_size::<T>),
+            get_alloc_size: Some(get_alloc_size::<T>),
             get_alloc_size_n: None,
             is_host: Some(is_host::<T>),
         },
@@ -73,9 +73,9 @@ pub fn leak_buffer_type<T: BufferType>(device: Option<DeviceRef>, buffer_type: T
     }
 }
 
-/// The author's value behind a buffer type of his own, or `None` for another's.
+/// The implementor of a buffer type made here, or `None` for any other.
 pub fn buffer_type_author<T: BufferType>(buft: BufferTypeRef) -> Option<&'static T> {
-    if !std::ptr::fn_addr_eq(slot!(buft.alloc_buffer)?, alloc::<T> as unsafe extern "C" fn(_, _) -> _) {
+    if !std::ptr::fn_addr_eq(slot!(buft.alloc_buffer)?, alloc_buffer::<T> as unsafe extern "C" fn(_, _) -> _) {
         return None;
     }
     // SAFETY: with this function the type came from `leak_buffer_type`, so the context from `boxed`; it lives until the
@@ -83,72 +83,42 @@ pub fn buffer_type_author<T: BufferType>(buft: BufferTypeRef) -> Option<&'static
     unsafe { Context::get(buft.context()) }
 }
 
-/// # Safety
-/// `buft` is a valid buffer type of `T`.
-unsafe fn author<'a, T: BufferType>(buft: ggml_backend_buffer_type_t) -> &'a T {
-    // SAFETY: forwarded to the caller.
-    match unsafe { Context::get((*buft).context) } {
-        Some(t) => t,
-        None => ggml_abort!("a function of one buffer type was called with another"),
+/// The buffer type that a function belongs to.
+type This<'c, T> = shim::This<'c, T, BufferTypeRef>;
+
+shims! {
+    fn get_name<T: BufferType>(this: ggml_backend_buffer_type_t => This<T>) -> *const c_char, c"?".as_ptr() => {
+        this.name().as_ptr()
     }
-}
 
-// The shims. For each: `buft` is what the vtable contract promises, a valid buffer type of `T`.
+    fn alloc_buffer<T: BufferType>(
+        this: ggml_backend_buffer_type_t => This<T>,
+        size: usize => usize,
+    ) -> ggml_backend_buffer_t, std::ptr::null_mut() => {
+        let made = logged("alloc_buffer", this.alloc(size));
+        made.map_or(std::ptr::null_mut(), |buffer| new_buffer(this.object, size, buffer).into_raw())
+    }
 
-unsafe extern "C" fn name<T: BufferType>(buft: ggml_backend_buffer_type_t) -> *const c_char {
-    // SAFETY: the contract.
-    guard("get_name", c"?".as_ptr(), || unsafe { author::<T>(buft) }.name().as_ptr())
-}
-
-unsafe extern "C" fn alloc<T: BufferType>(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t {
-    guard("alloc_buffer", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let made = logged("alloc_buffer", unsafe { author::<T>(buft) }.alloc(size));
-        // SAFETY: the contract.
-        match (made, unsafe { BufferTypeRef::from_ptr(buft) }) {
-            (Some(buffer), Some(buft)) => new_buffer(buft, size, buffer).into_raw(),
-            _ => std::ptr::null_mut(),
-        }
-    })
-}
-
-unsafe extern "C" fn alloc_tensors<T: BufferType>(
-    buft: ggml_backend_buffer_type_t,
-    tensors: *mut *mut ggml_tensor,
-    n_tensors: c_int,
-) -> ggml_backend_buffer_t {
-    guard("alloc_buffer_n", std::ptr::null_mut(), || {
+    fn alloc_buffer_n<T: BufferType>(
+        this: ggml_backend_buffer_type_t => This<T>,
+        tensors: *mut *mut ggml_tensor => HostPointer<*mut *mut ggml_tensor>,
+        n_tensors: c_int => c_int,
+    ) -> ggml_backend_buffer_t, std::ptr::null_mut() => {
         let n = usize::try_from(n_tensors).unwrap_or(0);
-        // SAFETY: the contract: `n_tensors` valid tensors.
-        let (this, list) = unsafe {
-            let list: Vec<_> = (0..n).filter_map(|i| TensorRef::from_ptr(*tensors.add(i))).collect();
-            (BufferTypeRef::from_ptr(buft), list)
-        };
-        let Some(this) = this else { return std::ptr::null_mut() };
-        // SAFETY: the contract.
-        let made = logged("alloc_buffer_n", unsafe { author::<T>(buft) }.alloc_tensors(this, &list));
+        // SAFETY: the caller passes `n_tensors` valid tensors.
+        let list: Vec<_> = (0..n).filter_map(|i| unsafe { TensorRef::from_ptr(*tensors.address.add(i)) }).collect();
+        let made = logged("alloc_buffer_n", this.alloc_tensors(this.object, &list));
         made.flatten().map_or(std::ptr::null_mut(), BufferBox::into_raw)
-    })
-}
+    }
 
-unsafe extern "C" fn alignment<T: BufferType>(buft: ggml_backend_buffer_type_t) -> usize {
-    // SAFETY: the contract.
-    guard("get_alignment", 1, || unsafe { author::<T>(buft) }.alignment())
-}
+    fn get_alignment<T: BufferType>(this: ggml_backend_buffer_type_t => This<T>) -> usize, 1 => { this.alignment() }
 
-unsafe extern "C" fn max_size<T: BufferType>(buft: ggml_backend_buffer_type_t) -> usize {
-    // SAFETY: the contract.
-    guard("get_max_size", usize::MAX, || unsafe { author::<T>(buft) }.max_size())
-}
+    fn get_max_size<T: BufferType>(this: ggml_backend_buffer_type_t => This<T>) -> usize, usize::MAX => { this.max_size() }
 
-unsafe extern "C" fn alloc_size<T: BufferType>(buft: ggml_backend_buffer_type_t, tensor: *const ggml_tensor) -> usize {
-    guard("get_alloc_size", usize::MAX, || {
-        // SAFETY: the contract.
-        unsafe { TensorRef::from_ptr(tensor).map_or(0, |t| author::<T>(buft).alloc_size(t)) }
-    })
-}
+    fn get_alloc_size<T: BufferType>(
+        this: ggml_backend_buffer_type_t => This<T>,
+        tensor: *const ggml_tensor => Option<TensorRef>,
+    ) -> usize, usize::MAX => { tensor.map_or(0, |t| this.alloc_size(t)) }
 
-unsafe extern "C" fn is_host<T: BufferType>(buft: ggml_backend_buffer_type_t) -> bool {
-    // SAFETY: the contract.
-    guard("is_host", false, || unsafe { author::<T>(buft) }.is_host())
+    fn is_host<T: BufferType>(this: ggml_backend_buffer_type_t => This<T>) -> bool, false => { this.is_host() }
 }

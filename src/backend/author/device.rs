@@ -1,6 +1,7 @@
 //! Devices of a backend author.
 
 use super::event::{self, Event, new_event};
+use super::shim::{self, HostPointer, Out, shims};
 use super::stream::{Stream, new_stream};
 use super::{Context, HostMemory, guard, logged};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
@@ -11,11 +12,10 @@ use crate::abi::raw;
 use crate::backend::handle::slot;
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::error::{Error, Result};
-use crate::ggml_abort;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_void};
 
-/// A device. `this` is the object that the outside knows it by.
+/// A device. `this` is the C object that represents it.
 pub trait Device: Send + Sync + 'static {
     /// Its streams.
     type Stream: Stream<Event = Self::Event>;
@@ -73,7 +73,7 @@ pub trait Device: Send + Sync + 'static {
     /// Whether the device can compute with tensors in buffers of a type.
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool;
 
-    /// Whether a node is worth running here although its weights lie elsewhere.
+    /// Whether a node is worth running here although its weights are elsewhere.
     fn offload_op(&self, _op: TensorRef) -> bool {
         false
     }
@@ -84,9 +84,9 @@ pub trait Device: Send + Sync + 'static {
     }
 }
 
-/// The author's value behind a device of his own, or `None` for another's.
+/// The implementor of a device made here, or `None` for any other.
 pub fn device_author<D: Device>(device: DeviceRef) -> Option<&'static D> {
-    if !std::ptr::fn_addr_eq(slot!(device.init_backend)?, open::<D> as unsafe extern "C" fn(_, _) -> _) {
+    if !std::ptr::fn_addr_eq(slot!(device.init_backend)?, init_backend::<D> as unsafe extern "C" fn(_, _) -> _) {
         return None;
     }
     // SAFETY: with this function the device came from `leak_device`, so the context from `boxed`; it lives until the
@@ -110,15 +110,15 @@ pub fn leak_device<D: Device>(reg: Option<RegRef>, device: D) -> DeviceRef {
 
 const fn iface<D: Device>() -> ggml_backend_device_i {
     ggml_backend_device_i {
-        get_name: Some(name::<D>),
-        get_description: Some(description::<D>),
-        get_memory: Some(memory::<D>),
-        get_type: Some(kind::<D>),
-        get_props: Some(props::<D>),
-        init_backend: Some(open::<D>),
-        get_buffer_type: Some(buffer_type::<D>),
-        get_host_buffer_type: if D::HOST_BUFFERS { Some(host_buffer_type::<D>) } else { None },
-        buffer_from_host_ptr: if D::BUFFERS_FROM_HOST { Some(buffer_from_host::<D>) } else { None },
+        get_name: Some(get_name::<D>),
+        get_description: Some(get_description::<D>),
+        get_memory: Some(get_memory::<D>),
+        get_type: Some(get_type::<D>),
+        get_props: Some(get_props::<D>),
+        init_backend: Some(init_backend::<D>),
+        get_buffer_type: Some(get_buffer_type::<D>),
+        get_host_buffer_type: if D::HOST_BUFFERS { Some(get_host_buffer_type::<D>) } else { None },
+        buffer_from_host_ptr: if D::BUFFERS_FROM_HOST { Some(buffer_from_host_ptr::<D>) } else { None },
         supports_op: Some(supports_op::<D>),
         supports_buft: Some(supports_buft::<D>),
         offload_op: if D::OFFLOADS { Some(offload_op::<D>) } else { None },
@@ -128,139 +128,96 @@ const fn iface<D: Device>() -> ggml_backend_device_i {
     }
 }
 
-/// # Safety
-/// `dev` is a valid device of `D`.
-unsafe fn author<'a, D: Device>(dev: ggml_backend_dev_t) -> (&'a D, DeviceRef) {
-    // SAFETY: forwarded to the caller.
-    match unsafe { (Context::get((*dev).context), DeviceRef::from_ptr(dev)) } {
-        (Some(d), Some(this)) => (d, this),
-        _ => ggml_abort!("a function of one device was called with another"),
+/// The device that a function belongs to.
+type This<'c, D> = shim::This<'c, D, DeviceRef>;
+
+shims! {
+    fn get_name<D: Device>(this: ggml_backend_dev_t => This<D>) -> *const c_char, c"?".as_ptr() => { this.name().as_ptr() }
+
+    fn get_description<D: Device>(this: ggml_backend_dev_t => This<D>) -> *const c_char, c"?".as_ptr() => {
+        this.description().as_ptr()
     }
-}
 
-// The shims. For each: the pointers are what the vtable contract promises for a device of `D`.
-
-unsafe extern "C" fn name<D: Device>(dev: ggml_backend_dev_t) -> *const c_char {
-    // SAFETY: the contract.
-    guard("get_name", c"?".as_ptr(), || unsafe { author::<D>(dev) }.0.name().as_ptr())
-}
-
-unsafe extern "C" fn description<D: Device>(dev: ggml_backend_dev_t) -> *const c_char {
-    // SAFETY: the contract.
-    guard("get_description", c"?".as_ptr(), || unsafe { author::<D>(dev) }.0.description().as_ptr())
-}
-
-unsafe extern "C" fn memory<D: Device>(dev: ggml_backend_dev_t, free: *mut usize, total: *mut usize) {
-    // SAFETY: the contract.
-    let (f, t) = guard("get_memory", (0, 0), || unsafe { author::<D>(dev) }.0.memory());
-    // SAFETY: the contract: NULL or writable.
-    unsafe {
-        if let Some(free) = free.as_mut() {
-            *free = f;
-        }
-        if let Some(total) = total.as_mut() {
-            *total = t;
-        }
+    fn get_memory<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        free: *mut usize => Out<usize>,
+        total: *mut usize => Out<usize>,
+    ) -> (), () => {
+        let (bytes_free, bytes) = guard("get_memory", (0, 0), || this.memory());
+        free.put(bytes_free);
+        total.put(bytes);
     }
-}
 
-unsafe extern "C" fn kind<D: Device>(dev: ggml_backend_dev_t) -> raw::ggml_backend_dev_type {
-    let fallback = ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_ACCEL;
-    // SAFETY: the contract.
-    guard("get_type", fallback, || unsafe { author::<D>(dev) }.0.kind()) as raw::ggml_backend_dev_type
-}
+    fn get_type<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+    ) -> raw::ggml_backend_dev_type, ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_ACCEL as raw::ggml_backend_dev_type => {
+        this.kind() as raw::ggml_backend_dev_type
+    }
 
-unsafe extern "C" fn props<D: Device>(dev: ggml_backend_dev_t, props: *mut ggml_backend_dev_props) {
-    guard("get_props", (), || {
-        // SAFETY: the contract.
-        let (d, _) = unsafe { author::<D>(dev) };
-        let (memory_free, memory_total) = d.memory();
-        let all = ggml_backend_dev_props {
-            name: d.name().as_ptr(),
-            description: d.description().as_ptr(),
+    fn get_props<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        props: *mut ggml_backend_dev_props => Out<ggml_backend_dev_props>,
+    ) -> (), () => {
+        let (memory_free, memory_total) = this.memory();
+        props.put(ggml_backend_dev_props {
+            name: this.name().as_ptr(),
+            description: this.description().as_ptr(),
             memory_free,
             memory_total,
-            r#type: d.kind() as raw::ggml_backend_dev_type,
-            device_id: d.device_id().map_or(std::ptr::null(), CStr::as_ptr),
-            caps: d.caps(),
-        };
-        // SAFETY: the contract: `props` is writable.
-        unsafe { props.write(all) }
-    })
-}
+            r#type: this.kind() as raw::ggml_backend_dev_type,
+            device_id: this.device_id().map_or(std::ptr::null(), CStr::as_ptr),
+            caps: this.caps(),
+        });
+    }
 
-unsafe extern "C" fn open<D: Device>(dev: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t {
-    guard("init_backend", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        // SAFETY: the contract: NULL or a valid C string.
-        let params = (!params.is_null()).then(|| unsafe { CStr::from_ptr(params) });
-        match logged("init_backend", d.open(this, params)) {
-            Some(stream) => new_stream(this, stream).into_raw(),
+    fn init_backend<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        params: *const c_char => Option<&CStr>,
+    ) -> ggml_backend_t, std::ptr::null_mut() => {
+        match logged("init_backend", this.open(this.object, params)) {
+            Some(stream) => new_stream(this.object, stream).into_raw(),
             None => std::ptr::null_mut(),
         }
-    })
-}
+    }
 
-unsafe extern "C" fn buffer_type<D: Device>(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    guard("get_buffer_type", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        d.buffer_type(this).as_ptr()
-    })
-}
+    fn get_buffer_type<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+    ) -> ggml_backend_buffer_type_t, std::ptr::null_mut() => { this.buffer_type(this.object).as_ptr() }
 
-unsafe extern "C" fn host_buffer_type<D: Device>(dev: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    guard("get_host_buffer_type", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        d.host_buffer_type(this).map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr)
-    })
-}
+    fn get_host_buffer_type<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+    ) -> ggml_backend_buffer_type_t, std::ptr::null_mut() => {
+        this.host_buffer_type(this.object).map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr)
+    }
 
-unsafe extern "C" fn buffer_from_host<D: Device>(
-    dev: ggml_backend_dev_t,
-    ptr: *mut c_void,
-    size: usize,
-    max_tensor_size: usize,
-) -> ggml_backend_buffer_t {
-    guard("buffer_from_host_ptr", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        // SAFETY: the contract: the memory lives as long as the buffer.
-        let memory = unsafe { HostMemory::new(ptr, size) };
-        let made = logged("buffer_from_host_ptr", d.buffer_from_host(this, memory, max_tensor_size));
+    fn buffer_from_host_ptr<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        ptr: *mut c_void => HostPointer<*mut c_void>,
+        size: usize => usize,
+        max_tensor_size: usize => usize,
+    ) -> ggml_backend_buffer_t, std::ptr::null_mut() => {
+        // SAFETY: `size` bytes, which the host keeps as long as the buffer.
+        let memory = unsafe { HostMemory::new(ptr.address, size) };
+        let made = logged("buffer_from_host_ptr", this.buffer_from_host(this.object, memory, max_tensor_size));
         made.map_or(std::ptr::null_mut(), BufferBox::into_raw)
-    })
-}
+    }
 
-unsafe extern "C" fn supports_op<D: Device>(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    guard("supports_op", false, || {
-        // SAFETY: the contract.
-        unsafe { TensorRef::from_ptr(op).is_some_and(|op| author::<D>(dev).0.supports_op(op)) }
-    })
-}
+    fn supports_op<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        op: *const ggml_tensor => Option<TensorRef>,
+    ) -> bool, false => { op.is_some_and(|op| this.supports_op(op)) }
 
-unsafe extern "C" fn supports_buft<D: Device>(dev: ggml_backend_dev_t, buft: ggml_backend_buffer_type_t) -> bool {
-    guard("supports_buft", false, || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        // SAFETY: the contract.
-        unsafe { BufferTypeRef::from_ptr(buft) }.is_some_and(|buft| d.supports_buft(this, buft))
-    })
-}
+    fn supports_buft<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        buft: ggml_backend_buffer_type_t => Option<BufferTypeRef>,
+    ) -> bool, false => { buft.is_some_and(|buft| this.supports_buft(this.object, buft)) }
 
-unsafe extern "C" fn offload_op<D: Device>(dev: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    guard("offload_op", false, || {
-        // SAFETY: the contract.
-        unsafe { TensorRef::from_ptr(op).is_some_and(|op| author::<D>(dev).0.offload_op(op)) }
-    })
-}
+    fn offload_op<D: Device>(
+        this: ggml_backend_dev_t => This<D>,
+        op: *const ggml_tensor => Option<TensorRef>,
+    ) -> bool, false => { op.is_some_and(|op| this.offload_op(op)) }
 
-unsafe extern "C" fn event_new<D: Device>(dev: ggml_backend_dev_t) -> ggml_backend_event_t {
-    guard("event_new", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let (d, this) = unsafe { author::<D>(dev) };
-        logged("event_new", d.event_new()).map_or(std::ptr::null_mut(), |e| new_event(this, e))
-    })
+    fn event_new<D: Device>(this: ggml_backend_dev_t => This<D>) -> ggml_backend_event_t, std::ptr::null_mut() => {
+        logged("event_new", this.event_new()).map_or(std::ptr::null_mut(), |e| new_event(this.object, e))
+    }
 }

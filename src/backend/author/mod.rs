@@ -2,7 +2,8 @@
 //! functions that return objects give an implementor a C vtable. The author writes no unsafe code, and a panic in that code
 //! makes the call fail with an error in the log.
 //!
-//! Files: `reg` (registrations), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (host memory as safe objects).
+//! Files: `reg` (registrations), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (host memory as safe objects),
+//! `shim` (what C passes to a vtable's functions, as typed arguments).
 //!
 //! Functions that are optional in the C interface are off by default: a `const` of the trait switches them on. Otherwise the
 //! slot in the vtable is NULL, so that callers use their fallbacks.
@@ -13,6 +14,7 @@ mod device;
 mod event;
 mod host;
 mod reg;
+mod shim;
 mod stream;
 #[cfg(test)]
 pub(super) mod tests;
@@ -73,7 +75,7 @@ fn guard<T>(what: &str, fallback: T, f: impl FnOnce() -> T) -> T {
     })
 }
 
-/// The value, or `None` with a log line.
+/// The value, or `None` with a line in the log.
 fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
     result.map_err(|e| log_error!("{what}: {e}")).ok()
 }

@@ -1,6 +1,7 @@
 //! Streams of a backend author.
 
 use super::event::{Event, event_author};
+use super::shim::{self, Argument, Call, HostPointer, Out, shims};
 use super::{Context, HostSource, HostTarget, guard, logged};
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::backend::{ggml_backend_event_t, ggml_backend_graph_plan_t};
@@ -61,7 +62,7 @@ pub trait Stream: Send + Sync + 'static {
     /// Queues a copy of pieces of host memory into a tensor; `data` reaches from the first piece to the end of the last.
     fn set_2d_async(&self, _tensor: TensorRef, _data: HostSource, _pieces: Pieces) {}
 
-    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What lies between the pieces is not to be
+    /// Queues a copy of a tensor into pieces of host memory; `data` as above. What is between the pieces is not to be
     /// touched.
     fn get_2d_async(&self, _tensor: TensorRef, _data: HostTarget, _pieces: Pieces) {}
 
@@ -113,7 +114,7 @@ pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox 
     }
 }
 
-/// The author's value behind a stream of his own, or `None` for another's.
+/// The implementor of a stream made here, or `None` for any other.
 pub fn stream_author<S: Stream>(backend: &BackendRef) -> Option<&S> {
     let backend = *backend;
     if !std::ptr::fn_addr_eq(slot!(backend.free)?, free::<S> as unsafe extern "C" fn(_)) {
@@ -125,58 +126,31 @@ pub fn stream_author<S: Stream>(backend: &BackendRef) -> Option<&S> {
 
 const fn iface<S: Stream>() -> ggml_backend_i {
     ggml_backend_i {
-        get_name: Some(name::<S>),
+        get_name: Some(get_name::<S>),
         free: Some(free::<S>),
-        set_tensor_async: if S::TRANSFERS { Some(set_async::<S>) } else { None },
-        get_tensor_async: if S::TRANSFERS { Some(get_async::<S>) } else { None },
-        set_tensor_2d_async: if S::PIECES { Some(set_2d_async::<S>) } else { None },
-        get_tensor_2d_async: if S::PIECES { Some(get_2d_async::<S>) } else { None },
-        cpy_tensor_async: if S::COPIES { Some(copy_async::<S>) } else { None },
+        set_tensor_async: if S::TRANSFERS { Some(set_tensor_async::<S>) } else { None },
+        get_tensor_async: if S::TRANSFERS { Some(get_tensor_async::<S>) } else { None },
+        set_tensor_2d_async: if S::PIECES { Some(set_tensor_2d_async::<S>) } else { None },
+        get_tensor_2d_async: if S::PIECES { Some(get_tensor_2d_async::<S>) } else { None },
+        cpy_tensor_async: if S::COPIES { Some(cpy_tensor_async::<S>) } else { None },
         synchronize: if S::QUEUES { Some(synchronize::<S>) } else { None },
-        graph_plan_create: if S::PLANS { Some(plan_create::<S>) } else { None },
-        graph_plan_free: if S::PLANS { Some(plan_free::<S>) } else { None },
-        graph_plan_update: if S::UPDATES_PLANS { Some(plan_update::<S>) } else { None },
-        graph_plan_compute: if S::PLANS { Some(plan_compute::<S>) } else { None },
-        graph_compute: Some(compute::<S>),
+        graph_plan_create: if S::PLANS { Some(graph_plan_create::<S>) } else { None },
+        graph_plan_free: if S::PLANS { Some(graph_plan_free::<S>) } else { None },
+        graph_plan_update: if S::UPDATES_PLANS { Some(graph_plan_update::<S>) } else { None },
+        graph_plan_compute: if S::PLANS { Some(graph_plan_compute::<S>) } else { None },
+        graph_compute: Some(graph_compute::<S>),
         event_record: if S::EVENTS { Some(event_record::<S>) } else { None },
         event_wait: if S::EVENTS { Some(event_wait::<S>) } else { None },
-        graph_optimize: if S::OPTIMIZES { Some(optimize::<S>) } else { None },
+        graph_optimize: if S::OPTIMIZES { Some(graph_optimize::<S>) } else { None },
     }
 }
 
-/// # Safety
-/// `backend` is a valid stream of `S`.
-unsafe fn author<'a, S: Stream>(backend: ggml_backend_t) -> &'a S {
-    // SAFETY: forwarded to the caller.
-    match unsafe { Context::get((*backend).context) } {
-        Some(s) => s,
-        None => ggml_abort!("a function of one backend was called with another"),
-    }
-}
+/// The stream that a function belongs to.
+type This<'c, S> = shim::This<'c, S, BackendRef>;
 
-/// # Safety
-/// `p` is a valid tensor.
-unsafe fn tensor(p: *const ggml_tensor) -> TensorRef {
-    // SAFETY: forwarded to the caller.
-    match unsafe { TensorRef::from_ptr(p) } {
-        Some(t) => t,
-        None => ggml_abort!("a backend function was called with tensor NULL"),
-    }
-}
-
-/// # Safety
-/// `p` is a valid graph.
-unsafe fn graph(p: *const ggml_cgraph) -> GraphRef {
-    // SAFETY: forwarded to the caller.
-    match unsafe { GraphRef::from_ptr(p.cast()) } {
-        Some(g) => g,
-        None => ggml_abort!("a backend function was called with graph NULL"),
-    }
-}
-
-/// Runs a computation; its error is logged, unless the host asked for it.
-fn status(what: &str, f: impl FnOnce() -> Result<()>) -> raw::ggml_status {
-    guard(what, ggml_status::GGML_STATUS_FAILED, || match f() {
+/// The status of a computation. Logs its error, unless the host stopped it.
+fn status(what: &str, result: Result<()>) -> raw::ggml_status {
+    let status = match result {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
         Err(Error::Aborted) => ggml_status::GGML_STATUS_ABORTED,
         Err(e) => {
@@ -184,196 +158,153 @@ fn status(what: &str, f: impl FnOnce() -> Result<()>) -> raw::ggml_status {
             logged::<()>(what, Err(e));
             status
         }
-    }) as raw::ggml_status
+    };
+    status as raw::ggml_status
 }
 
-// The shims. For each: the pointers are what the vtable contract promises for a stream of `S`; ranges were checked by
-// `tensor_io`.
+const FAILED: raw::ggml_status = ggml_status::GGML_STATUS_FAILED as raw::ggml_status;
 
-unsafe extern "C" fn name<S: Stream>(backend: ggml_backend_t) -> *const c_char {
-    // SAFETY: the contract.
-    guard("get_name", c"?".as_ptr(), || unsafe { author::<S>(backend) }.name().as_ptr())
+// Ranges were checked by `tensor_io`.
+shims! {
+    fn get_name<S: Stream>(this: ggml_backend_t => This<S>) -> *const c_char, c"?".as_ptr() => { this.name().as_ptr() }
+
+    fn graph_compute<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        graph: *mut ggml_cgraph => GraphRef,
+    ) -> raw::ggml_status, FAILED => { status("graph_compute", this.compute(graph)) }
+
+    fn synchronize<S: Stream>(this: ggml_backend_t => This<S>) -> (), () => { this.synchronize() }
+
+    fn set_tensor_async<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        tensor: *mut ggml_tensor => TensorRef,
+        data: *const c_void => HostPointer<*const c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+    ) -> (), () => {
+        // SAFETY: `size` bytes, which the host keeps until it has synchronized the stream.
+        let source = unsafe { HostSource::new(data.address, size) };
+        this.set_async(tensor, source, offset);
+    }
+
+    fn get_tensor_async<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        tensor: *const ggml_tensor => TensorRef,
+        data: *mut c_void => HostPointer<*mut c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+    ) -> (), () => {
+        // SAFETY: `size` bytes, which the host leaves to the stream until it has synchronized it.
+        let target = unsafe { HostTarget::new(data.address, size) };
+        this.get_async(tensor, target, offset);
+    }
+
+    fn set_tensor_2d_async<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        tensor: *mut ggml_tensor => TensorRef,
+        data: *const c_void => HostPointer<*const c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+        count: usize => usize,
+        stride_tensor: usize => usize,
+        stride_data: usize => usize,
+    ) -> (), () => {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: `data` reaches to the end of the last piece; the host keeps it until it has synchronized the stream.
+        let source = unsafe { HostSource::new(data.address, p.extent()) };
+        this.set_2d_async(tensor, source, p);
+    }
+
+    fn get_tensor_2d_async<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        tensor: *const ggml_tensor => TensorRef,
+        data: *mut c_void => HostPointer<*mut c_void>,
+        offset: usize => usize,
+        size: usize => usize,
+        count: usize => usize,
+        stride_tensor: usize => usize,
+        stride_data: usize => usize,
+    ) -> (), () => {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: `data` reaches to the end of the last piece; the host leaves it to the stream until it has synchronized it.
+        let target = unsafe { HostTarget::new(data.address, p.extent()) };
+        this.get_2d_async(tensor, target, p);
+    }
+
+    // The vtable is that of the destination, as `tensor_io` calls it.
+    fn cpy_tensor_async<S: Stream>(
+        from: ggml_backend_t => BackendRef,
+        to: ggml_backend_t => This<S>,
+        src: *const ggml_tensor => TensorRef,
+        dst: *mut ggml_tensor => TensorRef,
+    ) -> bool, false => { to.copy_async(from, to.object, src, dst) }
+
+    fn graph_plan_create<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        graph: *const ggml_cgraph => GraphRef,
+    ) -> ggml_backend_graph_plan_t, std::ptr::null_mut() => {
+        logged("graph_plan_create", this.plan(graph)).map_or(std::ptr::null_mut(), Context::boxed)
+    }
+
+    fn graph_plan_update<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        plan: ggml_backend_graph_plan_t => Plan<S>,
+        graph: *const ggml_cgraph => GraphRef,
+    ) -> (), () => { this.plan_update(plan.0, graph) }
+
+    fn graph_plan_compute<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        plan: ggml_backend_graph_plan_t => Plan<S>,
+    ) -> raw::ggml_status, FAILED => { status("graph_plan_compute", this.plan_compute(plan.0)) }
+
+    fn event_record<S: Stream>(this: ggml_backend_t => This<S>, event: ggml_backend_event_t => EventRef) -> (), () => {
+        this.event_record(own_event(&this, &event))
+    }
+
+    fn event_wait<S: Stream>(this: ggml_backend_t => This<S>, event: ggml_backend_event_t => EventRef) -> (), () => {
+        this.event_wait(own_event(&this, &event))
+    }
+
+    fn graph_optimize<S: Stream>(
+        this: ggml_backend_t => This<S>,
+        graph: *mut ggml_cgraph => GraphRef,
+        _params: *mut ggml_backend_graph_optimize_params => Out<ggml_backend_graph_optimize_params>,
+    ) -> (), () => { this.optimize(graph) }
+}
+
+/// The author's value behind an event of the same device.
+fn own_event<'e, S: Stream>(this: &This<'_, S>, event: &'e EventRef) -> &'e S::Event {
+    match event_author::<S::Event>(&this.object, event) {
+        Some(event) => event,
+        None => ggml_abort!("the event belongs to another backend"),
+    }
+}
+
+/// A plan of a stream of `S`, which nobody else uses during the call.
+struct Plan<'c, S: Stream>(&'c mut S::Plan);
+
+impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for Plan<'c, S> {
+    unsafe fn from_c(raw: ggml_backend_graph_plan_t, call: &'c Call) -> Self {
+        // SAFETY: the caller's promise: NULL or a plan of this stream, made in `graph_plan_create`.
+        if raw.is_null() || unsafe { Context::<S::Plan>::get(raw) }.is_none() {
+            ggml_abort!("{} of a backend was called with a graph plan that is not its own", call.0);
+        }
+        // SAFETY: the context holds a plan of `S`, as just seen.
+        Self(unsafe { &mut (*raw.cast::<Context<S::Plan>>()).author })
+    }
 }
 
 unsafe extern "C" fn free<S: Stream>(backend: ggml_backend_t) {
-    // SAFETY: the contract; made from a box in `new_stream`, not used afterwards.
+    // SAFETY: **the vtable contract**: a stream whose function this is, so made from a box in `new_stream`, and not used afterwards.
     guard("free", (), || unsafe {
-        author::<S>(backend);
         let object = Box::from_raw(backend);
         Context::<S>::drop(object.context);
     });
 }
 
-unsafe extern "C" fn compute<S: Stream>(backend: ggml_backend_t, cgraph: *mut ggml_cgraph) -> raw::ggml_status {
-    // SAFETY: the contract.
-    status("graph_compute", || unsafe { author::<S>(backend).compute(graph(cgraph)) })
-}
-
-unsafe extern "C" fn synchronize<S: Stream>(backend: ggml_backend_t) {
-    // SAFETY: the contract.
-    guard("synchronize", (), || unsafe { author::<S>(backend) }.synchronize())
-}
-
-unsafe extern "C" fn set_async<S: Stream>(
-    backend: ggml_backend_t,
-    t: *mut ggml_tensor,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-) {
-    // SAFETY: the contract: `data` stays until the stream is synchronised.
-    guard("set_tensor_async", (), || unsafe {
-        author::<S>(backend).set_async(tensor(t), HostSource::new(data, size), offset)
-    })
-}
-
-unsafe extern "C" fn get_async<S: Stream>(
-    backend: ggml_backend_t,
-    t: *const ggml_tensor,
-    data: *mut c_void,
-    offset: usize,
-    size: usize,
-) {
-    // SAFETY: the contract: `data` stays until the stream is synchronised.
-    guard("get_tensor_async", (), || unsafe {
-        author::<S>(backend).get_async(tensor(t), HostTarget::new(data, size), offset)
-    })
-}
-
-unsafe extern "C" fn set_2d_async<S: Stream>(
-    backend: ggml_backend_t,
-    t: *mut ggml_tensor,
-    data: *const c_void,
-    offset: usize,
-    size: usize,
-    count: usize,
-    stride_tensor: usize,
-    stride_data: usize,
-) {
-    let p = Pieces { offset, size, count, stride_tensor, stride_data };
-    // SAFETY: the contract: `data` stays until the stream is synchronised.
-    guard("set_tensor_2d_async", (), || unsafe {
-        author::<S>(backend).set_2d_async(tensor(t), HostSource::new(data, p.extent()), p)
-    })
-}
-
-unsafe extern "C" fn get_2d_async<S: Stream>(
-    backend: ggml_backend_t,
-    t: *const ggml_tensor,
-    data: *mut c_void,
-    offset: usize,
-    size: usize,
-    count: usize,
-    stride_tensor: usize,
-    stride_data: usize,
-) {
-    let p = Pieces { offset, size, count, stride_tensor, stride_data };
-    // SAFETY: the contract: `data` stays until the stream is synchronised.
-    guard("get_tensor_2d_async", (), || unsafe {
-        author::<S>(backend).get_2d_async(tensor(t), HostTarget::new(data, p.extent()), p)
-    })
-}
-
-unsafe extern "C" fn copy_async<S: Stream>(
-    from: ggml_backend_t,
-    to: ggml_backend_t,
-    src: *const ggml_tensor,
-    dst: *mut ggml_tensor,
-) -> bool {
-    // The vtable is that of `to`, as `tensor_io` calls it.
-    // SAFETY: the contract.
-    guard("cpy_tensor_async", false, || unsafe {
-        match (BackendRef::from_ptr(from), BackendRef::from_ptr(to)) {
-            (Some(from), Some(to_ref)) => author::<S>(to).copy_async(from, to_ref, tensor(src), tensor(dst)),
-            _ => false,
-        }
-    })
-}
-
-unsafe extern "C" fn plan_create<S: Stream>(
-    backend: ggml_backend_t,
-    cgraph: *const ggml_cgraph,
-) -> ggml_backend_graph_plan_t {
-    guard("graph_plan_create", std::ptr::null_mut(), || {
-        // SAFETY: the contract.
-        let plan = logged("graph_plan_create", unsafe { author::<S>(backend).plan(graph(cgraph)) });
-        plan.map_or(std::ptr::null_mut(), Context::boxed)
-    })
-}
-
-unsafe extern "C" fn plan_free<S: Stream>(_: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
+unsafe extern "C" fn graph_plan_free<S: Stream>(_: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
     if !plan.is_null() {
-        // SAFETY: the contract: a plan of this stream, not used afterwards.
+        // SAFETY: **the vtable contract**: a plan of this stream, made in `graph_plan_create`, and not used afterwards.
         guard("graph_plan_free", (), || unsafe { Context::<S::Plan>::drop(plan) })
     }
-}
-
-/// # Safety
-/// `plan` is a plan of a stream of `S` that nobody else uses.
-unsafe fn plan_author<'a, S: Stream>(plan: ggml_backend_graph_plan_t) -> &'a mut S::Plan {
-    // SAFETY: forwarded to the caller.
-    if plan.is_null() || unsafe { Context::<S::Plan>::get(plan) }.is_none() {
-        ggml_abort!("a backend was called with a graph plan that is not its own");
-    }
-    // SAFETY: the context holds a plan of `S`.
-    unsafe { &mut (*plan.cast::<Context<S::Plan>>()).author }
-}
-
-unsafe extern "C" fn plan_update<S: Stream>(
-    backend: ggml_backend_t,
-    plan: ggml_backend_graph_plan_t,
-    cgraph: *const ggml_cgraph,
-) {
-    // SAFETY: the contract.
-    guard("graph_plan_update", (), || unsafe {
-        author::<S>(backend).plan_update(plan_author::<S>(plan), graph(cgraph))
-    })
-}
-
-unsafe extern "C" fn plan_compute<S: Stream>(
-    backend: ggml_backend_t,
-    plan: ggml_backend_graph_plan_t,
-) -> raw::ggml_status {
-    // SAFETY: the contract.
-    status("graph_plan_compute", || unsafe { author::<S>(backend).plan_compute(plan_author::<S>(plan)) })
-}
-
-/// Calls `f` with the author's stream and event.
-///
-/// # Safety
-/// `backend` is a valid stream of `S`, `event` a valid event.
-unsafe fn with_event<S: Stream>(
-    what: &str,
-    backend: ggml_backend_t,
-    event: ggml_backend_event_t,
-    f: impl FnOnce(&S, &S::Event),
-) {
-    guard(what, (), || {
-        // SAFETY: forwarded to the caller.
-        let objects = unsafe { BackendRef::from_ptr(backend).zip(EventRef::from_ptr(event)) };
-        match objects.as_ref().and_then(|(b, e)| event_author::<S::Event>(b, e)) {
-            // SAFETY: forwarded to the caller.
-            Some(e) => f(unsafe { author::<S>(backend) }, e),
-            None => ggml_abort!("{what}: the event belongs to another backend"),
-        }
-    })
-}
-
-unsafe extern "C" fn event_record<S: Stream>(backend: ggml_backend_t, event: ggml_backend_event_t) {
-    // SAFETY: the contract.
-    unsafe { with_event::<S>("event_record", backend, event, |s, e| s.event_record(e)) }
-}
-
-unsafe extern "C" fn event_wait<S: Stream>(backend: ggml_backend_t, event: ggml_backend_event_t) {
-    // SAFETY: the contract.
-    unsafe { with_event::<S>("event_wait", backend, event, |s, e| s.event_wait(e)) }
-}
-
-unsafe extern "C" fn optimize<S: Stream>(
-    backend: ggml_backend_t,
-    cgraph: *mut ggml_cgraph,
-    _params: *mut ggml_backend_graph_optimize_params,
-) {
-    // SAFETY: the contract.
-    guard("graph_optimize", (), || unsafe { author::<S>(backend).optimize(graph(cgraph)) })
 }

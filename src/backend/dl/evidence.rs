@@ -21,7 +21,7 @@ use std::path::Path;
 pub(super) enum Verdict {
     /// It was built for this version.
     Fits,
-    /// It is one of the small files that stand beside this library, and has nothing but jumps into it.
+    /// It is one of the small files that are beside this library, and has nothing but jumps into it.
     Part(Part),
     /// It was built for another one, for this reason.
     Other(String),
@@ -240,7 +240,7 @@ fn find(data: &[u8], text: &[u8]) -> bool {
     memchr::memmem::find(data, text).is_some()
 }
 
-/// Looks at a file. Only the parts that are asked for are read: modules may be large.
+/// Examines a file. Reads only the parts it needs: modules may be large.
 ///
 /// # Errors
 /// The file cannot be read, or is no library; the text says which.

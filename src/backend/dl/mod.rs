@@ -135,7 +135,7 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
     reg
 }
 
-/// Loads the backend at `path` and registers it; `None`, with a log line unless `silent`, when that fails. A backend
+/// Loads the backend at `path` and registers it; `None`, with a line in the log unless `silent`, when that fails. A backend
 /// that is registered already is returned as it is.
 ///
 /// # Safety
@@ -192,7 +192,7 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
         return None;
     }
     let name = reg.name();
-    // A library that is this one under another name brings nothing new: the list knows its registry.
+    // This library under another name brings nothing new: its registration is in the list.
     if registry::register_module(reg, module) {
         log_info!("load_backend: loaded {name} backend from {shown}");
     } else {
@@ -209,7 +209,7 @@ fn default_paths() -> Vec<PathBuf> {
     paths.push(exe.unwrap_or_else(|| PathBuf::from(".")));
     match std::env::current_dir() {
         Ok(p) => paths.push(p),
-        Err(e) => log_debug!("load_all: the current folder cannot be named: {e}"),
+        Err(e) => log_debug!("load_all: cannot get the current folder: {e}"),
     }
     paths
 }

@@ -12,7 +12,7 @@ use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-/// Address that a meta buffer says it begins at. No memory lies there: only distances from it mean something.
+/// The base address that a meta buffer reports. There is no memory at it; only offsets from it are meaningful.
 pub const BASE: usize = 1 << 60;
 
 /// The buffer type of a meta device.
@@ -81,7 +81,10 @@ impl BufferType for MetaBufferType {
         let placed = self.place(this, &bases).and_then(|buffer| {
             for &t in &views {
                 if view::init(t) != ggml_status::GGML_STATUS_SUCCESS {
-                    return Err(Error::Backend(format!("the view '{}' cannot be spread over the devices", t.name())));
+                    return Err(Error::Backend(format!(
+                        "the view '{}' cannot be distributed over the devices",
+                        t.name()
+                    )));
                 }
             }
             Ok(buffer)
@@ -120,7 +123,7 @@ impl MetaBufferType {
         let (alignment, mut at) = (self.alignment(), BASE);
         let mut made = Vec::with_capacity(tensors.len());
         for &t in tensors {
-            // Addresses of their own, for whoever compares addresses; nothing lies there.
+            // Distinct addresses, for code that compares addresses. There is no memory at them.
             t.set_data(std::ptr::without_provenance_mut(at));
             at += t.nbytes().max(1).next_multiple_of(alignment);
             made.push(Arc::new(prepare(t, &meta)?));
@@ -201,7 +204,7 @@ fn holds_summands(tensor: TensorRef, slices: &Slices) -> bool {
 
 fn floats(tensor: TensorRef, offset: usize, size: usize) -> Result<()> {
     if tensor.dtype() != ggml_type::GGML_TYPE_F32 || !offset.is_multiple_of(4) || !size.is_multiple_of(4) {
-        return Err(crate::invalid!("only whole F32 numbers of '{}' can be held as summands", tensor.name()));
+        return Err(crate::invalid!("only whole F32 elements of '{}' can be partial sums", tensor.name()));
     }
     Ok(())
 }
@@ -218,7 +221,7 @@ impl MetaBuffer {
                 }
             }
             Axis::Partial if value != 0 && holds_summands(tensor, slices) => {
-                return Err(crate::invalid!("summands of '{}' can be filled with 0 only", tensor.name()));
+                return Err(crate::invalid!("partial sums of '{}' can only be filled with 0", tensor.name()));
             }
             Axis::Partial | Axis::Mirrored => {
                 slices.iter().for_each(|s| tensor_io::memset(s, value, offset, size));

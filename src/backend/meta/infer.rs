@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use std::sync::Arc;
 
-/// The spreads of a node's sources by place; `None` where there is none.
+/// How the sources of a node are split, by index; `None` where there is no source.
 pub type Sources = [Option<Arc<Split>>; GGML_MAX_SRC];
 
 /// What a rule says of the result.
@@ -85,7 +85,7 @@ impl Case<'_> {
         }
     }
 
-    /// All sources are spread alike, and so is the result.
+    /// All sources are split in the same way, and so is the result.
     fn alike(&self) -> Result<Spread> {
         let mut first = None;
         for (i, s) in self.sources.iter().enumerate() {
@@ -93,13 +93,13 @@ impl Case<'_> {
             match first {
                 None => first = Some((i, s)),
                 Some((_, f)) if f.like(s) => {}
-                Some(_) => return self.refuse("its sources are spread in different ways"),
+                Some(_) => return self.refuse("its sources are distributed in different ways"),
             }
         }
         Ok(first.map_or(Spread::Mirrored, |(i, _)| Spread::As(i)))
     }
 
-    /// As `alike`, and nothing is divided.
+    /// As `alike`, and nothing is split.
     fn undivided(&self) -> Result<Spread> {
         let spread = self.alike()?;
         match spread {
@@ -131,7 +131,7 @@ impl Case<'_> {
             return Ok(Spread::As(0));
         }
         if self.sources[2].is_some() && !self.mirrored(2) {
-            return self.refuse("its row numbers are not on every device");
+            return self.refuse("its row indices are not on every device");
         }
         self.alike()
     }
@@ -143,7 +143,7 @@ impl Case<'_> {
             (None, Some(d)) if self.mirrored(0) && joined != d as i32 => Ok(Spread::As(1)),
             (Some(a), Some(b)) if a == b && joined != a as i32 => Ok(Spread::As(0)),
             (None, None) => self.undivided(),
-            _ => self.refuse("it joins along the divided dimension"),
+            _ => self.refuse("it joins along the split dimension"),
         }
     }
 
@@ -158,7 +158,7 @@ impl Case<'_> {
             }
             (Axis::Dim(a), Axis::Dim(b)) if a == b && a >= 2 && weights.like(input) => Ok(Spread::As(0)),
             (Axis::Dim(2 | 3), Axis::Mirrored) => Ok(Spread::As(0)),
-            _ => self.refuse("matrices spread like this cannot be multiplied"),
+            _ => self.refuse("matrices that are distributed like this cannot be multiplied"),
         }
     }
 
@@ -194,7 +194,7 @@ impl Case<'_> {
                 };
             }
         }
-        self.refuse("the divided dimension does not fit the new shape")
+        self.refuse("the split dimension does not fit the new shape")
     }
 
     fn view(&self) -> Result<Spread> {
@@ -211,10 +211,10 @@ impl Case<'_> {
             Some(axis) if axis + 1 < GGML_MAX_DIMS && !node.is_permuted() && !src.is_permuted() => {
                 match (0..GGML_MAX_DIMS - 1).find(|&d| nb[d + 1] == src_nb[axis + 1]) {
                     Some(dim) => Ok(Spread::Along(dim, 1)),
-                    None => self.refuse("the view has no stride of the divided dimension"),
+                    None => self.refuse("the view does not have the stride of the split dimension"),
                 }
             }
-            Some(_) => self.refuse("a view into a permuted tensor"),
+            Some(_) => self.refuse("a view of a permuted tensor"),
         }
     }
 
@@ -242,7 +242,7 @@ impl Case<'_> {
             Axis::Dim(2) if (all([1, 2], Axis::Dim(2)) || all([1, 2], Axis::Mirrored)) && sinks(Axis::Dim(0)) => {
                 Ok(Spread::Along(1, 1))
             }
-            _ => self.refuse("queries, keys and values must be divided by heads"),
+            _ => self.refuse("queries, keys and values must be split by heads"),
         }
     }
 
@@ -253,7 +253,7 @@ impl Case<'_> {
         let heads = (0..5).all(|i| self.dim(i) == Some(1));
         match self.dim(5) {
             Some(0..=2) if heads => Ok(Spread::Along(0, 1)),
-            _ => self.refuse("its sources must be divided by heads"),
+            _ => self.refuse("its sources must be split by heads"),
         }
     }
 
@@ -308,14 +308,14 @@ impl Case<'_> {
                 let fits = self.sources[2].as_ref().is_some_and(|s| self.source(0).is_ok_and(|f| f.like(s)));
                 match self.dim(0) != Some(1) && self.mirrored(1) && fits {
                     true => Ok(Spread::As(0)),
-                    false => self.refuse("rows and their target must be spread alike, and not by rows"),
+                    false => self.refuse("rows and their target must be distributed alike, and not by rows"),
                 }
             }
             GGML_OP_ROPE | GGML_OP_ROPE_BACK if self.mirrored(1) && self.dim(0) != Some(0) => Ok(Spread::As(0)),
-            GGML_OP_ROPE | GGML_OP_ROPE_BACK => self.refuse("it needs whole heads and all positions"),
+            GGML_OP_ROPE | GGML_OP_ROPE_BACK => self.refuse("it needs whole heads with all positions"),
             GGML_OP_PAD => match self.dim(0) {
                 Some(d) if node.op_param_i32(2 * d) != 0 || node.op_param_i32(2 * d + 1) != 0 => {
-                    self.refuse("it pads the divided dimension")
+                    self.refuse("it pads the split dimension")
                 }
                 _ => Ok(Spread::As(0)),
             },
@@ -340,13 +340,13 @@ impl Case<'_> {
             sources.filter_map(|(i, s)| s.as_deref().and_then(|s| s.dim().map(|d| (i, d, s))))
         };
         let whole = |i: usize, d: usize| self.node.src(i).map_or(0, |t| t.ne()[d]);
-        let Some((first, first_dim, split)) = divided().next() else { return self.refuse("no source is divided") };
+        let Some((first, first_dim, split)) = divided().next() else { return self.refuse("no source is split") };
         let parts = i128::from(whole(first, first_dim)) * i128::from(repeats[0]);
         let mut shares = Vec::with_capacity(devices);
         for device in 0..devices {
             let share = i128::from(split.total(device)) * i128::from(n);
             if share != 0 && (parts == 0 || share % parts != 0) {
-                return self.refuse("the result cannot be divided as its source is");
+                return self.refuse("the result cannot be split like its source");
             }
             shares.push(if share == 0 { 0 } else { (share / parts) as i64 });
         }
@@ -356,7 +356,7 @@ impl Case<'_> {
                 share * i128::from(whole(i, d)) == i128::from(other.total(device)) * i128::from(n)
             };
             if !(0..devices).all(fits) {
-                return self.refuse("its sources are divided in different proportions");
+                return self.refuse("its sources are split in different proportions");
             }
         }
         let mut segments = vec![Segment { shares, repeat: repeats[0] }];

@@ -1,4 +1,4 @@
-//! Which bytes of a divided tensor lie where: between the tensor as the host sees it and the slices of the devices.
+//! Maps the bytes of a split tensor between the tensor as the host sees it and the slices of the devices.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +41,7 @@ impl Layout {
     /// The layout of `tensor`, divided along `dim` as `split` says.
     pub fn new(tensor: TensorRef, split: &Split, dim: usize) -> Result<Self> {
         if !tensor.is_contiguous() {
-            return Err(invalid!("'{}' is divided over several devices and not contiguous", tensor.name()));
+            return Err(invalid!("'{}' is split over several devices and is not contiguous", tensor.name()));
         }
         let (ne, nb) = (tensor.ne(), tensor.nb());
         let block = if dim == 0 { tensor.dtype().blck_size() } else { 1 };
@@ -100,7 +100,7 @@ impl Layout {
         list
     }
 
-    /// Bytes `from..to`, which lie in period `p`; the host's data begins at byte `origin` of the tensor.
+    /// Bytes `from..to`, which are in period `p`; the host's data begins at byte `origin` of the tensor.
     fn part(&self, p: usize, from: usize, to: usize, origin: usize, list: &mut Vec<Transfer>) {
         let start = p * self.period;
         for r in &self.runs {
@@ -122,7 +122,7 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::tensor::Context;
 
-    /// Every byte of a tensor goes to the place that a walk over the segments gives it, whatever range is asked for.
+    /// Every byte of a tensor goes to the place that a walk over the segments gives it, for every range.
     #[test]
     fn ranges_reach_every_byte_once() {
         let mut ctx = Context::with_size(1 << 14, true).unwrap();

@@ -75,7 +75,9 @@ pub unsafe fn device(
     data: *mut c_void,
 ) -> Result<DeviceRef> {
     static KNOWN: Mutex<Vec<DeviceRef>> = Mutex::new(Vec::new());
-    let Some(function) = function else { return Err(invalid!("a meta device needs a function that spreads tensors")) };
+    let Some(function) = function else {
+        return Err(invalid!("a meta device needs a function that distributes tensors"));
+    };
     if devices.is_empty() || devices.len() > GGML_BACKEND_META_MAX_DEVICES {
         return Err(invalid!(
             "a meta device joins 1 to {GGML_BACKEND_META_MAX_DEVICES} devices, not {}",
@@ -111,7 +113,7 @@ impl MetaDevice {
         &self.devices
     }
 
-    /// How the host wants a tensor with data spread.
+    /// How the host splits a tensor with data.
     fn split_of(&self, t: TensorRef) -> Result<Split> {
         // SAFETY: the promise of `device`; the tensor is valid.
         let state = unsafe { (self.spread.function)(t.as_ptr(), self.spread.data) };

@@ -139,7 +139,7 @@ fn compute(streams: &[BackendBox], graphs: &[(usize, GraphRef)]) -> Result<()> {
 fn ready(status: ggml_status, t: TensorRef) -> Result<()> {
     match status {
         ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        _ => Err(Error::Backend(format!("a device refused memory for '{}'", t.name()))),
+        _ => Err(Error::Backend(format!("a device cannot allocate memory for '{}'", t.name()))),
     }
 }
 

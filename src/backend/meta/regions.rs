@@ -22,7 +22,7 @@ pub struct Node {
     pub idle: Vec<bool>,
 }
 
-/// Consecutive nodes, and what has to be added up behind them.
+/// Consecutive nodes, and what has to be added up after them.
 #[derive(Debug, PartialEq)]
 pub struct Region {
     /// The nodes.

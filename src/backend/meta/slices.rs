@@ -149,7 +149,7 @@ pub fn meta_buffer(buffer: &BufferRef) -> Option<&MetaBuffer> {
     buffer_author::<MetaBuffer>(buffer)
 }
 
-/// Whether a tensor lies in a meta buffer.
+/// Whether a tensor is in a meta buffer.
 pub fn is_sliced(t: TensorRef) -> bool {
     t.buffer().is_some_and(|b| meta_buffer(&b).is_some())
 }
@@ -157,7 +157,7 @@ pub fn is_sliced(t: TensorRef) -> bool {
 /// The slices of a tensor in a meta buffer, made again if the tensor or its sources have changed.
 pub fn slices_of(t: TensorRef) -> Result<Arc<Slices>> {
     let Some(buffer) = t.buffer() else { return Err(invalid!("'{}' has no memory", t.name())) };
-    let Some(meta) = meta_buffer(&buffer) else { return Err(invalid!("'{}' does not lie on a meta device", t.name())) };
+    let Some(meta) = meta_buffer(&buffer) else { return Err(invalid!("'{}' is not on a meta device", t.name())) };
     if let Some(found) = meta.table.find(t)
         && found.image == Image::of(t)
         && is_current(t, &found)
@@ -284,7 +284,7 @@ fn place(t: TensorRef, slice: TensorRef, device: usize, slices: &Slices, meta: &
         (None, Some(part)) => {
             let offset = (t.data() as usize).wrapping_sub(super::buffer::BASE);
             if offset.checked_add(slice.nbytes()).is_none_or(|end| end > part.size()) {
-                return Err(invalid!("'{}' does not lie inside its buffer", t.name()));
+                return Err(invalid!("'{}' is not inside its buffer", t.name()));
             }
             slice.set_buffer_raw(part.as_ptr());
             slice.set_data(part.base().wrapping_add(offset));
@@ -294,11 +294,11 @@ fn place(t: TensorRef, slice: TensorRef, device: usize, slices: &Slices, meta: &
     };
     match status {
         ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        _ => Err(Error::Backend(format!("device {device} refused its slice of '{}'", t.name()))),
+        _ => Err(Error::Backend(format!("device {device} cannot hold its slice of '{}'", t.name()))),
     }
 }
 
-/// Where a view begins in its base's slice. What lies below one step along the divided dimension keeps its offset, whole
+/// Where a view begins in its base's slice. What is below one step along the divided dimension keeps its offset, whole
 /// steps shrink with the slice.
 fn view_offset(t: TensorRef, slices: &Slices, device: usize) -> Result<usize> {
     let offset = t.view_offs();

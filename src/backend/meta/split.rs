@@ -89,11 +89,11 @@ impl Split {
             Some(c_axis::GGML_BACKEND_SPLIT_AXIS_MIRRORED) => return Ok(Self::mirrored(devices)),
             Some(c_axis::GGML_BACKEND_SPLIT_AXIS_PARTIAL) => Axis::Partial,
             Some(a) if (a as usize) < GGML_MAX_DIMS => Axis::Dim(a as usize),
-            _ => return Err(invalid!("the tensor '{}' cannot be spread as axis {}", name(), state.axis)),
+            _ => return Err(invalid!("the tensor '{}' cannot be split along axis {}", name(), state.axis)),
         };
         let n = state.n_segments as usize;
         if n == 0 || n > state.nr.len() || devices > GGML_BACKEND_META_MAX_DEVICES {
-            return Err(invalid!("the spread of '{}' has {n} segments", name()));
+            return Err(invalid!("the split of '{}' has {n} segments", name()));
         }
         let segment = |s: usize| Segment {
             shares: state.ne[s * devices..(s + 1) * devices].to_vec(),
@@ -103,7 +103,7 @@ impl Split {
         match axis {
             Axis::Dim(d) => split.check(tensor, d)?,
             _ if n != 1 || state.nr[0] != 1 => {
-                return Err(invalid!("summands of '{}' cannot have several segments", name()));
+                return Err(invalid!("partial sums of '{}' cannot have several segments", name()));
             }
             _ => {}
         }
@@ -122,8 +122,7 @@ impl Split {
                     ));
                 }
                 let counted = share.checked_mul(s.repeat).and_then(|n| sum.checked_add(n));
-                sum = counted
-                    .ok_or_else(|| invalid!("the spread of '{}' is larger than numbers can be", tensor.name()))?;
+                sum = counted.ok_or_else(|| invalid!("the split of '{}' overflows", tensor.name()))?;
             }
         }
         if sum != tensor.ne()[dim] {

@@ -64,7 +64,7 @@ pub fn checked(status: ggml_status, stream: &BackendBox) -> Result<()> {
         ggml_status::GGML_STATUS_ALLOC_FAILED => {
             Err(Error::OutOfMemory { what: format!("a computation on {}", stream.name()), bytes: 0 })
         }
-        _ => Err(Error::Backend(format!("a computation on {} failed", stream.name()))),
+        _ => Err(Error::Backend(format!("the computation on {} failed", stream.name()))),
     }
 }
 
@@ -72,7 +72,7 @@ impl MetaStream {
     /// A stream on every device.
     pub fn new(device: &MetaDevice, params: Option<&CStr>) -> Result<Self> {
         let open = |d: &crate::backend::DeviceRef| {
-            d.init(params).ok_or_else(|| Error::Backend(format!("the device {} gives no stream", d.name())))
+            d.init(params).ok_or_else(|| Error::Backend(format!("the device {} cannot create a backend", d.name())))
         };
         let streams = device.devices().iter().map(open).collect::<Result<Vec<_>>>()?;
         let comm = Comm::new(&streams);
@@ -102,7 +102,7 @@ impl MetaStream {
             // A view of host memory has nothing to compute, and stands for itself.
             let own = if is_sliced(t) { Some(slices_of(t)?) } else { None };
             if own.is_none() && !(t.view_src().is_some() || t.op() == ggml_op::GGML_OP_NONE || t.is_empty()) {
-                return Err(crate::invalid!("'{}' does not lie on the meta device", t.name()));
+                return Err(crate::invalid!("'{}' is not on the meta device", t.name()));
             }
             buffers.extend(t.buffer());
             nodes.push(Node {
@@ -320,7 +320,7 @@ fn with_buffer(tensor: TensorRef, f: impl FnOnce(&MetaBuffer)) -> Result<()> {
     let buffer: Option<BufferRef> = tensor.buffer();
     match buffer.as_ref().and_then(meta_buffer) {
         Some(meta) => f(meta),
-        None => return Err(crate::invalid!("'{}' does not lie on a meta device", tensor.name())),
+        None => return Err(crate::invalid!("'{}' is not on a meta device", tensor.name())),
     }
     Ok(())
 }
@@ -335,7 +335,7 @@ struct Comm {
     free: CommFree,
     add_up: CommAddUp,
 }
-// SAFETY: called under the stream's lock; the interface asks for no particular thread.
+// SAFETY: called under the stream's lock; the interface requires no particular thread.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}

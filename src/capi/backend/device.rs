@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
         (device, device.buffer_from_host_ptr(ptr, size, max_tensor_size))
     };
     if buffer.is_none() {
-        log_error!("device {} made no buffer of {size} bytes of host memory", device.name());
+        log_error!("the device {} cannot use {size} bytes of host memory as a buffer", device.name());
     }
     buffer.map_or(std::ptr::null_mut(), BufferBox::into_raw)
 }

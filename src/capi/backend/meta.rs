@@ -44,7 +44,7 @@ pub unsafe extern "C" fn ggml_backend_meta_device(
     get_split_state_ud: *mut c_void,
 ) -> ggml_backend_dev_t {
     if devs.is_null() || n_devs > GGML_BACKEND_META_MAX_DEVICES {
-        log_error!("ggml_backend_meta_device: {n_devs} devices at {devs:?} cannot be joined into one");
+        log_error!("ggml_backend_meta_device: {n_devs} devices at {devs:?} cannot be joined into one device");
         return std::ptr::null_mut();
     }
     // SAFETY: `n_devs` valid devices, by the contract.

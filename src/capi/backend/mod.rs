@@ -77,12 +77,12 @@ needed! {
     need_event, asked_event: ggml_backend_event_t => EventRef, "event";
 }
 
-/// A new buffer for C, or NULL with a log line that says what was asked for.
+/// A new buffer for C. On failure, logs an error with the size and returns NULL.
 fn buffer_out(buft: BufferTypeRef, size: usize, buffer: Option<BufferBox>) -> ggml_backend_buffer_t {
     match buffer {
         Some(b) => b.into_raw(),
         None => {
-            log_error!("no buffer of {size} bytes of type {}", buft.name());
+            log_error!("cannot allocate a buffer of {size} bytes of type {}", buft.name());
             std::ptr::null_mut()
         }
     }

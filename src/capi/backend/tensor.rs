@@ -1,11 +1,11 @@
-//! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must lie inside it.
+//! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must be inside it.
 
 use super::need_backend;
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::backend::batch::{self, Part};
 use crate::backend::tensor_io::{self, Pieces};
-use crate::capi::convert::{logged, tensor as need_tensor};
+use crate::capi::convert::{logged, need, tensor as need_tensor};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
@@ -15,8 +15,7 @@ use std::ffi::c_void;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor) {
-    // SAFETY: valid tensors, by the contract.
-    let (src, dst) = unsafe { (need_tensor(src, "src"), need_tensor(dst, "dst")) };
+    need!(src, dst);
     logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst));
 }
 

@@ -3,9 +3,9 @@
 use crate::abi::cpu::ggml_type_traits_cpu;
 use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t};
 use crate::abi::raw;
-use crate::capi::ggml::quants::source;
 use crate::cpu::{convert, simd, traits};
 use crate::guard::guarded;
+use crate::sys::slices::source;
 
 /// Returns the conversion and the dot product of a type. The result is static. A removed type has an entry without
 /// functions, so that a host can iterate over all numbers; NULL for a number that is out of range.

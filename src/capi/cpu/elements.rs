@@ -1,7 +1,7 @@
 //! Single numbers of tensors in host memory.
 
 use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out, tensor as need};
 use crate::cpu::elements;
 use crate::ggml_assert;
 use crate::guard::guarded;
@@ -11,8 +11,7 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mut ggml_tensor {
-    // SAFETY: a valid context, by the contract.
-    let ctx = unsafe { need_ctx(ctx) };
+    need!(ctx);
     ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
     out(ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
 }
@@ -21,8 +20,7 @@ pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mu
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context, by the contract.
-    let ctx = unsafe { need_ctx(ctx) };
+    need!(ctx);
     ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
     out(ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
 }

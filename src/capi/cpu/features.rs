@@ -1,5 +1,5 @@
-//! What the processor that runs this can do. The answers are those of the processor, not of the compiler: one binary picks
-//! its kernels at run time. Extensions that no kernel here uses count as absent.
+//! The features of the processor at run time, not those that the compiler targets: one binary selects its kernels
+//! for the processor. Extensions that no kernel uses are reported as absent.
 
 use crate::cpu::features;
 use crate::guard::guarded;

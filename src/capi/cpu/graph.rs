@@ -108,7 +108,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
     if let Some(pool) = pool
         && plan.n_threads as usize > pool.n_threads()
     {
-        log_warn!("a plan of {} threads for a pool of {}", plan.n_threads, pool.n_threads());
+        log_warn!("the plan has {} threads, but the pool has {}", plan.n_threads, pool.n_threads());
     }
     let nodes: Vec<TensorRef> = graph.nodes().collect();
     let settings = Settings {

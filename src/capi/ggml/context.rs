@@ -3,7 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{
-    ctx as need_ctx, ctx_from_raw, ctx_into_raw, dtype, logged, opt_ctx, opt_out, opt_tensor, out, tensor as need,
+    ctx as need_ctx, ctx_from_raw, ctx_into_raw, dtype, logged, need, opt_ctx, opt_out, opt_tensor, out,
 };
 use crate::guard::guarded;
 use crate::sys::cstr;
@@ -207,8 +207,7 @@ pub unsafe extern "C" fn ggml_new_buffer(ctx: *mut ggml_context, nbytes: usize) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor and a valid context, by the contract.
-    let (src, ctx) = unsafe { (need(src, "src"), need_ctx(ctx)) };
+    need!(src, ctx);
     out(ctx.new_tensor(src.dtype(), &src.ne()))
 }
 
@@ -216,8 +215,7 @@ pub unsafe extern "C" fn ggml_dup_tensor(ctx: *mut ggml_context, src: *const ggm
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_tensor(ctx: *mut ggml_context, src: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor and a valid context, by the contract.
-    let (src, ctx) = unsafe { (need(src, "src"), need_ctx(ctx)) };
+    need!(src, ctx);
     out(ctx.new_view_of(src))
 }
 

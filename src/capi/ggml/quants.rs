@@ -6,49 +6,9 @@ use crate::capi::convert::{broken, dtype, logged};
 use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
+use crate::sys::slices::{source, values, values_mut};
 use crate::{ggml_assert, log_error};
-use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
-
-/// The values at `p`; nothing for NULL or when `n` is not positive.
-///
-/// # Safety
-/// `p` is NULL or points to `n` aligned values that stay readable and unchanged during the call.
-pub(in crate::capi) unsafe fn values<'a, T>(p: *const T, n: i64) -> &'a [T] {
-    match usize::try_from(n) {
-        // SAFETY: not NULL, and by the caller's promise `n` readable values.
-        Ok(n) if !p.is_null() => unsafe { std::slice::from_raw_parts(p, n) },
-        _ => &[],
-    }
-}
-
-/// The values at `p` to be written; nothing for NULL or when `n` is not positive.
-///
-/// # Safety
-/// `p` is NULL or points to `n` aligned values, initialised or of a type that takes any bytes, that nobody else uses during the call.
-pub(in crate::capi) unsafe fn values_mut<'a, T>(p: *mut T, n: i64) -> &'a mut [T] {
-    match usize::try_from(n) {
-        // SAFETY: not NULL, and by the caller's promise `n` values that nobody else uses.
-        Ok(n) if !p.is_null() => unsafe { std::slice::from_raw_parts_mut(p, n) },
-        _ => &mut [],
-    }
-}
-
-/// The values at `x` that `m` values at `y` are made from; nothing for NULL or when `n` is not positive. Hosts convert rows in place:
-/// where the two overlap this is a copy, so that what is read and what is written are never the same memory.
-///
-/// # Safety
-/// As for [`values`], of `x`; unchanged at least until this returns, and where the result is written beside `y` only, until it is dropped.
-pub(in crate::capi) unsafe fn source<'a, T: Clone, U>(x: *const T, n: i64, y: *const U, m: i64) -> Cow<'a, [T]> {
-    // SAFETY: forwarded to the caller.
-    let x = unsafe { values(x, n) };
-    let (from, to) = (x.as_ptr().addr(), y.addr());
-    let written = usize::try_from(m).unwrap_or(0).saturating_mul(size_of::<U>());
-    match from.saturating_add(size_of_val(x)) <= to || to.saturating_add(written) <= from {
-        true => Cow::Borrowed(x),
-        false => Cow::Owned(x.to_vec()),
-    }
-}
 
 /// Bytes of a row of `k` values of the type with number `T`, as a length for [`values`]; 0 when they do not fill whole blocks.
 fn row_bytes<const T: usize>(k: i64) -> i64 {
@@ -249,7 +209,7 @@ pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const c_void, nbytes: usize) -> bool {
     let (Some(ty), Ok(n)) = (ggml_type::from_raw(ty), i64::try_from(nbytes)) else {
-        log_error!("ggml_validate_row_data: no type {ty}, or too large a row");
+        log_error!("ggml_validate_row_data: there is no type {ty}, or the data is not whole blocks");
         return false;
     };
     if data.is_null() && n > 0 {

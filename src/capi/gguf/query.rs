@@ -6,11 +6,11 @@ use crate::abi::gguf::*;
 use crate::abi::raw;
 use crate::gguf::{Kv, TensorInfo, Value, value};
 use crate::guard::guarded;
-use crate::log_error;
 use crate::sys::cstr;
+use crate::{log_error, mutant};
 use std::ffi::{c_char, c_void};
 
-/// The key at `key_id`; a number that names none is said in the log.
+/// The key at `key_id`; a number that names none is logged.
 ///
 /// # Safety
 /// As for [`file`].
@@ -19,12 +19,12 @@ unsafe fn kv<'a>(ctx: *const gguf_context, key_id: i64) -> Option<&'a Kv> {
     let file = unsafe { file(ctx) }?;
     let found = usize::try_from(key_id).ok().and_then(|i| file.kv.get(i));
     if found.is_none() {
-        log_error!("gguf: there is no key {key_id}, the file has {}", file.kv.len());
+        log_error!("gguf: key index {key_id} is out of range, the file has {} keys", file.kv.len());
     }
     found
 }
 
-/// The tensor at `tensor_id`; a number that names none is said in the log.
+/// The tensor at `tensor_id`; a number that names none is logged.
 ///
 /// # Safety
 /// As for [`file`].
@@ -33,18 +33,24 @@ unsafe fn info<'a>(ctx: *const gguf_context, tensor_id: i64) -> Option<&'a Tenso
     let file = unsafe { file(ctx) }?;
     let found = usize::try_from(tensor_id).ok().and_then(|i| file.tensors.get(i));
     if found.is_none() {
-        log_error!("gguf: there is no tensor {tensor_id}, the file has {}", file.tensors.len());
+        log_error!("gguf: tensor index {tensor_id} is out of range, the file has {} tensors", file.tensors.len());
     }
     found
 }
 
-/// The bytes of one number of type `t`; another type is said in the log.
+/// The bytes of one number of type `t`; another type is logged.
 fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
     let kv = kv?;
     match &kv.value {
-        Value::Numbers(have, bytes) if *have == t && kv.len() == 1 => bytes.as_slice().try_into().ok(),
+        Value::Numbers(have, bytes) if (*have == t || mutant::on("G11")) && kv.len() == 1 => {
+            bytes.as_slice().try_into().ok()
+        }
         _ => {
-            log_error!("gguf: key {:?} is not one value of type {}", kv.key, value::type_name(t).to_string_lossy());
+            log_error!(
+                "gguf: the value of key {:?} does not have type {}",
+                kv.key,
+                value::type_name(t).to_string_lossy()
+            );
             None
         }
     }
@@ -135,7 +141,7 @@ pub unsafe extern "C" fn gguf_get_arr_type(ctx: *const gguf_context, key_id: i64
     // SAFETY: NULL or valid, by the contract.
     let kv = unsafe { kv(ctx, key_id) };
     if let Some(kv) = kv.filter(|kv| !kv.is_array) {
-        log_error!("gguf: key {:?} is no array", kv.key);
+        log_error!("gguf: the value of key {:?} is not an array", kv.key);
     }
     kv.filter(|kv| kv.is_array).map_or(gguf_type::GGUF_TYPE_COUNT, Kv::element_type) as raw::gguf_type
 }
@@ -233,7 +239,7 @@ fn text(kv: Option<&Kv>, i: usize) -> *const c_char {
     match kv.map(|kv| (&kv.value, kv)) {
         Some((Value::Texts(texts), _)) if i < texts.len() => texts[i].as_c_str().as_ptr(),
         Some((_, kv)) => {
-            log_error!("gguf: key {:?} holds no text {i}", kv.key);
+            log_error!("gguf: the value of key {:?} has no string {i}", kv.key);
             std::ptr::null()
         }
         None => std::ptr::null(),
@@ -254,7 +260,7 @@ fn bytes(kv: Option<&Kv>) -> *const c_void {
     match kv.map(|kv| (&kv.value, kv)) {
         Some((Value::Numbers(_, bytes), _)) => bytes.as_slice().as_ptr().cast(),
         Some((_, kv)) => {
-            log_error!("gguf: key {:?} holds texts, not numbers", kv.key);
+            log_error!("gguf: the value of key {:?} consists of strings, not numbers", kv.key);
             std::ptr::null()
         }
         None => std::ptr::null(),

@@ -8,13 +8,13 @@ use crate::gguf::reader::Reader;
 use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load};
 use crate::guard::guarded;
-use crate::log_error;
 use crate::sys::cstr;
 use crate::sys::file::{self, CStream};
+use crate::{log_error, mutant};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
-/// Parses the file and, if asked for, makes the context with its tensors. `*params.ctx` is written on success only, and
+/// Parses the file and, if `params.ctx` is set, creates the context with its tensors. Writes `*params.ctx` on success only, and
 /// set to NULL when the description was right but the tensors could not be made.
 ///
 /// # Safety
@@ -27,6 +27,7 @@ unsafe fn read(source: &mut dyn Source, start: u64, rest: u64, params: gguf_init
         let ctx = unsafe { load::load(&gguf, &mut reader, params.no_alloc) };
         let (raw, result) = match ctx {
             Ok(ctx) => (ctx_into_raw(ctx), Ok(())),
+            Err(e) if mutant::on("G26") => (std::ptr::dangling_mut(), Err(e)),
             Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),
         };
         // SAFETY: not NULL, so by the caller's promise valid for writing.
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
     // SAFETY: an open stream, by the contract.
     let mut stream = unsafe { CStream::new(file) };
     let Some((at, rest)) = stream.position_and_rest() else {
-        log_error!("gguf_init_from_file_ptr: the stream cannot be sought");
+        log_error!("gguf_init_from_file_ptr: the stream is not seekable");
         return std::ptr::null_mut();
     };
     // SAFETY: `params` by the contract.
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     params: gguf_init_params,
 ) -> *mut gguf_context {
     if data.is_null() || size == 0 {
-        log_error!("gguf_init_from_buffer: there are no bytes to read");
+        log_error!("gguf_init_from_buffer: the buffer is NULL or empty");
         return std::ptr::null_mut();
     }
     // SAFETY: `data` points to `size` readable bytes, by the contract.

@@ -8,6 +8,7 @@ use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::ids::TensorIds;
 use crate::cpu::exec::is_live;
 use crate::error::Result;
+use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use std::borrow::Cow;
@@ -129,7 +130,7 @@ impl Record {
     /// Whether `nodes` are this graph, and nothing that was checked has changed.
     fn holds(&self, nodes: &[TensorRef]) -> bool {
         self.nodes == nodes
-            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts)
+            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts || mutant::on("G29 again"))
             && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
     }
 }
@@ -209,6 +210,7 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::backend::host::buffer_from_ptr;
     use crate::cpu::tests::{ctx, floats, nodes_of};
+    use crate::sys::memory::AlignedBlock;
     use crate::tensor::ops::{binary, copy, view};
 
     impl Memory {
@@ -255,9 +257,9 @@ mod tests {
     /// What is wrong with a graph after it has been checked is found, whatever it is.
     #[test]
     fn every_change_is_seen() {
-        let mut data = vec![0f32; 256];
+        let data = AlignedBlock::new(1024, 64, "a test's buffer").unwrap();
         // SAFETY: `data` outlives the buffer and the graph.
-        let buffer = unsafe { buffer_from_ptr(data.as_mut_ptr().cast(), 1024) };
+        let buffer = unsafe { buffer_from_ptr(data.as_ptr().cast(), 1024) };
         let raw = buffer.as_ptr();
         // SAFETY: the buffer lives, and nobody else uses it.
         let resize = |n| unsafe { (&raw mut (*raw).size).write(n) };
@@ -265,7 +267,7 @@ mod tests {
         let whole = floats(&mut c, &[8, 4], 1);
         let part = view::view(&mut c, whole, &[8, 2], &[32], 32).unwrap();
         let placed = floats(&mut c, &[8, 2], 2);
-        placed.set_data(data.as_mut_ptr().cast());
+        placed.set_data(data.as_ptr());
         placed.set_buffer_raw(raw);
         let joined = copy::concat(&mut c, part, placed, 1).unwrap();
         let result = binary::add(&mut c, joined, joined).unwrap();

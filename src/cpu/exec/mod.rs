@@ -14,7 +14,7 @@ use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
-use crate::{guard, trace};
+use crate::{guard, mutant, trace};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -132,6 +132,9 @@ impl Region<'_> {
             if step.wide || ith == 0 {
                 self.run_step(i, step, ith);
             }
+            if mutant::on("C3") && self.aborted.load(Ordering::Relaxed) {
+                break;
+            }
             if i + 1 < self.graph.steps.len() {
                 self.barrier.wait_with(|| {
                     self.chunk.store(0, Ordering::Relaxed);
@@ -151,7 +154,7 @@ impl Region<'_> {
                 lock(begun).push((*node, trace::now()));
             }
             let worker = Worker {
-                ith,
+                ith: if mutant::on("C10") { 0 } else { ith },
                 nth: if step.wide { self.graph.n_threads } else { 1 },
                 scratch: Cell::new(Some(self.settings.scratch)),
                 barrier: if step.wide { &self.barrier } else { &self.alone },

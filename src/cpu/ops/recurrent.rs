@@ -1,5 +1,5 @@
 //! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
-//! Results of these nodes hold the outputs, then the states behind the last token. Heads are independent: threads share them.
+//! Results of these nodes hold the outputs, then the states after the last token. Heads are independent: threads share them.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Apart, Dest, Layout, RowIndex};

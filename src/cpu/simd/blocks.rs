@@ -215,7 +215,7 @@ pub unsafe fn from_float_q8_1<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
 #[inline(always)]
 pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 256 {
-        // SAFETY: i < n / 256; floats may stand at any address that is a multiple of one, but we ask for no alignment.
+        // SAFETY: i < n / 256; floats may be at any address that is a multiple of one, but we ask for no alignment.
         let x = unsafe { x.add(256 * i).cast::<[f32; 256]>().read_unaligned() };
         let top = act::greatest(&x);
         let mut b = BlockQ8K { d: 0.0, qs: [0; 256], bsums: [0; 16] };

@@ -4,6 +4,7 @@
 //! the thread count or on alignment.
 
 use super::lanes::Lanes;
+use crate::mutant;
 
 // Loops over vectors are macros, not functions that take a closure: a closure that is too large to be inlined would be
 // compiled without the instruction set, and every instruction in it become a call.
@@ -18,7 +19,7 @@ macro_rules! map {
             $f.store($dst.add(i));
             i += V::N;
         }
-        if i < $n {
+        if i < $n && !mutant::on("C6") {
             let $x = V::load_part($a.add(i), $n - i);
             $f.store_part($dst.add(i), $n - i);
         }
@@ -35,7 +36,7 @@ macro_rules! map2 {
             $f.store($dst.add(i));
             i += V::N;
         }
-        if i < $n {
+        if i < $n && !mutant::on("C6") {
             let ($x, $y) = (V::load_part($a.add(i), $n - i), V::load_part($b.add(i), $n - i));
             $f.store_part($dst.add(i), $n - i);
         }
@@ -147,7 +148,7 @@ macro_rules! kernels {
     )*};
 }
 
-// What each does stands at the field of the same name in `Kernels`.
+// What each does is at the field of the same name in `Kernels`.
 kernels! {
     fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.add(b));
     fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.sub(b));

@@ -9,7 +9,7 @@ use crate::quant::convert::f8_e4m3_to_f32;
 ///
 /// # Safety
 /// Every method may be called only on a processor with the implementor's instruction set; those that take a pointer
-/// need `N` elements behind it (the `_part` ones `n` elements, with `n < N`), at any alignment.
+/// need `N` elements after it (the `_part` ones `n` elements, with `n < N`), at any alignment.
 #[allow(clippy::missing_safety_doc)] // said once, for all methods, above
 pub trait Lanes: Copy {
     /// How many lanes.
@@ -265,7 +265,7 @@ impl Lanes for Plain {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         for r in 0..8 {
             for c in 0..8 {
-                // SAFETY: both squares lie behind the pointers, the caller's promise. Moved as integers: no bit may change.
+                // SAFETY: both squares are behind the pointers, the caller's promise. Moved as integers: no bit may change.
                 unsafe {
                     let word = src.add(r * src_stride + c).cast::<u32>().read_unaligned();
                     dst.add(c * dst_stride + r).cast::<u32>().write_unaligned(word);

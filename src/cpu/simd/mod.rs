@@ -163,6 +163,7 @@ pub struct Kernels {
 impl Kernels {
     /// The table for a level, or for the best one below it that this processor has.
     pub fn for_level(level: Level) -> Self {
+        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut k = scalar::table();
         #[cfg(target_arch = "x86_64")]
         {

@@ -58,7 +58,7 @@ impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
 unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize, add: bool) {
     for (r, acc) in acc.into_iter().enumerate() {
         let left = rows.saturating_sub(r * V::N);
-        // SAFETY: lanes below `rows` lie behind `dst`; the instruction set is there: the caller's promise.
+        // SAFETY: lanes below `rows` are behind `dst`; the instruction set is there: the caller's promise.
         unsafe {
             let dst = dst.wrapping_add(r * V::N);
             if left >= V::N {
@@ -186,7 +186,7 @@ pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k
         };
         let (scale, q) = super::act::levels(&x);
         let scale = if scale.is_finite() { scale } else { f32::NAN };
-        // SAFETY: a block's bytes lie behind `y`.
+        // SAFETY: a block's bytes are behind `y`.
         unsafe {
             y.cast::<[i8; 32]>().write_unaligned(q);
             y.add(Act::<GROUP, OFFSETS>::SCALE).cast::<f32>().write_unaligned(scale);

@@ -1,7 +1,7 @@
 //! Blocks of every weight format as signed bytes with float scales: `w = scale * q + offset`, a scale (and, where the format
 //! has them, an offset) for every 16 or 32 values. This is what the matrix product works on, and the plain dot products.
 //!
-//! Written so that it vectorises when compiled for an instruction set; what the formats mean stands in `quant`.
+//! Written so that it vectorises when compiled for an instruction set; what the formats mean is in `quant`.
 #![forbid(unsafe_code)]
 
 use super::lanes::f16_to_f32;

@@ -1,5 +1,5 @@
 //! Recurrent layers: state space models, RWKV, gated linear attention, delta nets. Each result is one tensor that holds the
-//! outputs and, behind them, the new states.
+//! outputs and, after them, the new states.
 #![forbid(unsafe_code)]
 
 use super::build::{

@@ -3,7 +3,7 @@
 //! take from their caller, for Rust.
 //!
 //! usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]
-//!   --check   write nothing; compile all anew and fail where a committed pack differs
+//!   --check   write nothing; compile all again and fail where a committed pack differs
 //!   --all     compile also what is up to date
 //!   --dump    write each module as FOLDER/NAME.spv too, for spirv-val and spirv-dis
 

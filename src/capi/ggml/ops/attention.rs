@@ -2,15 +2,15 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, known, need, opt_tensor, out, tensor as need};
 use crate::ggml_abort;
 use crate::guard::guarded;
 use crate::tensor::ops::attention::{self, Picks};
 
-/// Attention: softmax(`scale` Q K^T + slope * mask) V. `q` [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv, kv,
-/// heads', b], contiguous F16 `mask` (or NULL) [kv, n, heads'', b'']; heads' and heads'' divide heads, b'' divides b.
-/// The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi slope, `logit_softcap` > 0 limits
-/// scores x to softcap * tanh(x / softcap).
+/// Attention: softmax(`scale` * Q K^T + slope * mask) V. `q` is [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv,
+/// kv, heads', b], and `mask` is NULL or contiguous F16 [kv, n, heads'', b'']. heads must be a multiple of heads' and
+/// heads'', and b a multiple of b''. The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi
+/// slope. `logit_softcap` > 0 replaces each score x by softcap * tanh(x / softcap).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext(
@@ -23,23 +23,21 @@ pub unsafe extern "C" fn ggml_flash_attn_ext(
     max_bias: f32,
     logit_softcap: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, q, k, v, mask) = unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(v, "v"), opt_tensor(mask)) };
+    need!(ctx, q, k, v; mask);
     out(attention::flash_attn(ctx, [q, k, v], mask, scale, max_bias, logit_softcap))
 }
 
-/// Sets the precision of the sums of an attention node.
+/// Sets the precision of the accumulator of an attention node.
 #[deprecated(note = "use ggml_prec_set_acc() instead")]
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     let prec = known(ggml_prec::from_raw(prec), "prec", prec);
     attention::set_prec(a, prec);
 }
 
-/// The precision of the sums of an attention node.
+/// Returns the precision of the accumulator of an attention node.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> raw::ggml_prec {
@@ -47,27 +45,25 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> 
     attention::prec(unsafe { need(a, "a") })
 }
 
-/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that the backend may gather those; 0
-/// takes it back.
+/// Promises that no row of the mask has more than `n_kv_max` finite elements, so that a backend may read only those.
+/// 0 withdraws the promise.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n_kv_max: i32) {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     attention::set_n_kv_max(a, n_kv_max);
 }
 
-/// Gives an attention node F32 `sinks`, one number for each head, that take part in the sums of the softmax only. NULL
-/// takes them away.
+/// Sets the sinks of an attention node: F32, one number per head, which counts as one more score in its softmax. NULL
+/// removes them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
-    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
-    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    need!(a; sinks);
     attention::add_sinks(a, sinks);
 }
 
-/// Gradient of attention. Not there, in the original neither: ends the process.
+/// Gradient of attention. Not implemented, as in the original: ends the process.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_back(
@@ -82,8 +78,8 @@ pub unsafe extern "C" fn ggml_flash_attn_back(
     ggml_abort!("flash_attn_back: attention as one operation has no gradient")
 }
 
-/// Scores by which sparse attention chooses its keys: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
-/// (scaled already) [heads, n, 1, b] and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
+/// Scores that select the keys of a sparse attention: F32 `q` [d, heads, n, b], `k` [d, 1, kv, b], F32 `weights`
+/// [heads, n, 1, b], already scaled, and F16 `mask` [kv, n, 1, b'] give F32 [kv, n, 1, b]: the sum over heads of
 /// weight * max(q k, 0), plus the mask.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -94,17 +90,18 @@ pub unsafe extern "C" fn ggml_lightning_indexer(
     weights: *mut ggml_tensor,
     mask: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, q, k, weights, mask) =
-        unsafe { (need_ctx(ctx), need(q, "q"), need(k, "k"), need(weights, "weights"), need(mask, "mask")) };
+    need!(ctx, q, k, weights, mask);
     out(attention::lightning_indexer(ctx, q, k, weights, mask))
 }
 
-/// Attention mask for the keys that sparse attention has chosen. `mask` [kv, m1, m2, m3], F16 or F32 with dense rows, is repeated for
-/// the rows of I32 `top_k` [picks, n1, n2, n3]; the result [kv, n1, n2, n3] holds it where a row keeps a cell, and minus infinity elsewhere.
-/// A row keeps the cells that it picks. With F32 `score` [m, n1, n2, n3] a pick counts only where its score is above minus infinity. With I32
-/// `blocks` [cells, m] a pick stands for these cells instead of one. I32 `extra` [cells, n1, n2, n3] names cells that a row keeps besides. Each of
-/// the three may be NULL. Picks and cells out of range are passed over.
+/// Mask of a sparse attention that keeps only the selected cells. `mask` [kv, m1, m2, m3], F16 or F32 with contiguous
+/// rows, is repeated for the rows of I32 `top_k` [picks, n1, n2, n3]. The result [kv, n1, n2, n3] is `mask` in the
+/// cells that a row keeps, and minus infinity elsewhere.
+///
+/// A row keeps the cells it picks in `top_k`. With F32 `score` [m, n1, n2, n3], a pick counts only if its score is
+/// above minus infinity. With I32 `blocks` [cells, m], a pick stands for these cells instead of one. A row also keeps
+/// the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and cells out of
+/// range are ignored.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k_mask(

@@ -2,13 +2,13 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::binary::{self, Binary};
 
-/// `a` + `b`. `b` is repeated to fill the shape of `a`: each of its dimensions divides that of `a`. The result has the
-/// type and shape of `a`.
+/// `a` + `b`, in the type and shape of `a`. `b` is repeated to fill the shape of `a`: each dimension of `a` must be a
+/// multiple of that of `b`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add(
@@ -16,12 +16,11 @@ pub unsafe extern "C" fn ggml_add(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Add, a, b, Place::New))
 }
 
-/// As `ggml_add`, overwriting `a`: the result is a view of it.
+/// As `ggml_add`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_inplace(
@@ -29,13 +28,12 @@ pub unsafe extern "C" fn ggml_add_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Add, a, b, Place::Inplace))
 }
 
-/// `a` + `b` as type `ty`. `a` is quantized, F16 or BF16; rows of `b` are as long as those of `a` and are repeated to
-/// fill it.
+/// `a` + `b` as `type`. `a` is quantized, F16 or BF16. The rows of `b` are as long as those of `a`, and are repeated
+/// to fill its shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_cast(
@@ -44,13 +42,12 @@ pub unsafe extern "C" fn ggml_add_cast(
     b: *mut ggml_tensor,
     ty: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add_cast(ctx, a, b, dtype(ty)))
 }
 
-/// `a` [n, m, t] plus rows of `b` [n, k]: row (i, j) of the result is that of `a` plus row `ids`(i, j) of `b`. `ids`
-/// is I32 [m, t]; an id of -1 adds nothing.
+/// Adds rows of `b` [n, k] to `a` [n, m, t]: row (i, j) of the result is row (i, j) of `a` plus row `ids`(i, j) of
+/// `b`. `ids` is I32 [m, t]; an id of -1 adds nothing.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_id(
@@ -59,12 +56,11 @@ pub unsafe extern "C" fn ggml_add_id(
     b: *mut ggml_tensor,
     ids: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, ids) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(ids, "ids")) };
+    need!(ctx, a, b, ids);
     out(binary::add_id(ctx, a, b, ids))
 }
 
-/// `a` plus the one element of `b`. `a` may have gaps only between rows.
+/// `a` plus the single element of `b`. `a` may have gaps only between rows.
 #[deprecated(note = "use ggml_add instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -73,12 +69,11 @@ pub unsafe extern "C" fn ggml_add1(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add1(ctx, a, b, Place::New))
 }
 
-/// As `ggml_add1`, overwriting `a`: the result is a view of it.
+/// As `ggml_add1`, in place: the result is a view of `a`.
 #[deprecated(note = "use ggml_add_inplace instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -87,8 +82,7 @@ pub unsafe extern "C" fn ggml_add1_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::add1(ctx, a, b, Place::Inplace))
 }
 
@@ -100,12 +94,11 @@ pub unsafe extern "C" fn ggml_sub(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Sub, a, b, Place::New))
 }
 
-/// As `ggml_sub`, overwriting `a`: the result is a view of it.
+/// As `ggml_sub`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sub_inplace(
@@ -113,8 +106,7 @@ pub unsafe extern "C" fn ggml_sub_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Sub, a, b, Place::Inplace))
 }
 
@@ -126,12 +118,11 @@ pub unsafe extern "C" fn ggml_mul(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Mul, a, b, Place::New))
 }
 
-/// As `ggml_mul`, overwriting `a`: the result is a view of it.
+/// As `ggml_mul`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_inplace(
@@ -139,8 +130,7 @@ pub unsafe extern "C" fn ggml_mul_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Mul, a, b, Place::Inplace))
 }
 
@@ -152,12 +142,11 @@ pub unsafe extern "C" fn ggml_div(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Div, a, b, Place::New))
 }
 
-/// As `ggml_div`, overwriting `a`: the result is a view of it.
+/// As `ggml_div`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_div_inplace(
@@ -165,7 +154,6 @@ pub unsafe extern "C" fn ggml_div_inplace(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(binary::binary(ctx, Binary::Div, a, b, Place::Inplace))
 }

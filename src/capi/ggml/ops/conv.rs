@@ -4,7 +4,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -27,9 +27,9 @@ fn half(a: TensorRef, i: usize) -> c_int {
     size(a, i) / 2
 }
 
-/// Unfolds the patches that a kernel shaped like `a` (not read) meets in `b`, one to a row, as `dst_type`. With
-/// `is_2D`: `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC KH KW, OW, OH, N]; else `a` [K, IC, OC] and `b` [W,
-/// IC, N] give [IC K, OW, N].
+/// Lays out the patches of `b` that a kernel with the shape of `a` covers, one per row, as `dst_type`. With `is_2D`,
+/// `a` [KW, KH, IC, OC] and `b` [W, H, IC, N] give [IC * KH * KW, OW, OH, N]; otherwise `a` [K, IC, OC] and `b` [W,
+/// IC, N] give [IC * K, OW, N]. The data of `a` is not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col(
@@ -45,13 +45,12 @@ pub unsafe extern "C" fn ggml_im2col(
     is_2D: bool,
     dst_type: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::im2col(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1]), is_2D, dtype(dst_type)))
 }
 
-/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32: `a` is the gradient of its result, `b`
-/// the kernel.
+/// Gradient of `ggml_im2col` for data with the four dimensions at `ne`, as F32. `a` is the gradient of its result,
+/// `b` the kernel.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col_back(
@@ -67,16 +66,15 @@ pub unsafe extern "C" fn ggml_im2col_back(
     d1: c_int,
     is_2D: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     ggml_assert!(!ne.is_null());
     // SAFETY: not NULL, so four numbers, by the contract.
     let dims = unsafe { ne.cast::<[i64; 4]>().read_unaligned() };
     out(conv::im2col_back(ctx, a, b, dims, &window2([s0, s1], [p0, p1], [d0, d1]), is_2D))
 }
 
-/// Adds up the columns of a transposed convolution where they overlap: contiguous `a` [K oc, T] gives [(T - 1) s0 + K
-/// - 2 p0, oc].
+/// Adds the overlapping columns of a transposed convolution: `a` [K * oc, T], contiguous, gives [(T - 1) * s0 + K - 2
+/// * p0, oc].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_col2im_1d(
@@ -86,13 +84,12 @@ pub unsafe extern "C" fn ggml_col2im_1d(
     oc: c_int,
     p0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(conv::col2im_1d(ctx, a, s0, oc, p0))
 }
 
-/// Convolution of lines: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32 [OW, OC, N]. Unfolds, then multiplies
-/// matrices.
+/// 1D convolution, by `ggml_im2col` and a matrix product: kernel `a` [K, IC, OC] and data `b` [W, IC, N] give F32
+/// [OW, OC, N].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d(
@@ -103,12 +100,11 @@ pub unsafe extern "C" fn ggml_conv_1d(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d(ctx, a, b, &Window::line(s0, p0, d0)))
 }
 
-/// `ggml_conv_1d` padded by half the kernel.
+/// `ggml_conv_1d` with a padding of half the kernel.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_ph(
@@ -118,12 +114,11 @@ pub unsafe extern "C" fn ggml_conv_1d_ph(
     s: c_int,
     d: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d(ctx, a, b, &Window::line(s, half(a, 0), d)))
 }
 
-/// Convolution of lines, each channel with its own kernel: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
+/// 1D depthwise convolution: `a` [K, 1, C] and `b` [W, C] give F32 [OW, C].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_dw(
@@ -134,12 +129,11 @@ pub unsafe extern "C" fn ggml_conv_1d_dw(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d_dw(ctx, a, b, &Window::line(s0, p0, d0)))
 }
 
-/// `ggml_conv_1d_dw` padded by half the kernel.
+/// `ggml_conv_1d_dw` with a padding of half the kernel.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_1d_dw_ph(
@@ -149,13 +143,12 @@ pub unsafe extern "C" fn ggml_conv_1d_dw_ph(
     s0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_1d_dw(ctx, a, b, &Window::line(s0, half(a, 0), d0)))
 }
 
-/// Transposed convolution of lines: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) s0 + K, OC]. `p0`
-/// must be 0, `d0` 1.
+/// 1D transposed convolution: kernel `a` [K, OC, IC] and data `b` [W, IC] give F32 [(W - 1) * s0 + K, OC]. `p0` must
+/// be 0, and `d0` must be 1.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_transpose_1d(
@@ -166,13 +159,12 @@ pub unsafe extern "C" fn ggml_conv_transpose_1d(
     p0: c_int,
     d0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_transpose_1d(ctx, a, b, s0, p0, d0))
 }
 
-/// Convolution of planes: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give F32 [OW, OH, OC, N]. Unfolds,
-/// then multiplies matrices.
+/// 2D convolution, by `ggml_im2col` and a matrix product: kernel `a` [KW, KH, IC, OC] and data `b` [W, H, IC, N] give
+/// F32 [OW, OH, OC, N].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d(
@@ -186,13 +178,12 @@ pub unsafe extern "C" fn ggml_conv_2d(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
-/// Unfolds patches of volumes: a kernel shaped like `a` [KW, KH, KD, IC OC] (not read) and `b` [W, H, D, IC N] give
-/// [IC KD KH KW, OW, OH, OD N], as `dst_type`.
+/// `ggml_im2col` of volumes: a kernel with the shape of `a` [KW, KH, KD, IC * OC] and data `b` [W, H, D, IC * N] give
+/// [IC * KD * KH * KW, OW, OH, OD * N], as `dst_type`. The data of `a` is not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_im2col_3d(
@@ -211,8 +202,7 @@ pub unsafe extern "C" fn ggml_im2col_3d(
     d2: c_int,
     dst_type: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::im2col_3d(
         ctx,
         a,
@@ -223,8 +213,8 @@ pub unsafe extern "C" fn ggml_im2col_3d(
     ))
 }
 
-/// Convolution of volumes: kernel `a` [KW, KH, KD, IC OC] and data `b` [W, H, D, IC N] give F32 [OW, OH, OD, OC N].
-/// Unfolds, then multiplies matrices.
+/// 3D convolution, by `ggml_im2col_3d` and a matrix product: kernel `a` [KW, KH, KD, IC * OC] and data `b` [W, H, D,
+/// IC * N] give F32 [OW, OH, OD, OC * N].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_3d(
@@ -242,12 +232,11 @@ pub unsafe extern "C" fn ggml_conv_3d(
     d1: c_int,
     d2: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_3d(ctx, a, b, IC, &Window { stride: [s0, s1, s2], pad: [p0, p1, p2], dilation: [d0, d1, d2] }))
 }
 
-/// `ggml_conv_2d` with strides as large as the kernel and no padding: patches side by side.
+/// `ggml_conv_2d` with strides equal to the kernel size and no padding: adjacent patches.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_sk_p0(
@@ -255,13 +244,12 @@ pub unsafe extern "C" fn ggml_conv_2d_sk_p0(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let stride = [0, 1].map(|i| size(a, i));
     out(conv::conv_2d(ctx, a, b, &window2(stride, [0; 2], [1; 2])))
 }
 
-/// `ggml_conv_2d` with strides of 1, padded by half the kernel.
+/// `ggml_conv_2d` with strides of 1 and a padding of half the kernel.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_s1_ph(
@@ -269,14 +257,13 @@ pub unsafe extern "C" fn ggml_conv_2d_s1_ph(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let pad = [0, 1].map(|i| half(a, i));
     out(conv::conv_2d(ctx, a, b, &window2([1; 2], pad, [1; 2])))
 }
 
-/// Convolution of planes, each channel with its own kernel: `a` [KW, KH, 1, C] and `b` [W, H, C, N] give F32 [OW, OH,
-/// C, N]. Unfolds, then multiplies matrices.
+/// 2D depthwise convolution, by `ggml_im2col` and a matrix product: kernel `a` [KW, KH, 1, C] and data `b` [W, H, C,
+/// N] give F32 [OW, OH, C, N].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_dw(
@@ -290,13 +277,12 @@ pub unsafe extern "C" fn ggml_conv_2d_dw(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_dw(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
-/// As `ggml_conv_2d_dw`, as one operation, with the type of `b`. When channels lie innermost in `b` (see
-/// `ggml_is_contiguous_channels`), they do in the result.
+/// As `ggml_conv_2d_dw`, but as one operation, in the type of `b`. If the channels of `b` are innermost in memory
+/// (see `ggml_is_contiguous_channels`), so are those of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_dw_direct(
@@ -310,13 +296,12 @@ pub unsafe extern "C" fn ggml_conv_2d_dw_direct(
     dilation0: c_int,
     dilation1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_dw_direct(ctx, a, b, &window2([stride0, stride1], [pad0, pad1], [dilation0, dilation1])))
 }
 
-/// Transposed convolution of planes without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32
-/// [(W - 1) stride + KW, (H - 1) stride + KH, OC, N].
+/// 2D transposed convolution without padding: kernel `a` [KW, KH, OC, IC] and data `b` [W, H, IC, N] give F32 [(W -
+/// 1) * stride + KW, (H - 1) * stride + KH, OC, N].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_transpose_2d_p0(
@@ -325,12 +310,11 @@ pub unsafe extern "C" fn ggml_conv_transpose_2d_p0(
     b: *mut ggml_tensor,
     stride: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_transpose_2d_p0(ctx, a, b, stride))
 }
 
-/// As `ggml_conv_2d`, as one operation, with the type of `b`.
+/// As `ggml_conv_2d`, but as one operation, in the type of `b`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_2d_direct(
@@ -344,13 +328,12 @@ pub unsafe extern "C" fn ggml_conv_2d_direct(
     d0: c_int,
     d1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_2d_direct(ctx, a, b, &window2([s0, s1], [p0, p1], [d0, d1])))
 }
 
-/// As `ggml_conv_3d`, as one operation: kernel `a` [KW, KH, KD, channels channels_out], data `b` [W, H, D, channels
-/// batch].
+/// As `ggml_conv_3d`, but as one operation: kernel `a` [KW, KH, KD, n_channels * n_channels_out], data `b` [W, H, D,
+/// n_channels * n_batch].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_conv_3d_direct(
@@ -370,8 +353,7 @@ pub unsafe extern "C" fn ggml_conv_3d_direct(
     n_batch: c_int,
     n_channels_out: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(conv::conv_3d_direct(
         ctx,
         a,

@@ -2,32 +2,30 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::copy::{self, Region};
 use std::ffi::c_int;
 
-/// A copy of `a`, densely laid out.
+/// Contiguous copy of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::dup(ctx, a, Place::New))
 }
 
-/// As `ggml_dup`, overwriting `a`: the result is a view of it.
+/// As `ggml_dup`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dup_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::dup(ctx, a, Place::Inplace))
 }
 
-/// `a` with `b` added to a part of it, which starts `offset` bytes into it and has strides of `nb1`, `nb2` and `nb3`
-/// bytes. Both are F32, `a` contiguous. The result has the shape of `a`.
+/// `a` with `b` added to a part of it, which starts at byte `offset` and has strides of `nb1`, `nb2` and `nb3` bytes.
+/// Both are F32, and `a` is contiguous. The result has the shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_acc(
@@ -39,12 +37,11 @@ pub unsafe extern "C" fn ggml_acc(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::acc(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::New))
 }
 
-/// As `ggml_acc`, overwriting `a`: the result is a view of it.
+/// As `ggml_acc`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_acc_inplace(
@@ -56,13 +53,12 @@ pub unsafe extern "C" fn ggml_acc_inplace(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::acc(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::Inplace))
 }
 
-/// `a` with a part of it replaced by `b`: the part starts `offset` bytes (below 2^30) into it and has strides of
-/// `nb1`, `nb2` and `nb3` bytes. The result has the shape of `a`.
+/// `a` with a part of it replaced by `b`. The part starts at byte `offset` (below 2^30) and has strides of `nb1`,
+/// `nb2` and `nb3` bytes. The result has the shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set(
@@ -74,12 +70,11 @@ pub unsafe extern "C" fn ggml_set(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::New))
 }
 
-/// As `ggml_set`, overwriting `a`: the result is a view of it.
+/// As `ggml_set`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_inplace(
@@ -91,8 +86,7 @@ pub unsafe extern "C" fn ggml_set_inplace(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region { nb: [nb1, nb2, nb3], offset }, Place::Inplace))
 }
 
@@ -105,12 +99,11 @@ pub unsafe extern "C" fn ggml_set_1d(
     b: *mut ggml_tensor,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::like(a, offset), Place::New))
 }
 
-/// As `ggml_set_1d`, overwriting `a`: the result is a view of it.
+/// As `ggml_set_1d`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_1d_inplace(
@@ -119,8 +112,7 @@ pub unsafe extern "C" fn ggml_set_1d_inplace(
     b: *mut ggml_tensor,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::like(a, offset), Place::Inplace))
 }
 
@@ -134,12 +126,11 @@ pub unsafe extern "C" fn ggml_set_2d(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::with_row_stride(a, nb1, offset), Place::New))
 }
 
-/// As `ggml_set_2d`, overwriting `a`: the result is a view of it.
+/// As `ggml_set_2d`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_2d_inplace(
@@ -149,12 +140,12 @@ pub unsafe extern "C" fn ggml_set_2d_inplace(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::set(ctx, a, b, Region::with_row_stride(a, nb1, offset), Place::Inplace))
 }
 
-/// `a` repeated to fill the shape of `b`, each dimension of which is a multiple of that of `a`. `b` is not read.
+/// `a` repeated to fill the shape of `b`. Each dimension of `b` must be a multiple of that of `a`. The data of `b` is
+/// not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat(
@@ -162,12 +153,11 @@ pub unsafe extern "C" fn ggml_repeat(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::repeat_like(ctx, a, b))
 }
 
-/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3], each dimension of which is a multiple of that of `a`.
+/// `a` repeated to fill the shape [ne0, ne1, ne2, ne3]. Each dimension must be a multiple of that of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat_4d(
@@ -178,12 +168,11 @@ pub unsafe extern "C" fn ggml_repeat_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::repeat(ctx, a, [ne0, ne1, ne2, ne3]))
 }
 
-/// Sum of all repetitions of the shape of `b` in `a`: the gradient of `ggml_repeat`. `b` is not read.
+/// Gradient of `ggml_repeat`: the sum of all repetitions of the shape of `b` in `a`. The data of `b` is not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_repeat_back(
@@ -191,12 +180,11 @@ pub unsafe extern "C" fn ggml_repeat_back(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::repeat_back(ctx, a, b))
 }
 
-/// `b` behind `a` along dimension `dim`. Types and all other dimensions are the same.
+/// `a` followed by `b` along dimension `dim`. They have the same type, and the same size in all other dimensions.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_concat(
@@ -205,12 +193,12 @@ pub unsafe extern "C" fn ggml_concat(
     b: *mut ggml_tensor,
     dim: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::concat(ctx, a, b, dim))
 }
 
-/// Copies `a` into `b`, converting where types differ. They have as many elements. The result is a view of `b`.
+/// Copies `a` to `b`, and converts it to the type of `b`. They must have the same number of elements. The result is a
+/// view of `b`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpy(
@@ -218,12 +206,11 @@ pub unsafe extern "C" fn ggml_cpy(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(copy::cpy(ctx, a, b))
 }
 
-/// A copy of `a` as type `ty`, densely laid out.
+/// Contiguous copy of `a`, converted to `type`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cast(
@@ -231,30 +218,27 @@ pub unsafe extern "C" fn ggml_cast(
     a: *mut ggml_tensor,
     ty: raw::ggml_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cast(ctx, a, dtype(ty)))
 }
 
-/// A copy of `a`, densely laid out.
+/// Contiguous copy of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont(ctx, a))
 }
 
-/// A densely laid out copy of `a` with `ne0` elements in one dimension, as many as `a` has.
+/// Contiguous copy of `a` with shape [ne0], which must have as many elements as `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, 1, 1, 1]))
 }
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1], which must have as many elements as `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_2d(
@@ -263,12 +247,11 @@ pub unsafe extern "C" fn ggml_cont_2d(
     ne0: i64,
     ne1: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, 1, 1]))
 }
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1, ne2], which must have as many elements as `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_3d(
@@ -278,12 +261,11 @@ pub unsafe extern "C" fn ggml_cont_3d(
     ne1: i64,
     ne2: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, ne2, 1]))
 }
 
-/// A densely laid out copy of `a` in the shape [ne0, ne1, ne2, ne3], with as many elements as `a`.
+/// Contiguous copy of `a` with shape [ne0, ne1, ne2, ne3], which must have as many elements as `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cont_4d(
@@ -294,7 +276,6 @@ pub unsafe extern "C" fn ggml_cont_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(copy::cont_as(ctx, a, [ne0, ne1, ne2, ne3]))
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, opt_tensor, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, dtype, need, opt_tensor, out, tensor as need};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -21,7 +21,7 @@ unsafe fn list(args: *mut *mut ggml_tensor, n: c_int) -> Vec<Option<TensorRef>> 
     (0..n).map(|i| unsafe { opt_tensor(args.add(i).read_unaligned()) }).collect()
 }
 
-/// The host's function of `a`; the result has its type and shape.
+/// Custom operation on `a`. The result has its type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1(
@@ -31,12 +31,11 @@ pub unsafe extern "C" fn ggml_map_custom1(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom1`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom1`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom1_inplace(
@@ -46,12 +45,11 @@ pub unsafe extern "C" fn ggml_map_custom1_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(custom::map1(ctx, a, Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of `a` and `b`; the result has the type and shape of `a`.
+/// Custom operation on `a` and `b`. The result has the type and shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2(
@@ -62,12 +60,11 @@ pub unsafe extern "C" fn ggml_map_custom2(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom2`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom2`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom2_inplace(
@@ -78,12 +75,11 @@ pub unsafe extern "C" fn ggml_map_custom2_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(custom::map2(ctx, [a, b], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of `a`, `b` and `c`; the result has the type and shape of `a`.
+/// Custom operation on `a`, `b` and `c`. The result has the type and shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3(
@@ -95,12 +91,11 @@ pub unsafe extern "C" fn ggml_map_custom3(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::New))
 }
 
-/// As `ggml_map_custom3`, overwriting `a`: the result is a view of it.
+/// As `ggml_map_custom3`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_map_custom3_inplace(
@@ -112,12 +107,11 @@ pub unsafe extern "C" fn ggml_map_custom3_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(custom::map3(ctx, [a, b, c], Job::new(fun, n_tasks, userdata), Place::Inplace))
 }
 
-/// The host's function of the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
+/// Custom operation on the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 1, with a result of any type and
 /// shape.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -139,8 +133,8 @@ pub unsafe extern "C" fn ggml_custom_4d(
     out(custom::custom(ctx, dtype(ty), [ne0, ne1, ne2, ne3], &args, Job::new(fun, n_tasks, userdata)))
 }
 
-/// The host's function that overwrites `a` and reads the `n_args` tensors at `args`, at most `GGML_MAX_SRC` - 2. `a`
-/// is source 0.
+/// Custom operation that overwrites `a`, which is source 0, and reads the `n_args` tensors at `args`, at most
+/// `GGML_MAX_SRC` - 2.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_custom_inplace(

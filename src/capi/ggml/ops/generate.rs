@@ -1,7 +1,7 @@
 //! Tensors made of parameters.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::generate;
 use std::ffi::c_int;
@@ -10,13 +10,12 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_arange(ctx: *mut ggml_context, start: f32, stop: f32, step: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid context, by the contract.
-    let ctx = unsafe { need_ctx(ctx) };
+    need!(ctx);
     out(generate::arange(ctx, start, stop, step))
 }
 
-/// Sinusoidal embeddings of n time steps: F32 [dim, n], cosines in the first half, sines in the second, with periods
-/// up to `max_period`.
+/// Sinusoidal embedding of n timesteps: F32 [dim, n], with cosines in the first half and sines in the second, and
+/// periods up to `max_period`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_timestep_embedding(
@@ -25,7 +24,6 @@ pub unsafe extern "C" fn ggml_timestep_embedding(
     dim: c_int,
     max_period: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, timesteps) = unsafe { (need_ctx(ctx), need(timesteps, "timesteps")) };
+    need!(ctx, timesteps);
     out(generate::timestep_embedding(ctx, timesteps, dim, max_period))
 }

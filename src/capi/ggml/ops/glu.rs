@@ -3,12 +3,12 @@
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, opt_tensor, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::glu;
 
-/// A gated linear unit: each row of `a` [2 n, ...] is split in half, the first half (the second with `swapped`) goes
-/// through the function that `op` names, and multiplies the other. The result is [n, ...]. `a` may have gaps only
+/// Gated linear unit. Splits each row of `a` [2 n, ...] into two halves, applies the function `op` to the first half
+/// (the second half with `swapped`) and multiplies it by the other. The result is [n, ...]. `a` may have gaps only
 /// between rows.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -18,14 +18,12 @@ pub unsafe extern "C" fn ggml_glu(
     op: raw::ggml_glu_op,
     swapped: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_glu_op::from_raw(op), "op", op);
     out(glu::glu(ctx, op, a, None, swapped))
 }
 
-/// As `ggml_glu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_glu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_glu_split(
@@ -34,18 +32,16 @@ pub unsafe extern "C" fn ggml_glu_split(
     b: *mut ggml_tensor,
     op: raw::ggml_glu_op,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     let op = known(ggml_glu_op::from_raw(op), "op", op);
     out(glu::glu(ctx, op, a, b, false))
 }
 
-/// As `ggml_glu`, with max(x, 0) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with max(x, 0). The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, None, false))
 }
 
@@ -53,13 +49,11 @@ pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, None, true))
 }
 
-/// As `ggml_reglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_reglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu_split(
@@ -67,18 +61,15 @@ pub unsafe extern "C" fn ggml_reglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_REGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by the tanh approximation as the function of the gate, which is the first half of each
-/// row.
+/// `ggml_glu` with GELU, tanh approximation. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, None, false))
 }
 
@@ -86,13 +77,11 @@ pub unsafe extern "C" fn ggml_geglu(ctx: *mut ggml_context, a: *mut ggml_tensor)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, None, true))
 }
 
-/// As `ggml_geglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_split(
@@ -100,17 +89,15 @@ pub unsafe extern "C" fn ggml_geglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with x * sigmoid(x) as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with x * sigmoid(x). The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, None, false))
 }
 
@@ -118,13 +105,11 @@ pub unsafe extern "C" fn ggml_swiglu(ctx: *mut ggml_context, a: *mut ggml_tensor
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, None, true))
 }
 
-/// As `ggml_swiglu`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_swiglu`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_split(
@@ -132,17 +117,15 @@ pub unsafe extern "C" fn ggml_swiglu_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_SWIGLU, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by the error function as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, by the error function. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, None, false))
 }
 
@@ -150,13 +133,11 @@ pub unsafe extern "C" fn ggml_geglu_erf(ctx: *mut ggml_context, a: *mut ggml_ten
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, None, true))
 }
 
-/// As `ggml_geglu_erf`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_erf`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_erf_split(
@@ -164,17 +145,15 @@ pub unsafe extern "C" fn ggml_geglu_erf_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_ERF, a, b, false))
 }
 
-/// As `ggml_glu`, with GELU by a sigmoid as the function of the gate, which is the first half of each row.
+/// `ggml_glu` with GELU, sigmoid approximation. The gate is the first half of each row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, None, false))
 }
 
@@ -182,13 +161,12 @@ pub unsafe extern "C" fn ggml_geglu_quick(ctx: *mut ggml_context, a: *mut ggml_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_swapped(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, None, true))
 }
 
-/// As `ggml_geglu_quick`, with the gate in `a` and what it multiplies in `b`, of the same type and shape, which is the
-/// result's too.
+/// As `ggml_geglu_quick`, with the gate in `a` and the other factor in `b`. Both have the type and shape of the
+/// result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_geglu_quick_split(
@@ -196,13 +174,12 @@ pub unsafe extern "C" fn ggml_geglu_quick_split(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::glu(ctx, GGML_GLU_OP_GEGLU_QUICK, a, b, false))
 }
 
-/// The gate g = min(`a`, `limit`) times sigmoid(`alpha` * g), multiplied with 1 + `b` held between -`limit` and
-/// `limit`. `a` and `b` have the same type and shape.
+/// x * sigmoid(`alpha` * x) * (1 + g), where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a`
+/// and `b` have the same type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_oai(
@@ -212,13 +189,12 @@ pub unsafe extern "C" fn ggml_swiglu_oai(
     alpha: f32,
     limit: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::swiglu_oai(ctx, a, b, alpha, limit))
 }
 
-/// The gate g = min(`a`, `limit`) times sigmoid(g), multiplied with `b` held between -`limit` and `limit`. `a` and `b`
-/// have the same type and shape.
+/// x * sigmoid(x) * g, where x = min(`a`, `limit`) and g is `b` clamped to -`limit` and `limit`. `a` and `b` have the
+/// same type and shape.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_swiglu_clamp(
@@ -227,7 +203,6 @@ pub unsafe extern "C" fn ggml_swiglu_clamp(
     b: *mut ggml_tensor,
     limit: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(b)) };
+    need!(ctx, a; b);
     out(glu::swiglu_clamp(ctx, a, b, limit))
 }

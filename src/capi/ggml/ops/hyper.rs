@@ -1,14 +1,14 @@
 //! Hyper-connections (DeepSeek V4, arXiv 2512.24880): a residual connection of several streams.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::hyper::{self, Weights};
 
-/// Mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` of 3 and `base` of 24 elements:
-/// the logits of matrix element (dst, src) are element 8 + dst + 4 src of a column of `mixes` * `scale`(2) + `base`. A
-/// softmax over dst, plus `eps`, is normalised over src, then `n_iter` - 1 times over dst and src. The result is F32
-/// [4, 4, tokens].
+/// Hyper-connections: the mixing matrices of 4 streams for each token, from F32 `mixes` [24, tokens], `scale` with 3
+/// and `base` with 24 elements. The logit of matrix element (dst, src) is element 8 + dst + 4 * src of a column of
+/// `mixes` * `scale`(2) + `base`. Computes a softmax over dst, adds `eps`, normalises over src, and then `n_iter` - 1
+/// times over dst and src. The result is F32 [4, 4, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_comb(
@@ -19,13 +19,12 @@ pub unsafe extern "C" fn ggml_dsv4_hc_comb(
     eps: f32,
     n_iter: i32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, mixes, scale, base) =
-        unsafe { (need_ctx(ctx), need(mixes, "mixes"), need(scale, "scale"), need(base, "base")) };
+    need!(ctx, mixes, scale, base);
     out(hyper::comb(ctx, mixes, scale, base, eps, n_iter))
 }
 
-/// Weighted sum of the streams: F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give [n, tokens].
+/// Hyper-connections: weighted sum of the streams. F32 `x` [n, streams, tokens] and `weights` [streams, tokens] give
+/// [n, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre(
@@ -33,13 +32,12 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre(
     x: *mut ggml_tensor,
     weights: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, x, weights) = unsafe { (need_ctx(ctx), need(x, "x"), need(weights, "weights")) };
+    need!(ctx, x, weights);
     out(hyper::pre(ctx, x, weights, Weights::Stream))
 }
 
-/// Gated sum of the streams: `scale` times the sum over streams of `x` * sigmoid(`gate`), both F32 [n, streams,
-/// tokens], is [n, tokens].
+/// Hyper-connections: gated sum of the streams, `scale` times the sum over streams of `x` * sigmoid(`gate`). Both are
+/// F32 [n, streams, tokens]; the result is [n, tokens].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
@@ -48,14 +46,13 @@ pub unsafe extern "C" fn ggml_dsv4_hc_pre_gated(
     gate: *mut ggml_tensor,
     scale: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, x, gate) = unsafe { (need_ctx(ctx), need(x, "x"), need(gate, "gate")) };
+    need!(ctx, x, gate);
     out(hyper::pre(ctx, x, gate, Weights::Gated(scale)))
 }
 
-/// Streams after a layer: `x` [n, tokens] times `post` [streams, tokens], plus the `residual` [n, streams, tokens]
-/// mixed by `comb` [dst streams, src streams, tokens]; NULL leaves the streams as they are. All F32; the result is
-/// shaped like `residual`.
+/// Hyper-connections: the streams after a layer. `x` [n, tokens] times `post` [streams, tokens], plus `residual` [n,
+/// streams, tokens] mixed by `comb` [dst streams, src streams, tokens], or unchanged if `comb` is NULL. All are F32;
+/// the result has the shape of `residual`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_dsv4_hc_post(
@@ -65,8 +62,6 @@ pub unsafe extern "C" fn ggml_dsv4_hc_post(
     post: *mut ggml_tensor,
     comb: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, x, residual, post, comb) =
-        unsafe { (need_ctx(ctx), need(x, "x"), need(residual, "residual"), need(post, "post"), opt_tensor(comb)) };
+    need!(ctx, x, residual, post; comb);
     out(hyper::post(ctx, x, residual, post, comb))
 }

@@ -2,12 +2,12 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::image;
 use std::ffi::c_int;
 
-/// F32 `a` [w, h, ...] resized to [w, h, ...] times `scale_factor`, 2 or more, in the first two dimensions.
+/// Resizes F32 `a` by `scale_factor`, 2 or more, in the first two dimensions.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_upscale(
@@ -16,13 +16,12 @@ pub unsafe extern "C" fn ggml_upscale(
     scale_factor: c_int,
     mode: raw::ggml_scale_mode,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(image::upscale(ctx, a, scale_factor, mode as u32))
 }
 
-/// F32 `a` resized to [ne0, ne1, ne2, ne3].
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3].
 #[deprecated(note = "use ggml_interpolate instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -35,14 +34,13 @@ pub unsafe extern "C" fn ggml_upscale_ext(
     ne3: c_int,
     mode: raw::ggml_scale_mode,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     known(ggml_scale_mode::from_raw(mode & 0xff), "mode", mode);
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3].map(i64::from), mode as u32))
 }
 
-/// F32 `a` resized, up or down, to [ne0, ne1, ne2, ne3]. `mode` is an `enum ggml_scale_mode` with bits of `enum
-/// ggml_scale_flag`.
+/// Resizes F32 `a` to [ne0, ne1, ne2, ne3], up or down. `mode` is an `enum ggml_scale_mode` combined with bits of
+/// `enum ggml_scale_flag`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_interpolate(
@@ -54,12 +52,11 @@ pub unsafe extern "C" fn ggml_interpolate(
     ne3: i64,
     mode: u32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::interpolate(ctx, a, [ne0, ne1, ne2, ne3], mode))
 }
 
-/// `a` with zeros behind its elements, as many in each dimension as the parameters say.
+/// `a` with zeros after its elements: `p0` of them in dimension 0, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad(
@@ -70,8 +67,7 @@ pub unsafe extern "C" fn ggml_pad(
     p2: c_int,
     p3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], false))
 }
 
@@ -86,12 +82,11 @@ pub unsafe extern "C" fn ggml_pad_circular(
     p2: c_int,
     p3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [0, p0, 0, p1, 0, p2, 0, p3], true))
 }
 
-/// `a` with zeros around its elements: `lp0` before and `rp0` behind in dimension 0, and so on.
+/// `a` with zeros around its elements: `lp0` before and `rp0` after them in dimension 0, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_ext(
@@ -106,8 +101,7 @@ pub unsafe extern "C" fn ggml_pad_ext(
     lp3: c_int,
     rp3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], false))
 }
 
@@ -126,13 +120,12 @@ pub unsafe extern "C" fn ggml_pad_ext_circular(
     lp3: c_int,
     rp3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad(ctx, a, [lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3], true))
 }
 
-/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind them, fewer than a row has. The end
-/// of a row is the mirror and is not repeated: a b c d becomes c b a b c d c b.
+/// Rows of F32 `a`, which must be contiguous, with `p0` reflected elements before and `p1` after them, fewer than a
+/// row has. The outermost elements are not repeated: with `p0` = `p1` = 2, a b c d becomes c b a b c d c b.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pad_reflect_1d(
@@ -141,12 +134,11 @@ pub unsafe extern "C" fn ggml_pad_reflect_1d(
     p0: c_int,
     p1: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::pad_reflect_1d(ctx, a, p0, p1))
 }
 
-/// `a` shifted along each dimension, by less than it has elements; what leaves at one end comes back at the other.
+/// `a` shifted along each dimension, by less than its size, with wrap-around.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_roll(
@@ -157,7 +149,6 @@ pub unsafe extern "C" fn ggml_roll(
     shift2: c_int,
     shift3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(image::roll(ctx, a, [shift0, shift1, shift2, shift3]))
 }

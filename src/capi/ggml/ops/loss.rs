@@ -1,12 +1,12 @@
 //! Losses and their gradients.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::loss;
 
-/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, of the same shape, as
-/// one element.
+/// Mean over rows of the cross entropy between softmax(`a`), the logits, and `b`, the labels, which have the same
+/// shape. One element.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss(
@@ -14,12 +14,11 @@ pub unsafe extern "C" fn ggml_cross_entropy_loss(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(loss::cross_entropy_loss(ctx, a, b))
 }
 
-/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` were the logits, `c` the labels.
+/// Gradient of `ggml_cross_entropy_loss`: `a` is the gradient of the loss, `b` are the logits, `c` the labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cross_entropy_loss_back(
@@ -28,7 +27,6 @@ pub unsafe extern "C" fn ggml_cross_entropy_loss_back(
     b: *mut ggml_tensor,
     c: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), need(c, "c")) };
+    need!(ctx, a, b, c);
     out(loss::cross_entropy_loss_back(ctx, a, b, c))
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::matrix::{self, Mask};
@@ -12,12 +12,11 @@ use std::ffi::c_int;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag(ctx, a))
 }
 
-/// `a` with minus infinity where the column is greater than the row plus `n_past`.
+/// `a` with minus infinity where the column is greater than the row + `n_past`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf(
@@ -25,12 +24,11 @@ pub unsafe extern "C" fn ggml_diag_mask_inf(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::New))
 }
 
-/// As `ggml_diag_mask_inf`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_inf`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
@@ -38,12 +36,11 @@ pub unsafe extern "C" fn ggml_diag_mask_inf_inplace(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::NegInf, Place::Inplace))
 }
 
-/// `a` with zero where the column is greater than the row plus `n_past`.
+/// `a` with zero where the column is greater than the row + `n_past`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero(
@@ -51,12 +48,11 @@ pub unsafe extern "C" fn ggml_diag_mask_zero(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::New))
 }
 
-/// As `ggml_diag_mask_zero`, overwriting `a`: the result is a view of it.
+/// As `ggml_diag_mask_zero`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
@@ -64,12 +60,11 @@ pub unsafe extern "C" fn ggml_diag_mask_zero_inplace(
     a: *mut ggml_tensor,
     n_past: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(matrix::diag_mask(ctx, a, n_past, Mask::Zero, Place::Inplace))
 }
 
-/// A triangle of the square matrices of contiguous F32 `a`, zeros elsewhere.
+/// A triangle of the square matrices of F32 `a`, which must be contiguous, with zeros elsewhere.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tri(
@@ -77,14 +72,13 @@ pub unsafe extern "C" fn ggml_tri(
     a: *mut ggml_tensor,
     ty: raw::ggml_tri_type,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let ty = known(ggml_tri_type::from_raw(ty), "ty", ty);
     out(matrix::tri(ctx, a, ty))
 }
 
-/// X with A X = B, for contiguous F32 `a` [n, n, p, q], of which the lower triangle is read, and `b` [m, n, p, q].
-/// Only `left`, `lower` and not `uni` (ones on the diagonal) is there.
+/// X with A X = B, for F32 `a` [n, n, p, q] and `b` [m, n, p, q], both contiguous. Only the lower triangle of `a` is
+/// used. Supports only `left` and `lower` without `uni` (ones on the diagonal).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_solve_tri(
@@ -95,7 +89,6 @@ pub unsafe extern "C" fn ggml_solve_tri(
     lower: bool,
     uni: bool,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(matrix::solve_tri(ctx, a, b, left, lower, uni))
 }

@@ -1,13 +1,13 @@
 //! Steps of optimizers.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::optimizer;
 
-/// Step of AdamW: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, all shaped like
-/// `grad`. `adamw_params`, F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 - beta2^t). The
-/// result is a view of `a`.
+/// AdamW step: changes the parameter `a` (see `ggml_set_param`) and the moments `m` and `v`, which all have the shape
+/// of `grad`. `adamw_params` is F32: alpha, beta1, beta2, epsilon, weight decay, 1 / (1 - beta1^t), 1 / (1 -
+/// beta2^t). The result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_step_adamw(
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn ggml_opt_step_adamw(
     out(optimizer::opt_step_adamw(ctx, a, grad, m, v, adamw_params))
 }
 
-/// Step of gradient descent: changes the parameter `a` (see `ggml_set_param`), shaped like `grad`. `sgd_params`, F32:
-/// alpha, weight decay. The result is a view of `a`.
+/// Gradient descent step: changes the parameter `a` (see `ggml_set_param`), which has the shape of `grad`.
+/// `sgd_params` is F32: alpha, weight decay. The result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_step_sgd(
@@ -42,8 +42,6 @@ pub unsafe extern "C" fn ggml_opt_step_sgd(
     grad: *mut ggml_tensor,
     sgd_params: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, grad, sgd_params) =
-        unsafe { (need_ctx(ctx), need(a, "a"), need(grad, "grad"), need(sgd_params, "sgd_params")) };
+    need!(ctx, a, grad, sgd_params);
     out(optimizer::opt_step_sgd(ctx, a, grad, sgd_params))
 }

@@ -2,13 +2,13 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::pool::{self, Planes};
 use std::ffi::c_int;
 
-/// The maximum or the mean of each window of `k0` elements along rows, `s0` apart, with `p0` absent elements at both
-/// ends, as F32.
+/// Maximum or average of each window of `k0` elements of a row, with a stride of `s0` and a padding of `p0` elements
+/// at both ends, as F32.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_1d(
@@ -19,14 +19,13 @@ pub unsafe extern "C" fn ggml_pool_1d(
     s0: c_int,
     p0: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_1d(ctx, a, op, k0, s0, p0))
 }
 
-/// The maximum or the mean of each window [k0, k1] of planes, [s0, s1] apart, with absent elements around the plane,
-/// as F32. The paddings take part in the size of the result with their fractions, elsewhere as integers.
+/// Maximum or average of each window [k0, k1] of a plane, with strides [s0, s1], as F32. The size of the result is
+/// computed with the exact paddings `p0` and `p1`; the windows are placed with their integer parts.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d(
@@ -40,13 +39,12 @@ pub unsafe extern "C" fn ggml_pool_2d(
     p0: f32,
     p1: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_2d(ctx, a, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }
 
-/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` was its source.
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d_back(
@@ -61,8 +59,7 @@ pub unsafe extern "C" fn ggml_pool_2d_back(
     p0: f32,
     p1: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, af) = unsafe { (need_ctx(ctx), need(a, "a"), need(af, "af")) };
+    need!(ctx, a, af);
     let op = known(ggml_op_pool::from_raw(op), "op", op);
     out(pool::pool_2d_back(ctx, a, af, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }

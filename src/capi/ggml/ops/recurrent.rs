@@ -1,13 +1,13 @@
-//! Recurrent layers. Each result holds the outputs and, behind them, the new states.
+//! Recurrent layers. Each result holds the outputs and, after them, the new states.
 #![allow(non_snake_case)] // The parameters are named as in C.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
 use crate::guard::guarded;
 use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
 
-/// Convolution of a state space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of
-/// `c` [width, channels] gives F32 [channels, tokens, sequences].
+/// Causal convolution of a state-space model: each channel of `sx` [width - 1 + tokens, channels, sequences] with its
+/// row of `c` [width, channels] gives F32 [channels, tokens, sequences].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_conv(
@@ -15,15 +15,14 @@ pub unsafe extern "C" fn ggml_ssm_conv(
     sx: *mut ggml_tensor,
     c: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, sx, c) = unsafe { (need_ctx(ctx), need(sx, "sx"), need(c, "c")) };
+    need!(ctx, sx, c);
     out(recurrent::ssm_conv(ctx, sx, c))
 }
 
-/// Selective scan of Mamba: states `s` [state, width, heads, any], of which sequence i starts from `ids`(i) (I32),
-/// inputs `x` [width, heads, tokens, sequences], steps `dt` [heads, tokens, sequences], decay `A` [1 or state, heads],
-/// `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs like `x`, then the states
-/// [state, width, heads, sequences], `K` times.
+/// Selective scan of Mamba: states `s` [state, width, heads, any], where sequence i starts from state `ids`(i) (I32),
+/// inputs `x` [width, heads, tokens, sequences], time steps `dt` [heads, tokens, sequences], decay `A` [1 or state,
+/// heads], `B` and `C` [state, groups, tokens, sequences]. The result is one row of F32: outputs in the shape of `x`,
+/// then the states [state, width, heads, sequences], `K` times.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ssm_scan(
@@ -54,8 +53,8 @@ pub unsafe extern "C" fn ggml_ssm_scan(
 }
 
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
-/// current token, `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// current token, `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv6(
@@ -74,8 +73,8 @@ pub unsafe extern "C" fn ggml_rwkv_wkv6(
     out(recurrent::rwkv_wkv6(ctx, [k, v, r], tf, td, state))
 }
 
-/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` [size * size *
-/// heads, sequences]; all contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
+/// Gated linear attention: keys, values, queries and gates `g` are [size, heads, tokens], `state` is [size * size *
+/// heads, sequences]. All are contiguous. The result is F32 [size * heads, tokens + size * sequences]: outputs times
 /// `scale`, then states.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -88,15 +87,13 @@ pub unsafe extern "C" fn ggml_gated_linear_attn(
     state: *mut ggml_tensor,
     scale: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, k, v, q, g, state) =
-        unsafe { (need_ctx(ctx), need(k, "k"), need(v, "v"), need(q, "q"), need(g, "g"), need(state, "state")) };
+    need!(ctx, k, v, q, g, state);
     out(recurrent::gated_linear_attn(ctx, [k, v, q], g, state, scale))
 }
 
 /// Recurrence of RWKV 7: receptance, decay `w`, keys, values and the factors `a` and `b` of the update are [size,
-/// heads, tokens], `state` [size * size * heads, sequences]; all contiguous. The result is F32 [size * heads, tokens +
-/// size * sequences]: outputs, then states.
+/// heads, tokens], `state` is [size * size * heads, sequences]. All are contiguous. The result is F32 [size * heads,
+/// tokens + size * sequences]: outputs, then states.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rwkv_wkv7(
@@ -125,11 +122,11 @@ pub unsafe extern "C" fn ggml_rwkv_wkv7(
     out(recurrent::rwkv_wkv7(ctx, [r, w, k, v], a, b, state))
 }
 
-/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g` [1
-/// or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads, sequences],
-/// all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then the states
-/// after the last `K` tokens, the last first. Of states before the first token nothing is written, and with more than `K` tokens backends
-/// may leave out all but the last state.
+/// Gated delta rule: `q` and `k` [size, heads', tokens, sequences], `v` [size, heads, tokens, sequences], gates `g`
+/// [1 or size, heads, tokens, sequences], `beta` [1, heads, tokens, sequences], `state` [size, size, heads,
+/// sequences], all F32. The result is F32 [size * heads, tokens * sequences + `K` * size * sequences]: outputs, then
+/// the states after the last `K` tokens, the latest first. States before the first token are not written. With more
+/// than `K` tokens, a backend may write only the last state.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gated_delta_net(

@@ -1,16 +1,15 @@
 //! Sums, means, greatest elements, counts.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::reduce;
 
-/// Sum of all elements of `a`, as one element of the same type.
+/// Sum of all elements of `a`: one element of the same type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::sum(ctx, a))
 }
 
@@ -18,17 +17,15 @@ pub unsafe extern "C" fn ggml_sum(ctx: *mut ggml_context, a: *mut ggml_tensor) -
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sum_rows(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::sum_rows(ctx, a))
 }
 
-/// Sum of each row of F32 `a` up to each element, that element included.
+/// Running sum of each row of F32 `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::cumsum(ctx, a))
 }
 
@@ -36,21 +33,19 @@ pub unsafe extern "C" fn ggml_cumsum(ctx: *mut ggml_context, a: *mut ggml_tensor
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::mean(ctx, a))
 }
 
-/// Index of the greatest element of each row: a matrix [n, m] gives m I32 numbers.
+/// Index of the largest element of each row: a matrix [n, m] gives I32 [m].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(reduce::argmax(ctx, a))
 }
 
-/// How many elements of `a` and `b`, which have the same shape, are equal, as one I64.
+/// Number of equal elements in `a` and `b`, which have the same shape: one I64.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_count_equal(
@@ -58,7 +53,6 @@ pub unsafe extern "C" fn ggml_count_equal(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(reduce::count_equal(ctx, a, b))
 }

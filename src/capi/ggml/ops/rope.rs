@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::rope::{self, Rope};
@@ -34,9 +34,9 @@ unsafe fn multi(rope: Rope, p: *const c_int) -> Rope {
     Rope { sections: unsafe { p.cast::<[c_int; 4]>().read_unaligned() }, ..rope }
 }
 
-/// Rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by angles that grow with the
-/// position of the token: I32 `b`, one for each token (four in the `GGML_ROPE_TYPE_MROPE` modes). The frequencies
-/// start from base 10000. `mode` is a `GGML_ROPE_TYPE_*`.
+/// Rotary position embedding: rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by
+/// angles that are proportional to the position of the token. `b` is I32, with one position per token (four in the
+/// `GGML_ROPE_TYPE_MROPE` modes). The frequency base is 10000. `mode` is one of `GGML_ROPE_TYPE_*`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope(
@@ -46,12 +46,11 @@ pub unsafe extern "C" fn ggml_rope(
     n_dims: c_int,
     mode: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::New))
 }
 
-/// As `ggml_rope`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_inplace(
@@ -61,14 +60,13 @@ pub unsafe extern "C" fn ggml_rope_inplace(
     n_dims: c_int,
     mode: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(rope::rope(ctx, a, b, None, &Rope::plain(n_dims, mode), Place::Inplace))
 }
 
-/// As `ggml_rope`, with all parameters. `c`, NULL or F32 with `n_dims` / 2 elements, divides the frequencies.
-/// `freq_base` and `freq_scale` set the frequencies; `ext_factor` above 0 mixes in YaRN's extrapolation, with
-/// `n_ctx_orig`, `beta_fast` and `beta_slow`; `attn_factor` scales the result.
+/// As `ggml_rope`, with all parameters. `c` is NULL, or F32 with `n_dims` / 2 elements that divide the frequencies.
+/// `freq_base` and `freq_scale` set the frequencies. `ext_factor` > 0 mixes in the extrapolation of YaRN, with
+/// `n_ctx_orig`, `beta_fast` and `beta_slow`. `attn_factor` scales the result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext(
@@ -86,14 +84,13 @@ pub unsafe extern "C" fn ggml_rope_ext(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, c, &params, Place::New))
 }
 
-/// As `ggml_rope_ext`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_ext`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext_inplace(
@@ -111,15 +108,14 @@ pub unsafe extern "C" fn ggml_rope_ext_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
 }
 
-/// As `ggml_rope_ext`, with four positions for each token, in four runs of all tokens. `sections` says how many pairs
-/// follow each of them, in the `GGML_ROPE_TYPE_MROPE` modes; NULL for zeros.
+/// As `ggml_rope_ext`, with four positions per token: the first position of all tokens, then the second, and so on.
+/// `sections` is the number of pairs that use each of them, in the `GGML_ROPE_TYPE_MROPE` modes. NULL means zeros.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi(
@@ -138,8 +134,7 @@ pub unsafe extern "C" fn ggml_rope_multi(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -150,7 +145,7 @@ pub unsafe extern "C" fn ggml_rope_multi(
     out(rope::rope(ctx, a, b, c, &params, Place::New))
 }
 
-/// As `ggml_rope_multi`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_multi`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi_inplace(
@@ -169,8 +164,7 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -181,7 +175,7 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
     out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
 }
 
-/// As `ggml_rope_ext`, without frequency factors.
+/// As `ggml_rope_ext`, without `c`.
 #[deprecated(note = "use ggml_rope_ext instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -199,14 +193,13 @@ pub unsafe extern "C" fn ggml_rope_custom(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, None, &params, Place::New))
 }
 
-/// As `ggml_rope_custom`, overwriting `a`: the result is a view of it.
+/// As `ggml_rope_custom`, in place: the result is a view of `a`.
 #[deprecated(note = "use ggml_rope_ext_inplace instead")]
 #[guarded]
 #[unsafe(no_mangle)]
@@ -224,15 +217,14 @@ pub unsafe extern "C" fn ggml_rope_custom_inplace(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope(ctx, a, b, None, &params, Place::Inplace))
 }
 
-/// First and last dimension between which YaRN goes from extrapolation to interpolation, written to `dims[0]` and
-/// `dims[1]`. NULL `dims` is ignored.
+/// Writes the range of dimensions over which YaRN changes from extrapolation to interpolation: the first to
+/// `dims[0]`, the last to `dims[1]`. Does nothing if `dims` is NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
@@ -250,7 +242,7 @@ pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
     }
 }
 
-/// Gradient of `ggml_rope_ext`: rotates back. `a` is the gradient of its result.
+/// Gradient of `ggml_rope_ext`: the rotation in the opposite direction. `a` is the gradient of its result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_ext_back(
@@ -268,14 +260,13 @@ pub unsafe extern "C" fn ggml_rope_ext_back(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or a valid tensor, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     let params =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     out(rope::rope_back(ctx, a, b, c, &params))
 }
 
-/// Gradient of `ggml_rope_multi`: rotates back. `a` is the gradient of its result.
+/// Gradient of `ggml_rope_multi`: the rotation in the opposite direction. `a` is the gradient of its result.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_multi_back(
@@ -294,8 +285,7 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
     beta_fast: f32,
     beta_slow: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors, NULL or a valid tensor and NULL or four numbers, by the contract.
-    let (ctx, a, b, c) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b"), opt_tensor(c)) };
+    need!(ctx, a, b; c);
     // SAFETY: NULL or four numbers, by the contract.
     let params = unsafe {
         multi(
@@ -306,12 +296,10 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
     out(rope::rope_back(ctx, a, b, c, &params))
 }
 
-/// Makes the rotated elements of a rope node start at element `n_offs` of each row. Not for `GGML_ROPE_TYPE_VISION`.
-/// Returns `a`.
+/// Makes a rope node rotate the elements from `n_offs` on in each row. Not for `GGML_ROPE_TYPE_VISION`. Returns `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rope_set_offset(a: *mut ggml_tensor, n_offs: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor, by the contract.
-    let a = unsafe { need(a, "a") };
+    need!(a);
     rope::set_offset(a, n_offs).as_ptr()
 }

@@ -1,31 +1,29 @@
 //! Softmax of rows.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, opt_tensor, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::{Place, softmax};
 
-/// Softmax of each row of contiguous `a`.
+/// Softmax of each row of `a`, which must be contiguous.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::New))
 }
 
-/// As `ggml_soft_max`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_inplace(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(softmax::soft_max(ctx, a, None, 1.0, 0.0, Place::Inplace))
 }
 
-/// Softmax of each row of contiguous `a` * `scale` + slope * `mask`. `mask` may be NULL; else it is contiguous F16 or
-/// F32 [n, m', p', q'] for `a` [n, m, p, q], m' at least m, p' and q' dividing p and q. The slope is 1, or with
-/// `max_bias` > 0 (which needs a mask) the ALiBi slope of head p.
+/// Softmax of each row of `a` * `scale` + slope * `mask`. `a` [n, m, p, q] must be contiguous. `mask` is NULL, or
+/// contiguous F16 or F32 [n, m', p', q'], with m' at least m; p and q must be multiples of p' and q'. The slope is 1
+/// or, if `max_bias` is greater than 0 (which requires a mask), the ALiBi slope of the head (dimension 2).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext(
@@ -35,12 +33,11 @@ pub unsafe extern "C" fn ggml_soft_max_ext(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    need!(ctx, a; mask);
     out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::New))
 }
 
-/// As `ggml_soft_max_ext`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max_ext`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
@@ -50,18 +47,16 @@ pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and NULL or a valid tensor, by the contract.
-    let (ctx, a, mask) = unsafe { (need_ctx(ctx), need(a, "a"), opt_tensor(mask)) };
+    need!(ctx, a; mask);
     out(softmax::soft_max(ctx, a, mask, scale, max_bias, Place::Inplace))
 }
 
-/// Gives a softmax node F32 `sinks`, one number for each head (dimension 2), that take part in the sums of its rows
-/// only. NULL takes them away.
+/// Sets the sinks of a softmax node: F32, one number per head (dimension 2), which counts as one more score in the
+/// softmax of its rows. NULL removes them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
-    // SAFETY: a valid tensor and NULL or a valid tensor, by the contract.
-    let (a, sinks) = unsafe { (need(a, "a"), opt_tensor(sinks)) };
+    need!(a; sinks);
     softmax::add_sinks(a, sinks);
 }
 
@@ -75,12 +70,11 @@ pub unsafe extern "C" fn ggml_soft_max_ext_back(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::New))
 }
 
-/// As `ggml_soft_max_ext_back`, overwriting `a`: the result is a view of it.
+/// As `ggml_soft_max_ext_back`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_ext_back_inplace(
@@ -90,7 +84,6 @@ pub unsafe extern "C" fn ggml_soft_max_ext_back_inplace(
     scale: f32,
     max_bias: f32,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(softmax::soft_max_back(ctx, a, b, scale, max_bias, Place::Inplace))
 }

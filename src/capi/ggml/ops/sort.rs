@@ -2,12 +2,12 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::sort;
 use std::ffi::c_int;
 
-/// Indices that sort each row of `a`, as I32 of the same shape.
+/// Indices that sort each row of `a`: I32, in the shape of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort(
@@ -15,26 +15,23 @@ pub unsafe extern "C" fn ggml_argsort(
     a: *mut ggml_tensor,
     order: raw::ggml_sort_order,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     let order = known(ggml_sort_order::from_raw(order), "order", order);
     out(sort::argsort(ctx, a, order))
 }
 
-/// Indices of the `k` greatest elements of each row, greatest first: a view [k, ...] of `ggml_argsort`.
+/// Indices of the `k` largest elements of each row, largest first: a view [k, ...] of `ggml_argsort`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argsort_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(sort::argsort_top_k(ctx, a, k))
 }
 
-/// Indices of the `k` greatest elements of each row, in no particular order: I32 [k, ...].
+/// Indices of the `k` largest elements of each row, in no particular order: I32 [k, ...].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k(ctx: *mut ggml_context, a: *mut ggml_tensor, k: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(sort::top_k(ctx, a, k))
 }

@@ -1,12 +1,13 @@
 //! The same memory with another shape or order: reshapes, views, permutations.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::view;
 use std::ffi::c_int;
 
-/// A view of contiguous `a` in the shape of `b`, which has as many elements and is not read.
+/// View of `a`, which must be contiguous, with the shape of `b`, which must have as many elements. The data of `b` is
+/// not used.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape(
@@ -14,21 +15,19 @@ pub unsafe extern "C" fn ggml_reshape(
     a: *mut ggml_tensor,
     b: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, b) = unsafe { (need_ctx(ctx), need(a, "a"), need(b, "b")) };
+    need!(ctx, a, b);
     out(view::reshape(ctx, a, &b.ne()))
 }
 
-/// A view of contiguous `a` with `ne0` elements in one dimension, as many as `a` has.
+/// View of `a`, which must be contiguous, with shape [ne0], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_1d(ctx: *mut ggml_context, a: *mut ggml_tensor, ne0: i64) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_2d(
@@ -37,12 +36,11 @@ pub unsafe extern "C" fn ggml_reshape_2d(
     ne0: i64,
     ne1: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_3d(
@@ -52,12 +50,11 @@ pub unsafe extern "C" fn ggml_reshape_3d(
     ne1: i64,
     ne2: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1, ne2]))
 }
 
-/// A view of contiguous `a` in the shape [ne0, ne1, ne2, ne3], with as many elements.
+/// View of `a`, which must be contiguous, with shape [ne0, ne1, ne2, ne3], which must have as many elements.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reshape_4d(
@@ -68,12 +65,11 @@ pub unsafe extern "C" fn ggml_reshape_4d(
     ne2: i64,
     ne3: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::reshape(ctx, a, &[ne0, ne1, ne2, ne3]))
 }
 
-/// A view of `ne0` elements of `a`, `offset` bytes behind its start. It must lie inside `a`.
+/// View of `ne0` elements of `a`, starting at byte `offset`. It must lie inside `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_1d(
@@ -82,13 +78,11 @@ pub unsafe extern "C" fn ggml_view_1d(
     ne0: i64,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0], &[], offset))
 }
 
-/// A view [ne0, ne1] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart. Its rows are
-/// dense.
+/// View [ne0, ne1] of a part of `a`, starting at byte `offset`, with contiguous rows that are `nb1` bytes apart.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_2d(
@@ -99,13 +93,11 @@ pub unsafe extern "C" fn ggml_view_2d(
     nb1: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1], &[nb1], offset))
 }
 
-/// A view [ne0, ne1, ne2] of a part of `a`, `offset` bytes behind its start, with rows `nb1` bytes apart and planes
-/// `nb2` bytes.
+/// View [ne0, ne1, ne2] of a part of `a`, starting at byte `offset`, with strides of `nb1` and `nb2` bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_3d(
@@ -118,13 +110,12 @@ pub unsafe extern "C" fn ggml_view_3d(
     nb2: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1, ne2], &[nb1, nb2], offset))
 }
 
-/// A view [ne0, ne1, ne2, ne3] of a part of `a`, `offset` bytes behind its start, with the strides `nb1`, `nb2`, `nb3`
-/// in bytes.
+/// View [ne0, ne1, ne2, ne3] of a part of `a`, starting at byte `offset`, with strides of `nb1`, `nb2` and `nb3`
+/// bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_4d(
@@ -139,12 +130,11 @@ pub unsafe extern "C" fn ggml_view_4d(
     nb3: usize,
     offset: usize,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::view(ctx, a, &[ne0, ne1, ne2, ne3], &[nb1, nb2, nb3], offset))
 }
 
-/// A view of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
+/// View of `a` with its dimensions in another order: dimension 0 of `a` becomes dimension `axis0`, and so on.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_permute(
@@ -155,16 +145,14 @@ pub unsafe extern "C" fn ggml_permute(
     axis2: c_int,
     axis3: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::permute(ctx, a, [axis0, axis1, axis2, axis3]))
 }
 
-/// A view of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
+/// View of `a` with its first two dimensions swapped: ggml_permute(ctx, a, 1, 0, 2, 3).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_transpose(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(view::transpose(ctx, a))
 }

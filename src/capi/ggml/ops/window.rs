@@ -1,22 +1,21 @@
 //! Windows of planes and relative positions, as the segment-anything encoder uses them.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::{Place, window};
 use std::ffi::c_int;
 
-/// F32 `a` [c, width, height] cut into windows of `w` x `w`, those at the end padded with zeros: [c, w, w, windows],
-/// row by row.
+/// Splits F32 `a` [c, width, height] into windows of `w` x `w`, padded with zeros at the end: [c, w, w, windows], row
+/// by row.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_part(ctx: *mut ggml_context, a: *mut ggml_tensor, w: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::win_part(ctx, a, w))
 }
 
-/// The windows of `ggml_win_part` put together again: F32 `a` [c, w, w, windows] gives [c, w0, h0].
+/// Joins the windows of `ggml_win_part`: F32 `a` [c, w, w, windows] gives [c, w0, h0].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_win_unpart(
@@ -26,12 +25,12 @@ pub unsafe extern "C" fn ggml_win_unpart(
     h0: c_int,
     w: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::win_unpart(ctx, a, w0, h0, w))
 }
 
-/// Rows of the table `a` [c, 2 n - 1] for each pair of n = `qh` = `kh` positions, by their distance: F16 [c, kh, qh].
+/// The rows of the table `a` [c, 2 * n - 1] for each pair of n = `qh` = `kh` positions, selected by their distance:
+/// F16 [c, kh, qh].
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_rel_pos(
@@ -40,13 +39,12 @@ pub unsafe extern "C" fn ggml_get_rel_pos(
     qh: c_int,
     kh: c_int,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and a valid tensor, by the contract.
-    let (ctx, a) = unsafe { (need_ctx(ctx), need(a, "a")) };
+    need!(ctx, a);
     out(window::get_rel_pos(ctx, a, qh, kh))
 }
 
-/// Attention scores with relative positions added: contiguous `a` [k * k, h * w, b], F32 `pw` and `ph` [k, w, h, b]
-/// for the two axes of the keys.
+/// Adds relative positions to attention scores: `a` [k * k, h * w, b], contiguous, plus F32 `pw` and `ph` [k, w, h,
+/// b] for the two axes of the keys.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos(
@@ -55,12 +53,11 @@ pub unsafe extern "C" fn ggml_add_rel_pos(
     pw: *mut ggml_tensor,
     ph: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    need!(ctx, a, pw, ph);
     out(window::add_rel_pos(ctx, a, pw, ph, Place::New))
 }
 
-/// As `ggml_add_rel_pos`, overwriting `a`: the result is a view of it.
+/// As `ggml_add_rel_pos`, in place: the result is a view of `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
@@ -69,7 +66,6 @@ pub unsafe extern "C" fn ggml_add_rel_pos_inplace(
     pw: *mut ggml_tensor,
     ph: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, pw, ph) = unsafe { (need_ctx(ctx), need(a, "a"), need(pw, "pw"), need(ph, "ph")) };
+    need!(ctx, a, pw, ph);
     out(window::add_rel_pos(ctx, a, pw, ph, Place::Inplace))
 }

@@ -1,4 +1,4 @@
-//! Convolutions computed directly, their transposes, and the sums behind them. A row of the result is a sum of rows of the
+//! Convolutions computed directly, their transposes, and the sums after them. A row of the result is a sum of rows of the
 //! image, each moved by its place in the kernel and multiplied by the weight there.
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 
 #[inline(always)]
 unsafe fn mask(n: usize) -> __m256i {
     debug_assert!(n < 8);
-    // SAFETY: eight words from 8 - n on lie in the table, n being below 8; the processor has AVX2, the caller's promise.
+    // SAFETY: eight words from 8 - n on are in the table, n being below 8; the processor has AVX2, the caller's promise.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast()) }
 }
 

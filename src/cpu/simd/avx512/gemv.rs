@@ -319,7 +319,7 @@ unsafe impl Small for Q4_1 {
 }
 
 with_simd! {
-    // Values of two blocks with their fifth bits, which lie in the four bytes before the 16 bytes of the others.
+    // Values of two blocks with their fifth bits, which are in the four bytes before the 16 bytes of the others.
     unsafe fn five_bits(a: *const u8, b: *const u8) -> __m512i {
         let bits = |p: *const u8| u64::from(p.cast::<u32>().read_unaligned());
         let low = nibbles(a.add(4), b.add(4));
@@ -441,7 +441,7 @@ unsafe fn super_rows<B: Super, const R: usize>(
         let pairs = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
         let mut acc = [_mm512_setzero_ps(); R];
         let mut shift = [_mm512_setzero_ps(); R];
-        // Blocks that do not fill 256 values stand before zeros.
+        // Blocks that do not fill 256 values are followed by zeros.
         let whole = k / 256;
         let rest = if B::UNIT < 256 { k % 256 / B::UNIT * (B::BYTES * B::UNIT / 256) } else { 0 };
         let mut last = [[0u8; LAST]; R];
@@ -533,7 +533,7 @@ unsafe fn small_rows<B: Small, const R: usize>(
             for j in (0..n).step_by(2) {
                 let a = load(act.add(32 * (first + j)));
                 let start = start(B::BIAS, a);
-                // Beyond the last block the activations are zero: it may stand in for the one that is missing.
+                // Beyond the last block the activations are zero: it may replace the missing one.
                 let (here, next) = ((first + j) * B::BYTES, (first + j + usize::from(j + 1 < n)) * B::BYTES);
                 for r in 0..R {
                     let q = B::quants(x[r].add(here), x[r].add(next));

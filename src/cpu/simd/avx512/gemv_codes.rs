@@ -367,7 +367,7 @@ unsafe impl Super for Tq1_0 {
             let a = _mm512_mask_blend_epi64(0xf0, x, triple(x));
             let c = triple(triple(a));
             let e = triple(_mm512_shuffle_i64x2::<0x4e>(c, c));
-            // Three times the 16 bytes behind them, and the last four bytes four times.
+            // Three times the 16 bytes after them, and the last four bytes four times.
             let tail = _mm_set1_epi32(b.add(48).cast::<i32>().read_unaligned());
             let y = _mm512_inserti32x4::<3>(_mm512_broadcast_i32x4(_mm_loadu_si128(b.add(32).cast())), tail);
             let y3 = triple(y);

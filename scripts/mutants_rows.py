@@ -1,0 +1,96 @@
+"""The rows of mutants.py: name, the bug of the field, tests that must fail with it.
+
+A row has the number of its list in docs/TESTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
+allocator) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
+or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
+
+READER = "gguf::reader::tests::"
+BAD = "c:bad/test_bad.c:"
+
+ROWS = [
+    # What a GGUF reader must check.
+    ("G1", "bytes that are no GGUF file are read as one", [READER + "headers", BAD + "made_by_hand"]),
+    ("G1 version", "versions 0, 1 and 4 and the other byte order are read as version 3", [READER + "headers", BAD + "made_by_hand"]),
+    ("G2", "unbounded counts of tensors and keys (CVE-2024-21802 and its kind, G#709)", [READER + "headers"]),
+    ("G3", "memory for the length that a text claims (G#709; L#27188: 43 bytes take all memory)", [READER + "keys_and_values"]),
+    ("G3 most", "no limit for a text in a file that says it is large enough", [READER + "lengths_are_limited_however_large_the_file_is"]),
+    ("G4", "an empty key (L#24884: 37 bytes end the process)", [READER + "keys_and_values", BAD + "made_by_hand"]),
+    ("G4 twice", "a key that is there twice", [READER + "keys_and_values", BAD + "made_by_hand"]),
+    ("G5", "a name of a tensor that does not fit is cut, and two become one", [READER + "tensors", BAD + "made_by_hand"]),
+    ("G5 zero", "a name ends at a zero byte for one reader and not for another", [READER + "tensors"]),
+    ("G6", "bytes of a file drive the terminal that shows the log (L#14381)", [BAD + "bytes_that_are_no_text"]),
+    ("G7", "a type of values that does not exist is used", [READER + "keys_and_values", BAD + "made_by_hand"]),
+    ("G7 nested", "arrays of arrays", [READER + "keys_and_values"]),
+    ("G8", "memory for the length that an array claims (G#709)", [READER + "keys_and_values"]),
+    ("G8 most", "no limit for an array in a file that says it is large enough", [READER + "lengths_are_limited_however_large_the_file_is"]),
+    ("G9", "a byte of a file becomes a bool as it is", [READER + "a_valid_file_is_read_written_and_read_again"]),
+    ("G10", "alignment 0 divides by zero, 2^31 wraps (L#24997)", [READER + "alignment", BAD + "made_by_hand"]),
+    ("G10 type", "an alignment of another type ends the process (L#25596)", [READER + "alignment"]),
+    ("G11", "a getter takes a value of another type for its own (L#26690)", [BAD + "values_of_another_type"]),
+    ("G12", "dimensions behind the four that there are", [READER + "tensors"]),
+    ("G13", "negative dimensions", [READER + "tensors"]),
+    ("G14", "a product of dimensions that wraps counts as empty (L#27203, CVE-2026-33298)", [READER + "tensors"]),
+    ("G15", "a type that was removed has blocks of 0 elements: division by zero (G#1517)", [READER + "tensors"]),
+    ("G16", "rows that are not whole blocks", [READER + "tensors", BAD + "made_by_hand"]),
+    ("G17", "strides and bytes wrap", [READER + "tensors"]),
+    ("G18", "a name of a tensor that is there twice", [READER + "tensors", BAD + "made_by_hand"]),
+    ("G19", "an offset into other data", [READER + "tensors", BAD + "made_by_hand"]),
+    ("G20", "a data section that begins behind the file", [READER + "every_truncation_is_an_error_and_nothing_is_taken_for_missing_bytes"]),
+    ("G21", "a size that wraps to 0 when it is padded (L#26978)", [READER + "tensors", BAD + "made_by_hand"]),
+    ("G22", "the sum of sizes wraps (CVE-2025-53630, L#14595)", [READER + "tensors"]),
+    ("G23", "memory for data that the file does not have (CVE-2026-7482)", [READER + "data_that_is_not_there_takes_no_memory"]),
+    ("G24", "no memory for the tensors ends the process", [BAD + "no_memory_for_the_data"]),
+    ("G25", "a callback that says it read more than it was asked for", ["gguf::source::tests::a_callback_that_says_it_read_more_than_it_was_asked_for_is_not_believed"]),
+    ("G25 short", "a short read counts as a whole one", ["gguf::source::tests::bytes_that_do_not_come_are_an_error", BAD + "files_that_end_early"]),
+    ("G26", "a refusal leaves a pointer that the host frees (CVE-2024-32878)", [BAD + "files_that_end_early"]),
+    ("G27", "a tensor without elements has some after it was written and read", [READER + "tensors_without_elements_stay_so_when_they_are_written"]),
+    ("G28", "a view, or strides, behind the memory of the tensor (L#26912)", ["cpu::tests::what_does_not_fit_is_an_error", BAD + "damaged_nodes"]),
+    ("G29", "shapes of sources are asserted in debug builds only", ["cpu::tests::what_does_not_fit_is_an_error"]),
+    ("G29 again", "a graph that was checked once is not checked after it was changed", ["cpu::check::graph::tests::every_change_is_seen"]),
+    ("G30", "indices that come out of data are not checked (L#25765)", ["cpu::tests::rows_by_index_and_indices_out_of_range"]),
+    ("G30 experts", "nor are numbers of experts", ["cpu::matmul::tests::an_index_out_of_range_is_an_error"]),
+    ("G31", "strides in parameters become sizes without a check (L#25764)", ["cpu::regressions::parameters_that_lead_outside_are_an_error"]),
+    ("G32", "the padding in the linear allocator wraps (L#26318)", ["alloc::linear::tests::tensors_lie_behind_each_other_until_the_buffer_is_full"]),
+
+    # What once broke in CPU backends.
+    ("C1", "the host frees a graph while a worker is still in it (L#11736)", ["cpu::threadpool::tests::every_thread_runs_once_and_the_task_may_go_at_once"]),
+    ("C2", "the number of threads is read apart from the number of the graph (L#17748)", ["cpu::threadpool::tests::every_thread_runs_once_and_the_task_may_go_at_once"]),
+    ("C3", "some threads stay in a graph that was stopped (G#1065)", ["cpu::tests::stopping_at_any_node_leaves_everything_usable"]),
+    ("C4", "products are cut wrongly for some numbers of threads (L#16956)", ["cpu::regressions::products_give_the_same_bits_with_1_to_128_threads"]),
+    ("C5", "only thread 0 clamps (L#11824)", ["cpu::regressions::elementwise_operations_over_several_parts_are_whole_with_any_number_of_threads"]),
+    ("C6", "what vector loops leave over (L#19575, L#25390, L#16443)", ["cpu::simd::tests::maps_agree_with_doubles"]),
+    ("C7", "a kernel reads what it has written over (L#24305)", ["cpu::tests::sources_that_overlap_the_result_partly_are_read_by_one_thread"]),
+    ("C8", "joined blocks are counted as elements (L#25247)", ["cpu::regressions::every_quantized_format_is_joined_along_every_dimension"]),
+    ("C9", "scratch memory for MUL_MAT_ID is too small (L#14292, L#12544)", ["cpu::regressions::no_operation_goes_behind_its_scratch_memory"]),
+    ("C10", "threads write the same rows", ["cpu::tests::every_unary_operation_with_more_threads_than_rows"]),
+
+    # What once broke in schedulers.
+    ("S1 guests", "the same, for splits that another backend computes in that memory", ["sched::tests::a_stretch_waits_for_all_guests_in_its_memory", "sched::order::tests::a_stretch_stands_behind_guests_in_its_memory"]),
+    ("S8", "a transfer without a function of its own does not wait before it writes (L#19179)", ["backend::tests::async_transfers_without_slots_wait_for_queued_work"]),
+    ("S8 get", "nor before it reads", ["backend::tests::async_transfers_without_slots_wait_for_queued_work", "c:async/test_rows.c:S8_transfers_without_functions_wait_for_the_queue"]),
+    ("S11", "experts are copied by the indices of another product (L#15488)", ["sched::tests::only_the_experts_in_use_are_copied"]),
+    ("S12", "no fallback where the weight's device cannot compute (L#15118)", ["sched::tests::the_cpu_computes_what_the_weights_device_cannot"]),
+    ("S12 follow", "a graph that comes again goes where it was, though the device says no now", ["sched::follow_tests::devices_are_asked_again"]),
+    ("S16", "memory that no backend can compute in ends the process (L#24492, L#26268)", ["sched::tests::impossible_placements_are_errors"]),
+    ("S17", "weights are offloaded from memory that is not the host's (L#11120)", ["sched::tests::only_weights_in_host_memory_are_offloaded_from"]),
+    ("S20", "views of what has memory are passed over (955a3122)", ["sched::tests::views_of_placed_memory_stay_with_it"]),
+    ("S21", "the function for the other direction is asked for (L#23306)", ["backend::tests::buffers_with_only_one_2d_slot_work_both_ways", "c:async/test_rows.c:S21_pieces_through_one_function_only"]),
+    ("S22", "bytes behind copied weights are not copied (L#13320)", ["c:async/test_rows.c:S22_the_tail_of_copied_weights"]),
+
+    # The graph allocator.
+    ("A1", "a plan is used for a graph with other edges (L#28448)", ["alloc::tests::a_plan_is_not_used_for_other_edges"]),
+    ("A3", "in place over a larger source: its rest is lost (L#16679)", ["alloc::tests::the_rest_of_a_larger_source_is_used"]),
+    ("A4", "the rest is freed with a size that is not aligned (L#17884)", ["alloc::tests::the_rest_of_a_larger_source_is_used"]),
+    ("A5", "more free ranges than the list has room for (G#1492; a panic here)", ["alloc::planner::tests::many_free_ranges_are_no_limit"]),
+    ("A6", "memory of the host comes and goes between graphs (L#13222)", ["alloc::tests::memory_of_the_host_may_come_and_go"]),
+    ("A8", "the first chunk with room is taken, and memory wasted (L#16788)", ["alloc::planner::tests::planned_memory_is_used_before_a_chunk_grows"]),
+    ("A9", "the plan that was measured is not the plan in use (L#5086, L#5140)", ["alloc::tests::a_reservation_serves_every_smaller_graph"]),
+    ("A10", "one allocation above the largest buffer (L#11332, L#15815)", ["alloc::tests::a_graph_may_be_larger_than_a_buffer", "alloc::planner::tests::a_request_above_the_maximum_gets_its_own_chunk"]),
+
+    ("panic", "a panic goes through an exported function", ["guard::tests::a_panic_is_the_failure_of_the_call"]),
+]
+
+# Numbers of the lists without a row, and why.
+WITHOUT = {
+    "S5": "waits that were left out: what the race checker is for, whose own tests (sched::race::tests) and seeded races (c_tests/async) show that it sees them",
+}
