@@ -72,6 +72,30 @@ def places(root):
     return found
 
 
+# What `make headers`, `status`, `shaders` and `upstream-facts`, the oracle and `test_debian.sh symbols` write.
+GENERATED = ("include/", "docs/STATUS.md", "src/vulkan/spirv/", "c_tests/abi/", "c_tests/host/facts/", "packaging/debian/")
+
+
+def format_files(root, name="Q1_0"):
+    """Files that know of one number format by its name: written by hand, and generated. Prose does not count."""
+    pattern = re.compile(r"(?<![A-Za-z0-9])(?:\w*_)?(?:%s|%s)(?![A-Za-z0-9])|Block%s\b" % (name, name.lower(), name), re.A)
+    other = re.compile(r"[A-Za-z]" + name, re.I)  # TQ1_0 is not Q1_0
+    by_hand, generated = [], []
+    for folder in ("src", "include", "c_tests", "vulkan_shaders", "scripts", "packaging", "docs", "fuzz", "tools", "examples"):
+        for where, _, files in os.walk(os.path.join(root, folder)):
+            if "target" in where.split(os.sep):
+                continue
+            for file in files:
+                path = os.path.relpath(os.path.join(where, file), root)
+                if path == "scripts/code_counts.py" or path.startswith("docs/") and not path.startswith(GENERATED):
+                    continue
+                with open(os.path.join(root, path), errors="replace") as f:
+                    text = other.sub("", f.read())
+                if pattern.search(text) or name.lower() in os.path.splitext(file)[0].split("quant_")[-1:]:
+                    (generated if path.startswith(GENERATED) else by_hand).append(path)
+    return sorted(by_hand), sorted(generated)
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     files = list(sources(root))
@@ -102,6 +126,10 @@ def main():
           f"({len(found)} places)")
     for op in differ:
         print(f"   {op}")
+    by_hand, generated = format_files(root)
+    print(f"files that know the number format Q1_0: {len(by_hand)} written by hand, {len(generated)} generated")
+    for path in by_hand:
+        print(f"   {path}")
 
 
 if __name__ == "__main__":

@@ -126,6 +126,7 @@ fn quantizes(ty: ggml_type, bytes_per_value: usize) -> bool {
 fn functions(root: &Path) -> (String, String) {
     let mut found = BTreeMap::new();
     scan(&root.join("src/capi"), &mut found);
+    weight_functions(root, &mut found);
     // The three variadic ones are trampolines without documentation of this kind.
     let (mut there, mut all, mut text) = (0, 0, String::new());
     for (file, title) in [("functions.txt", None), ("plugin.txt", Some("for loadable backends, in no public header"))] {
@@ -167,6 +168,15 @@ fn section_text(
         }
     }
     (there.len(), names.len())
+}
+
+/// The functions of formats of weights, from the table that a macro makes them of: the names in brackets at the end of a line.
+fn weight_functions(root: &Path, found: &mut BTreeMap<String, Function>) {
+    let table = fs::read_to_string(root.join("src/quant/mod.rs")).expect("the source can be read");
+    let lines = table.lines().filter_map(|l| l.trim().strip_suffix("];")?.split_once(", dot ")?.1.split_once('['));
+    for name in lines.flat_map(|(_, names)| names.split_whitespace()) {
+        found.insert(name.to_owned(), Function { missing: false });
+    }
 }
 
 /// Reads the exported functions of all files below a folder.

@@ -45,10 +45,6 @@ static inline void data_blocks(enum ggml_type type, void * dst, size_t n, uint64
         p[i] = (uint8_t) (data_next(&state) >> 56);
     }
     switch ((int) type) {
-        case GGML_TYPE_Q4_0: case GGML_TYPE_Q5_0: case GGML_TYPE_Q8_0: case GGML_TYPE_IQ2_XXS: case GGML_TYPE_IQ2_XS: case GGML_TYPE_IQ2_S: case GGML_TYPE_IQ3_XXS:
-        case GGML_TYPE_IQ3_S: case GGML_TYPE_IQ1_S: case GGML_TYPE_IQ4_NL: case GGML_TYPE_IQ4_XS: case GGML_TYPE_Q1_0: case GGML_TYPE_Q2_0:
-            at[0] = 0;
-            break;
         case GGML_TYPE_Q4_1: case GGML_TYPE_Q5_1: case GGML_TYPE_Q8_1: case GGML_TYPE_Q4_K: case GGML_TYPE_Q5_K:
             at[0] = 0;
             at[1] = 2;
@@ -61,7 +57,8 @@ static inline void data_blocks(enum ggml_type type, void * dst, size_t n, uint64
         case GGML_TYPE_Q6_K:  at[0] = 208; break;
         case GGML_TYPE_TQ1_0: at[0] = 52; break;
         case GGML_TYPE_TQ2_0: at[0] = 64; break;
-        default: break;
+        case GGML_TYPE_IQ1_M: case GGML_TYPE_MXFP4: case GGML_TYPE_NVFP4: case GGML_TYPE_Q8_K: break; /* other scales */
+        default: at[0] = ggml_is_quantized(type) ? 0 : -1; break;
     }
     for (size_t b = 0; b + size <= n; b += size) {
         for (int k = 0; k < 2; k++) {

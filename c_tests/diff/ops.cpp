@@ -92,12 +92,15 @@ std::string shape(const std::vector<int64_t> & ne) {
 }
 
 const ggml_type floats[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16 };
-const ggml_type weights[] = {
-    GGML_TYPE_F8_E4M3, // not quantized: a float of one byte
-    GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
-    GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
-    GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4, GGML_TYPE_Q1_0, GGML_TYPE_Q2_0,
-};
+// Every format of weights in blocks, and the float of one byte.
+const std::vector<ggml_type> weights = [] {
+    std::vector<ggml_type> all = { GGML_TYPE_F8_E4M3 };
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        const auto type = static_cast<ggml_type>(i);
+        if (ggml_is_quantized(type) && type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K) { all.push_back(type); }
+    }
+    return all;
+}();
 
 void elementwise() {
     using Binary = T (*)(ggml_context *, T, T);

@@ -37,6 +37,11 @@ fn reader(ty: ggml_type) -> ToFloat {
 /// and at that of `float` for values.
 macro_rules! exported {
     ($($kind:ident { $(extern "C" fn $name:ident = $ty:ident;)* })*) => {$($( exported!(@$kind $name $ty); )*)*};
+    (weights $($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$quantize:ident $read:ident $($write:ident)?];)*) => {$(
+        exported!(@quantize $quantize $ty);
+        exported!(@read $read $ty);
+        $( exported!(@write $write $ty); )?
+    )*};
     (@write $name:ident $ty:ident) => {
         /// Writes `k` values at `x` as a row at `y`, deterministically and without importance.
         ///
@@ -83,89 +88,19 @@ macro_rules! exported {
     };
 }
 
+quant::each_weight!(exported, weights);
 exported! {
     write {
-        extern "C" fn quantize_row_q1_0_ref = GGML_TYPE_Q1_0;
-        extern "C" fn quantize_row_q2_0_ref = GGML_TYPE_Q2_0;
-        extern "C" fn quantize_row_q4_0_ref = GGML_TYPE_Q4_0;
-        extern "C" fn quantize_row_q4_1_ref = GGML_TYPE_Q4_1;
-        extern "C" fn quantize_row_q5_0_ref = GGML_TYPE_Q5_0;
-        extern "C" fn quantize_row_q5_1_ref = GGML_TYPE_Q5_1;
-        extern "C" fn quantize_row_q8_0_ref = GGML_TYPE_Q8_0;
         extern "C" fn quantize_row_q8_1_ref = GGML_TYPE_Q8_1;
-        extern "C" fn quantize_row_mxfp4_ref = GGML_TYPE_MXFP4;
-        extern "C" fn quantize_row_nvfp4_ref = GGML_TYPE_NVFP4;
         extern "C" fn quantize_row_f8_e4m3_ref = GGML_TYPE_F8_E4M3;
-        extern "C" fn quantize_row_q2_K_ref = GGML_TYPE_Q2_K;
-        extern "C" fn quantize_row_q3_K_ref = GGML_TYPE_Q3_K;
-        extern "C" fn quantize_row_q4_K_ref = GGML_TYPE_Q4_K;
-        extern "C" fn quantize_row_q5_K_ref = GGML_TYPE_Q5_K;
-        extern "C" fn quantize_row_q6_K_ref = GGML_TYPE_Q6_K;
         extern "C" fn quantize_row_q8_K_ref = GGML_TYPE_Q8_K;
-        extern "C" fn quantize_row_tq1_0_ref = GGML_TYPE_TQ1_0;
-        extern "C" fn quantize_row_tq2_0_ref = GGML_TYPE_TQ2_0;
-        extern "C" fn quantize_row_iq2_s_ref = GGML_TYPE_IQ2_S;
-        extern "C" fn quantize_row_iq3_s_ref = GGML_TYPE_IQ3_S;
-        extern "C" fn quantize_row_iq3_xxs_ref = GGML_TYPE_IQ3_XXS;
-        extern "C" fn quantize_row_iq4_nl_ref = GGML_TYPE_IQ4_NL;
-        extern "C" fn quantize_row_iq4_xs_ref = GGML_TYPE_IQ4_XS;
     }
     read {
-        extern "C" fn dequantize_row_q1_0 = GGML_TYPE_Q1_0;
-        extern "C" fn dequantize_row_q2_0 = GGML_TYPE_Q2_0;
-        extern "C" fn dequantize_row_q4_0 = GGML_TYPE_Q4_0;
-        extern "C" fn dequantize_row_q4_1 = GGML_TYPE_Q4_1;
-        extern "C" fn dequantize_row_q5_0 = GGML_TYPE_Q5_0;
-        extern "C" fn dequantize_row_q5_1 = GGML_TYPE_Q5_1;
-        extern "C" fn dequantize_row_q8_0 = GGML_TYPE_Q8_0;
-        extern "C" fn dequantize_row_mxfp4 = GGML_TYPE_MXFP4;
-        extern "C" fn dequantize_row_nvfp4 = GGML_TYPE_NVFP4;
         extern "C" fn dequantize_row_f8_e4m3 = GGML_TYPE_F8_E4M3;
-        extern "C" fn dequantize_row_q2_K = GGML_TYPE_Q2_K;
-        extern "C" fn dequantize_row_q3_K = GGML_TYPE_Q3_K;
-        extern "C" fn dequantize_row_q4_K = GGML_TYPE_Q4_K;
-        extern "C" fn dequantize_row_q5_K = GGML_TYPE_Q5_K;
-        extern "C" fn dequantize_row_q6_K = GGML_TYPE_Q6_K;
         extern "C" fn dequantize_row_q8_K = GGML_TYPE_Q8_K;
-        extern "C" fn dequantize_row_tq1_0 = GGML_TYPE_TQ1_0;
-        extern "C" fn dequantize_row_tq2_0 = GGML_TYPE_TQ2_0;
-        extern "C" fn dequantize_row_iq2_xxs = GGML_TYPE_IQ2_XXS;
-        extern "C" fn dequantize_row_iq2_xs = GGML_TYPE_IQ2_XS;
-        extern "C" fn dequantize_row_iq2_s = GGML_TYPE_IQ2_S;
-        extern "C" fn dequantize_row_iq3_xxs = GGML_TYPE_IQ3_XXS;
-        extern "C" fn dequantize_row_iq3_s = GGML_TYPE_IQ3_S;
-        extern "C" fn dequantize_row_iq1_s = GGML_TYPE_IQ1_S;
-        extern "C" fn dequantize_row_iq1_m = GGML_TYPE_IQ1_M;
-        extern "C" fn dequantize_row_iq4_nl = GGML_TYPE_IQ4_NL;
-        extern "C" fn dequantize_row_iq4_xs = GGML_TYPE_IQ4_XS;
     }
     quantize {
-        extern "C" fn quantize_q1_0 = GGML_TYPE_Q1_0;
-        extern "C" fn quantize_q2_0 = GGML_TYPE_Q2_0;
-        extern "C" fn quantize_q4_0 = GGML_TYPE_Q4_0;
-        extern "C" fn quantize_q4_1 = GGML_TYPE_Q4_1;
-        extern "C" fn quantize_q5_0 = GGML_TYPE_Q5_0;
-        extern "C" fn quantize_q5_1 = GGML_TYPE_Q5_1;
-        extern "C" fn quantize_q8_0 = GGML_TYPE_Q8_0;
-        extern "C" fn quantize_mxfp4 = GGML_TYPE_MXFP4;
-        extern "C" fn quantize_nvfp4 = GGML_TYPE_NVFP4;
         extern "C" fn quantize_f8_e4m3 = GGML_TYPE_F8_E4M3;
-        extern "C" fn quantize_q2_K = GGML_TYPE_Q2_K;
-        extern "C" fn quantize_q3_K = GGML_TYPE_Q3_K;
-        extern "C" fn quantize_q4_K = GGML_TYPE_Q4_K;
-        extern "C" fn quantize_q5_K = GGML_TYPE_Q5_K;
-        extern "C" fn quantize_q6_K = GGML_TYPE_Q6_K;
-        extern "C" fn quantize_tq1_0 = GGML_TYPE_TQ1_0;
-        extern "C" fn quantize_tq2_0 = GGML_TYPE_TQ2_0;
-        extern "C" fn quantize_iq2_xxs = GGML_TYPE_IQ2_XXS;
-        extern "C" fn quantize_iq2_xs = GGML_TYPE_IQ2_XS;
-        extern "C" fn quantize_iq2_s = GGML_TYPE_IQ2_S;
-        extern "C" fn quantize_iq3_xxs = GGML_TYPE_IQ3_XXS;
-        extern "C" fn quantize_iq3_s = GGML_TYPE_IQ3_S;
-        extern "C" fn quantize_iq1_s = GGML_TYPE_IQ1_S;
-        extern "C" fn quantize_iq1_m = GGML_TYPE_IQ1_M;
-        extern "C" fn quantize_iq4_nl = GGML_TYPE_IQ4_NL;
-        extern "C" fn quantize_iq4_xs = GGML_TYPE_IQ4_XS;
     }
 }
 

@@ -38,13 +38,25 @@ pub fn readable(dtype: ggml_type) -> bool {
         || quant::traits(dtype).to_float.is_some()
 }
 
+/// Whether the format's search needs an importance for each column, or tables that only quantizing programs make.
+pub const fn needs_importance(dtype: ggml_type) -> bool {
+    matches!(
+        dtype,
+        GGML_TYPE_IQ3_XXS
+            | GGML_TYPE_IQ3_S
+            | GGML_TYPE_IQ2_XXS
+            | GGML_TYPE_IQ2_XS
+            | GGML_TYPE_IQ2_S
+            | GGML_TYPE_IQ1_S
+            | GGML_TYPE_IQ1_M
+    )
+}
+
 /// Whether rows of the format can be written from single precision without more knowledge than the row itself.
 pub fn writable(dtype: ggml_type) -> bool {
     match dtype {
         GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32 => true,
-        // Their searches need an importance for each column, or tables that only quantizing programs make.
-        GGML_TYPE_IQ3_XXS | GGML_TYPE_IQ3_S | GGML_TYPE_IQ2_XXS | GGML_TYPE_IQ2_XS | GGML_TYPE_IQ2_S
-        | GGML_TYPE_IQ1_S | GGML_TYPE_IQ1_M => false,
+        _ if needs_importance(dtype) => false,
         _ => kernels().from_float[dtype as usize].is_some() || quant::traits(dtype).from_float_ref.is_some(),
     }
 }

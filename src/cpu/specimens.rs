@@ -116,18 +116,27 @@ const SHAPE: [i64; 4] = [37, 5, 3, 2];
 /// All of them.
 pub fn all() -> Vec<Specimen> {
     let mut l = List(Vec::new());
-    pointwise(&mut l);
-    arranged(&mut l);
+    binaries(&mut l);
+    functions(&mut l);
+    gated_and_custom(&mut l);
+    copies(&mut l);
+    images(&mut l);
+    matrices(&mut l);
     rows_and_reductions(&mut l);
     products(&mut l);
     attention(&mut l);
-    images(&mut l);
+    rotations(&mut l);
+    sparse_attention(&mut l);
+    hyper_connections(&mut l);
+    convolutions(&mut l);
+    pools(&mut l);
+    windows(&mut l);
     recurrences(&mut l);
     training(&mut l);
     l.0
 }
 
-fn pointwise(l: &mut List) {
+fn binaries(l: &mut List) {
     for kind in [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div] {
         for dtype in FLOATS {
             l.add(format!("{kind:?} {dtype:?}"), move |m| {
@@ -164,6 +173,9 @@ fn pointwise(l: &mut List) {
             }
         });
     }
+}
+
+fn functions(l: &mut List) {
     for op in ggml_unary_op::ALL.into_iter().filter(|&op| op != ggml_unary_op::GGML_UNARY_OP_XIELU) {
         for dtype in FLOATS {
             l.add(format!("{op:?} {dtype:?}"), move |m| {
@@ -210,6 +222,9 @@ fn pointwise(l: &mut List) {
         let (a, b) = (m.f(&SHAPE)?, m.f(&SHAPE)?);
         unary::silu_back(&mut m.c, a, b)
     });
+}
+
+fn gated_and_custom(l: &mut List) {
     for op in ggml_glu_op::ALL {
         for split in [false, true] {
             l.add(format!("{op:?} {}", if split { "split" } else { "joined" }), move |m| {
@@ -284,7 +299,7 @@ unsafe extern "C" fn double3(
     unsafe { double(dst, ith, nth, user) }
 }
 
-fn arranged(l: &mut List) {
+fn copies(l: &mut List) {
     const TO: [ggml_type; 7] = [
         GGML_TYPE_F32,
         GGML_TYPE_F16,
@@ -335,6 +350,9 @@ fn arranged(l: &mut List) {
             });
         }
     }
+}
+
+fn images(l: &mut List) {
     for around in [false, true] {
         l.add(if around { "pad around" } else { "pad" }, move |m| {
             let a = m.f(&[7, 5, 3, 2])?;
@@ -355,6 +373,9 @@ fn arranged(l: &mut List) {
             image::interpolate(&mut m.c, a, [11, 4, 3, 2], mode)
         });
     }
+}
+
+fn matrices(l: &mut List) {
     l.add("diag", |m| {
         let a = m.f(&[9, 1, 3, 2])?;
         matrix::diag(&mut m.c, a)
@@ -535,6 +556,9 @@ fn attention(l: &mut List) {
             Ok(t)
         });
     }
+}
+
+fn rotations(l: &mut List) {
     for mode in
         [GGML_ROPE_TYPE_NORMAL, GGML_ROPE_TYPE_NEOX, GGML_ROPE_TYPE_MROPE, GGML_ROPE_TYPE_IMROPE, GGML_ROPE_TYPE_VISION]
     {
@@ -553,6 +577,9 @@ fn attention(l: &mut List) {
             });
         }
     }
+}
+
+fn sparse_attention(l: &mut List) {
     for dtype in [GGML_TYPE_F16, GGML_TYPE_F32] {
         l.add(format!("top_k_mask {dtype:?}"), move |m| {
             let (mask, top_k) = (m.t(dtype, &[37, 1, 2])?, m.ids(GGML_TYPE_I32, &[7, 5, 4], 40)?);
@@ -572,6 +599,9 @@ fn attention(l: &mut List) {
         let (w, mask) = (m.f(&[5, 4, 1, 2])?, m.mask(&[37, 4, 1, 2])?);
         attention::lightning_indexer(&mut m.c, q, k, w, mask)
     });
+}
+
+fn hyper_connections(l: &mut List) {
     l.add("dsv4_hc_comb", |m| {
         let (a, s, b) = (m.f(&[24, 9])?, m.between(&[3], 0.5, 2.0)?, m.f(&[24])?);
         hyper::comb(&mut m.c, a, s, b, 1e-6, 5)
@@ -590,7 +620,7 @@ fn attention(l: &mut List) {
     });
 }
 
-fn images(l: &mut List) {
+fn convolutions(l: &mut List) {
     const W: Window<2> = Window { stride: [2, 1], pad: [1, 2], dilation: [1, 2] };
     const V: Window<3> = Window { stride: [2, 1, 1], pad: [1, 0, 1], dilation: [1, 2, 1] };
     for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
@@ -640,6 +670,9 @@ fn images(l: &mut List) {
         let grad = m.f(&columns.ne())?;
         conv::im2col_back(&mut m.c, grad, k, [13, 9, 5, 2], &W, true)
     });
+}
+
+fn pools(l: &mut List) {
     for kind in [GGML_OP_POOL_MAX, GGML_OP_POOL_AVG] {
         const P: Planes = Planes { kernel: [3, 2], stride: [2, 1], pad: [1.0, 1.0] };
         l.add(format!("pool_1d {kind:?}"), move |m| {
@@ -657,6 +690,9 @@ fn images(l: &mut List) {
             pool::pool_2d_back(&mut m.c, grad, a, kind, &P)
         });
     }
+}
+
+fn windows(l: &mut List) {
     l.add("win_part", |m| {
         let a = m.f(&[5, 11, 7])?;
         window::win_part(&mut m.c, a, 4)

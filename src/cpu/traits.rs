@@ -3,6 +3,7 @@
 use super::convert;
 use super::simd::{dot_type, kernels};
 use crate::abi::cpu::ggml_type_traits_cpu;
+use crate::abi::each_type;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::ggml_assert;
 use crate::sys::slices::{source, values_mut};
@@ -61,29 +62,21 @@ const fn weights<const T: i32>(dot: ggml_type, writable: bool) -> ggml_type_trai
     }
 }
 
+/// Entries of all formats that are weights; the others stay empty.
 macro_rules! table {
-    ($($t:ident $writable:literal),* $(,)?) => {{
+    ($($t:ident $name:literal $elements:literal $bytes:literal;)*) => {{
         let mut table = [NONE; COUNT];
         $(
-            table[$t as usize] = match dot_type($t) {
-                Some(dot) => weights::<{ $t as i32 }>(dot, $writable),
-                None => NONE,
-            };
+            if let Some(dot) = dot_type($t) {
+                table[$t as usize] = weights::<{ $t as i32 }>(dot, !convert::needs_importance($t));
+            }
         )*
         table
     }};
 }
 
 static TABLE: [ggml_type_traits_cpu; COUNT] = {
-    let mut table = table! {
-        GGML_TYPE_F32 true, GGML_TYPE_F16 true, GGML_TYPE_BF16 true, GGML_TYPE_Q1_0 true, GGML_TYPE_Q2_0 true,
-        GGML_TYPE_Q4_0 true, GGML_TYPE_Q4_1 true, GGML_TYPE_Q5_0 true, GGML_TYPE_Q5_1 true, GGML_TYPE_Q8_0 true,
-        GGML_TYPE_Q8_1 true, GGML_TYPE_MXFP4 true, GGML_TYPE_NVFP4 true, GGML_TYPE_Q2_K true, GGML_TYPE_Q3_K true,
-        GGML_TYPE_Q4_K true, GGML_TYPE_Q5_K true, GGML_TYPE_Q6_K true, GGML_TYPE_IQ2_XXS false, GGML_TYPE_IQ2_XS false,
-        GGML_TYPE_IQ3_XXS false, GGML_TYPE_IQ3_S false, GGML_TYPE_IQ2_S false, GGML_TYPE_IQ1_S false,
-        GGML_TYPE_IQ1_M false, GGML_TYPE_IQ4_NL true, GGML_TYPE_IQ4_XS true, GGML_TYPE_TQ1_0 true, GGML_TYPE_TQ2_0 true,
-        GGML_TYPE_F8_E4M3 true,
-    };
+    let mut table = each_type!(table);
     // Formats of intermediate results and integers: no weights.
     table[GGML_TYPE_Q8_1 as usize].vec_dot = None;
     table[GGML_TYPE_Q8_K as usize].from_float = Some(from_float::<{ GGML_TYPE_Q8_K as i32 }>);

@@ -24,6 +24,12 @@ pub trait Decode: Block {
     fn decode(&self, y: &mut [f32]);
 }
 
+/// A block whose scales can be checked.
+pub trait Check: Block {
+    /// What is wrong with them, if anything.
+    fn flaw(&self) -> Option<&'static str>;
+}
+
 /// A block that can be made from numbers alone, deterministically.
 pub trait Encode: Block {
     /// The block for these values; `x` holds exactly [`Block::VALUES`].
@@ -88,47 +94,25 @@ pub fn encode_row_weighted<B: EncodeWeighted>(x: &[f32], importance: &[f32], y: 
 }
 
 macro_rules! plain {
-    ($($block:ty: $type:ident, align $align:literal;)*) => {$(
+    ($($module:ident::$block:ident: $type:ident, align $align:literal $(, $kind:ident, dot $act:path, [$($name:ident)*])?;)*) => {$(
         // SAFETY: `repr(C)` over integers and floats; the type's size, asserted below, is the sum of its fields' sizes, so nothing is
         // padding.
-        unsafe impl Plain for $block {}
-        impl Block for $block {
+        unsafe impl Plain for $module::$block {}
+        impl Block for $module::$block {
             const TYPE: ggml_type = ggml_type::$type;
             const VALUES: usize = Self::TYPE.blck_size() as usize;
         }
-        const _: () =
-            assert!(size_of::<$block>() == ggml_type::$type.type_size() && align_of::<$block>() == $align);
+        const _: () = assert!(
+            size_of::<$module::$block>() == ggml_type::$type.type_size() && align_of::<$module::$block>() == $align
+        );
     )*};
 }
 
+each_weight!(plain);
+// Formats of intermediate results.
 plain! {
-    q1_0::BlockQ1_0: GGML_TYPE_Q1_0, align 2;
-    q2_0::BlockQ2_0: GGML_TYPE_Q2_0, align 2;
-    q4_0::BlockQ4_0: GGML_TYPE_Q4_0, align 2;
-    q4_1::BlockQ4_1: GGML_TYPE_Q4_1, align 2;
-    q5_0::BlockQ5_0: GGML_TYPE_Q5_0, align 2;
-    q5_1::BlockQ5_1: GGML_TYPE_Q5_1, align 2;
-    q8_0::BlockQ8_0: GGML_TYPE_Q8_0, align 2;
     q8_1::BlockQ8_1: GGML_TYPE_Q8_1, align 2;
-    mxfp4::BlockMxfp4: GGML_TYPE_MXFP4, align 1;
-    nvfp4::BlockNvfp4: GGML_TYPE_NVFP4, align 1;
-    tq1_0::BlockTq1_0: GGML_TYPE_TQ1_0, align 2;
-    tq2_0::BlockTq2_0: GGML_TYPE_TQ2_0, align 2;
-    q2_k::BlockQ2K: GGML_TYPE_Q2_K, align 2;
-    q3_k::BlockQ3K: GGML_TYPE_Q3_K, align 2;
-    q4_k::BlockQ4K: GGML_TYPE_Q4_K, align 2;
-    q5_k::BlockQ5K: GGML_TYPE_Q5_K, align 2;
-    q6_k::BlockQ6K: GGML_TYPE_Q6_K, align 2;
     q8_k::BlockQ8K: GGML_TYPE_Q8_K, align 4;
-    iq1_s::BlockIq1S: GGML_TYPE_IQ1_S, align 2;
-    iq1_m::BlockIq1M: GGML_TYPE_IQ1_M, align 1;
-    iq2_xxs::BlockIq2Xxs: GGML_TYPE_IQ2_XXS, align 2;
-    iq2_xs::BlockIq2Xs: GGML_TYPE_IQ2_XS, align 2;
-    iq2_s::BlockIq2S: GGML_TYPE_IQ2_S, align 2;
-    iq3_xxs::BlockIq3Xxs: GGML_TYPE_IQ3_XXS, align 2;
-    iq3_s::BlockIq3S: GGML_TYPE_IQ3_S, align 2;
-    iq4_nl::BlockIq4Nl: GGML_TYPE_IQ4_NL, align 2;
-    iq4_xs::BlockIq4Xs: GGML_TYPE_IQ4_XS, align 2;
 }
 
 #[cfg(test)]

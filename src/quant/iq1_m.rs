@@ -2,11 +2,12 @@
 //! scale for every 16 values. 1.75 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq1_s::{ascending, assign, decode_eight, shifted};
 use super::lattice::{EncodeSearch, Grid, Lattice};
 use super::search::{importance_weights, max, nearest, sum_squares};
+use super::validate::half;
 
 /// One block: `x[i] = d * (2 scale + 1) * (grid value ± 1/8)`.
 #[repr(C)]
@@ -43,6 +44,12 @@ impl BlockIq1M {
     fn point(&self, k: usize) -> (usize, bool) {
         let high = self.qh[k / 2] >> (k % 2 * 4);
         (usize::from(self.qs[k]) | usize::from(high & 7) << 8, high & 8 != 0)
+    }
+}
+
+impl Check for BlockIq1M {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d())
     }
 }
 

@@ -2,11 +2,12 @@
 //! shift by an eighth, up or down. 1.5625 bits a value. Encoding needs importance weights.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::lattice::{EncodeSearch, Grid, Lattice};
 use super::search::{importance_weights, max, nearest, sum_squares};
 use super::tables::iq1::IQ1S_GRID;
+use super::validate::half;
 use std::cmp::Ordering;
 
 /// One block: `x[i] = d * (2 scale + 1) * (grid value ± 1/8)`.
@@ -29,6 +30,12 @@ pub(super) fn decode_eight(index: usize, scale: f32, down: bool, y: &mut [f32]) 
     let delta = if down { -DELTA } else { DELTA };
     for (y, g) in y.iter_mut().zip(IQ1S_GRID[index].to_le_bytes()) {
         *y = scale * (f32::from(g as i8) + delta);
+    }
+}
+
+impl Check for BlockIq1S {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
     }
 }
 

@@ -2,13 +2,14 @@
 //! 2.5625 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq2_xs::{HOW, pack_scales};
 use super::iq2_xxs::decode_eight;
 use super::lattice::{self, EncodeSearch, Grid, Lattice};
 use super::search::{importance_weights, max, sum_squares};
 use super::tables::iq2::IQ2S_GRID;
+use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]
@@ -22,6 +23,12 @@ pub struct BlockIq2S {
     pub qh: [u8; 8],
     /// Four-bit scales, two groups of 16 values a byte, low half first.
     pub scales: [u8; 8],
+}
+
+impl Check for BlockIq2S {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockIq2S {

@@ -2,12 +2,13 @@
 //! scale for every 16 values. 2.3125 bits a value. Encoding needs importance weights.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq2_xxs::{decode_eight, even_signs, scale_code};
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{GROUP_EPS, importance_weights, max, sum_squares};
 use super::tables::iq2::IQ2XS_GRID;
+use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]
@@ -19,6 +20,12 @@ pub struct BlockIq2Xs {
     pub qs: [u16; 32],
     /// Four-bit scales, two groups of 16 values a byte, low half first.
     pub scales: [u8; 8],
+}
+
+impl Check for BlockIq2Xs {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockIq2Xs {

@@ -2,11 +2,12 @@
 //! scale for every 32 values. 2.0625 bits a value. Encoding needs importance weights.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{GROUP_EPS, importance_weights, max, nearest, sum_squares, unsigned};
 use super::tables::iq2::IQ2XXS_GRID;
+use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]
@@ -36,6 +37,12 @@ impl BlockIq2Xxs {
     fn words(&self) -> [[u32; 2]; 8] {
         let word = |i: usize| u32::from(self.qs[i]) | u32::from(self.qs[i + 1]) << 16;
         std::array::from_fn(|g| [word(4 * g), word(4 * g + 2)])
+    }
+}
+
+impl Check for BlockIq2Xxs {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
     }
 }
 

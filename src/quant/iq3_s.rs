@@ -9,7 +9,7 @@
 //! Blocks without such a group, or with such groups at the end only, are not touched by it.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq2_xs::pack_scales;
 use super::iq2_xxs::decode_eight;
@@ -18,6 +18,7 @@ use super::iq4_nl::weights;
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{max, sum_squares};
 use super::tables::iq3::IQ3S_GRID;
+use super::validate::half;
 
 /// One block: `x[i] = ± d * (2 scale + 1) * grid value`.
 #[repr(C)]
@@ -33,6 +34,12 @@ pub struct BlockIq3S {
     pub signs: [u8; 32],
     /// Four-bit scales, two groups of 32 values a byte, low half first.
     pub scales: [u8; 4],
+}
+
+impl Check for BlockIq3S {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockIq3S {

@@ -2,13 +2,14 @@
 //! four-bit scale for every 32 values. 3.0625 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::Decode;
+use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq2_xxs::{decode_eight, even_signs, scale_code};
 use super::iq4_nl::weights;
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{max, sum_squares};
 use super::tables::iq3::IQ3XXS_GRID;
+use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 2 * grid value`.
 #[repr(C)]
@@ -23,6 +24,12 @@ pub struct BlockIq3Xxs {
 /// Two grid points side by side.
 pub(super) fn join(first: u32, second: u32) -> u64 {
     u64::from(first) | u64::from(second) << 32
+}
+
+impl Check for BlockIq3Xxs {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockIq3Xxs {

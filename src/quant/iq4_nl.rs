@@ -9,9 +9,10 @@
 //! quick conversion differ, all of them zeros at the start of a row, most of them in rows of nothing else.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{GROUP_EPS, extreme, importance_weights, nearest_of, sum_squares};
+use super::validate::half;
 
 /// One block: `x[i] = d * CURVE[q[i]]`.
 #[repr(C)]
@@ -25,6 +26,12 @@ pub struct BlockIq4Nl {
 
 /// The values that the codes of IQ4_NL and IQ4_XS stand for, ascending.
 pub static CURVE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+impl Check for BlockIq4Nl {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
+}
 
 impl Decode for BlockIq4Nl {
     fn decode(&self, y: &mut [f32]) {

@@ -1,10 +1,11 @@
 //! IQ4_XS: 256 four-bit codes for the curve of IQ4_NL in 8 groups, each with a six-bit scale. 4.25 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::iq4_nl::{CURVE, decode_group, fit_scale, pack, weights};
 use super::search::{extreme, nearest, nearest_of, sum_squares};
+use super::validate::half;
 
 /// One block: `x[i] = d * scale[i / 32] * CURVE[q[i]]`.
 #[repr(C)]
@@ -49,6 +50,12 @@ impl BlockIq4Xs {
             block.scales_h |= code >> 4 << (2 * g);
         }
         block
+    }
+}
+
+impl Check for BlockIq4Xs {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
     }
 }
 

@@ -2,7 +2,7 @@
 //! value `i` beside value `i + 16`. 4.25 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::e8m0_to_f32_half;
 use super::search::{extreme, truncate};
 
@@ -34,6 +34,12 @@ pub(super) fn nearest_code(x: f32, values: &[f32; 16]) -> u8 {
         }
     }
     best
+}
+
+impl Check for BlockMxfp4 {
+    fn flaw(&self) -> Option<&'static str> {
+        (self.e == 0xff).then_some("nan exponent")
+    }
 }
 
 impl Decode for BlockMxfp4 {

@@ -1,7 +1,7 @@
 //! NVFP4: 64 four-bit floats (E2M1) in four groups of 16, each with an unsigned E4M3 scale. 4.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f32_to_ue4m3, ue4m3_to_f32_half};
 use super::mxfp4::{FP4_DOUBLED, nearest_code, scaled_codes};
 use super::search::extreme;
@@ -14,6 +14,12 @@ pub struct BlockNvfp4 {
     pub d: [u8; 4],
     /// Byte `8 g + i` holds value `16 g + i` (low four bits) and value `16 g + i + 8` (high four bits).
     pub qs: [u8; 32],
+}
+
+impl Check for BlockNvfp4 {
+    fn flaw(&self) -> Option<&'static str> {
+        None // every byte is a scale
+    }
 }
 
 impl Decode for BlockNvfp4 {

@@ -1,8 +1,9 @@
 //! Q1_0: 128 signs and one scale, the mean magnitude. 1.125 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::validate::half;
 
 /// One block: `x[i] = d` where bit `i` is set, else `-d`.
 #[repr(C)]
@@ -12,6 +13,12 @@ pub struct BlockQ1_0 {
     pub d: u16,
     /// One bit a value, lowest bit first.
     pub qs: [u8; 16],
+}
+
+impl Check for BlockQ1_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ1_0 {

@@ -1,9 +1,10 @@
 //! Q2_0: 64 values in {-1, 0, 1, 2} times a scale, the greatest magnitude. 2.25 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{extreme, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * (q[i] - 1)`.
 #[repr(C)]
@@ -13,6 +14,12 @@ pub struct BlockQ2_0 {
     pub d: u16,
     /// Two bits a value, lowest bits first.
     pub qs: [u8; 16],
+}
+
+impl Check for BlockQ2_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ2_0 {

@@ -1,10 +1,11 @@
 //! Q2_K: 256 two-bit values in 16 groups, each with a four-bit scale and a four-bit offset. 2.625 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::q4_1::weighted_search;
 use super::search::{Affine, affine, importance_weights, nearest, sum_squares, unsigned};
+use super::validate::half;
 
 /// One block: `x[i] = d * (scales[g] & 15) * q[i] - dmin * (scales[g] >> 4)` with `g = i / 16`.
 #[repr(C)]
@@ -18,6 +19,12 @@ pub struct BlockQ2K {
     pub d: u16,
     /// Scale of the offsets, a half.
     pub dmin: u16,
+}
+
+impl Check for BlockQ2K {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d).or(half(self.dmin))
+    }
 }
 
 impl Decode for BlockQ2K {

@@ -1,9 +1,10 @@
 //! Q3_K: 256 three-bit values in 16 groups, each with a six-bit scale. 3.4375 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{extreme, importance_weights, nearest, sum_squares, symmetric, symmetric_by_moves};
+use super::validate::half;
 
 /// One block: `x[i] = d * scale[i / 16] * (q[i] - 4)`.
 #[repr(C)]
@@ -61,6 +62,12 @@ impl BlockQ3K {
     }
 
     const EMPTY: Self = Self { hmask: [0; 32], qs: [0; 64], scales: [0; 12], d: 0 };
+}
+
+impl Check for BlockQ3K {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ3K {

@@ -1,9 +1,10 @@
 //! Q4_0: 32 four-bit values, symmetric. 4.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{extreme, importance_weights, symmetric, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * (q[i] - 8)`.
 #[repr(C)]
@@ -13,6 +14,12 @@ pub struct BlockQ4_0 {
     pub d: u16,
     /// Byte `i` holds value `i` (low four bits) and value `i + 16` (high four bits).
     pub qs: [u8; 16],
+}
+
+impl Check for BlockQ4_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ4_0 {

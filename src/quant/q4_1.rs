@@ -1,9 +1,10 @@
 //! Q4_1: 32 four-bit values with an offset. 5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{Affine, affine, importance_weights, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * q[i] + m`.
 #[repr(C)]
@@ -15,6 +16,12 @@ pub struct BlockQ4_1 {
     pub m: u16,
     /// Byte `i` holds value `i` (low four bits) and value `i + 16` (high four bits).
     pub qs: [u8; 16],
+}
+
+impl Check for BlockQ4_1 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d).or(half(self.m))
+    }
 }
 
 impl Decode for BlockQ4_1 {

@@ -1,10 +1,11 @@
 //! Q4_K: 256 four-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 4.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::q4_1::weighted_search;
 use super::search::{Affine, affine, importance_weights, nearest, sum_squares, unsigned};
+use super::validate::half;
 
 /// One block: `x[i] = d * scale[g] * q[i] - dmin * offset[g]` with `g = i / 32`.
 #[repr(C)]
@@ -112,6 +113,12 @@ impl Fit {
             }
         }
         self
+    }
+}
+
+impl Check for BlockQ4K {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d).or(half(self.dmin))
     }
 }
 

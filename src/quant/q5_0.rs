@@ -1,9 +1,10 @@
 //! Q5_0: 32 five-bit values, symmetric. 5.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{extreme, importance_weights, symmetric, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * (q[i] - 16)`.
 #[repr(C)]
@@ -30,6 +31,12 @@ pub(super) fn unpack(qh: [u8; 4], qs: [u8; 16]) -> [u8; 32] {
 pub(super) fn pack(q: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
     let high = q.iter().rev().fold(0u32, |bits, q| bits << 1 | u32::from(q >> 4 & 1));
     (high.to_le_bytes(), std::array::from_fn(|i| q[i] & 15 | q[i + 16] << 4))
+}
+
+impl Check for BlockQ5_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ5_0 {

@@ -1,11 +1,12 @@
 //! Q5_1: 32 five-bit values with an offset. 6 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::q4_1::{full_range, weighted_search};
 use super::q5_0::{pack, unpack};
 use super::search::{affine, importance_weights, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * q[i] + m`.
 #[repr(C)]
@@ -19,6 +20,12 @@ pub struct BlockQ5_1 {
     pub qh: [u8; 4],
     /// Byte `i` holds the low four bits of value `i` (low half) and of value `i + 16` (high half).
     pub qs: [u8; 16],
+}
+
+impl Check for BlockQ5_1 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d).or(half(self.m))
+    }
 }
 
 impl Decode for BlockQ5_1 {

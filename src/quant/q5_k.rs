@@ -1,10 +1,11 @@
 //! Q5_K: 256 five-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 5.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::f16_to_f32;
 use super::q4_k::{Fit, scale_and_offset};
 use super::search::Affine;
+use super::validate::half;
 
 /// One block: `x[i] = d * scale[g] * q[i] - dmin * offset[g]` with `g = i / 32`.
 #[repr(C)]
@@ -20,6 +21,12 @@ pub struct BlockQ5K {
     pub qh: [u8; 32],
     /// Four runs of 32 bytes for 64 values each: byte `m` holds the low four bits of value `m` (low half) and `32 + m` (high half) of the run.
     pub qs: [u8; 128],
+}
+
+impl Check for BlockQ5K {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d).or(half(self.dmin))
+    }
 }
 
 impl Decode for BlockQ5K {

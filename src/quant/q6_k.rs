@@ -1,9 +1,10 @@
 //! Q6_K: 256 six-bit values in 16 groups, each with an eight-bit scale. 6.5625 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{GROUP_EPS, extreme, nearest, symmetric};
+use super::validate::half;
 
 /// One block: `x[i] = d * scales[i / 16] * (q[i] - 32)`.
 #[repr(C)]
@@ -17,6 +18,12 @@ pub struct BlockQ6K {
     pub scales: [i8; 16],
     /// Scale of the scales, a half.
     pub d: u16,
+}
+
+impl Check for BlockQ6K {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ6K {

@@ -1,9 +1,10 @@
 //! Q8_0: 32 eight-bit values. 8.5 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{max, truncate};
+use super::validate::half;
 
 /// One block: `x[i] = d * q[i]`.
 #[repr(C)]
@@ -20,6 +21,12 @@ pub(super) fn levels(x: &[f32]) -> (f32, [i8; 32]) {
     let d = x.iter().fold(0.0, |m, v| max(m, v.abs())) / 127.0;
     let inverse = if d != 0.0 { 1.0 / d } else { 0.0 };
     (d, std::array::from_fn(|i| truncate((x[i] * inverse).round()) as i8))
+}
+
+impl Check for BlockQ8_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockQ8_0 {

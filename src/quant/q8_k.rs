@@ -1,8 +1,9 @@
 //! Q8_K: 256 eight-bit values with the sums of groups of 16: the other side of dot products with the K formats. Not for files.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::search::{extreme, nearest};
+use super::validate::float;
 
 /// One block: `x[i] = d * qs[i]`.
 #[repr(C)]
@@ -14,6 +15,12 @@ pub struct BlockQ8K {
     pub qs: [i8; 256],
     /// Sum of each group of 16 values.
     pub bsums: [i16; 16],
+}
+
+impl Check for BlockQ8K {
+    fn flaw(&self) -> Option<&'static str> {
+        float(f64::from(self.d))
+    }
 }
 
 impl Decode for BlockQ8K {

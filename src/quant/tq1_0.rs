@@ -1,9 +1,10 @@
 //! TQ1_0: 256 values in {-1, 0, 1} times a scale, five to a byte. 1.6875 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::max;
+use super::validate::half;
 
 /// One block: `x[i] = d * (t[i] - 1)`.
 ///
@@ -24,6 +25,12 @@ const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
 
 /// The runs of a block: bytes in the run, digits used of each byte.
 const RUNS: [(usize, usize); 3] = [(32, 5), (16, 5), (4, 4)];
+
+impl Check for BlockTq1_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
+}
 
 impl Decode for BlockTq1_0 {
     fn decode(&self, y: &mut [f32]) {

@@ -1,9 +1,10 @@
 //! TQ2_0: 256 values in {-1, 0, 1} times a scale, four to a byte. 2.0625 bits a value.
 #![forbid(unsafe_code)]
 
-use super::block::{Decode, Encode};
+use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::tq1_0::{digit, scale};
+use super::validate::half;
 
 /// One block: `x[i] = d * (q[i] - 1)`.
 #[repr(C)]
@@ -13,6 +14,12 @@ pub struct BlockTq2_0 {
     pub qs: [u8; 64],
     /// Scale, a half.
     pub d: u16,
+}
+
+impl Check for BlockTq2_0 {
+    fn flaw(&self) -> Option<&'static str> {
+        half(self.d)
+    }
 }
 
 impl Decode for BlockTq2_0 {

@@ -105,6 +105,13 @@ const F8_E4M3: TypeTraits = TypeTraits {
     ..TypeTraits::plain(ggml_type::GGML_TYPE_F8_E4M3)
 };
 
+/// Puts the formats of weights into a table.
+macro_rules! entries {
+    (($table:ident) $($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
+        $($table[$ty as usize] = TypeTraits::$kind::<$module::$block>();)*
+    };
+}
+
 /// Numbers of types, also those given up.
 pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
@@ -112,50 +119,26 @@ pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 pub static TABLE: [TypeTraits; COUNT + 1] = {
     use ggml_type::*;
     let mut t = [TypeTraits::plain(GGML_TYPE_COUNT); COUNT + 1];
+    each_weight!(entries, (t));
     t[GGML_TYPE_F32 as usize] = TypeTraits::plain(GGML_TYPE_F32);
     t[GGML_TYPE_F16 as usize] = F16;
-    t[GGML_TYPE_Q4_0 as usize] = TypeTraits::coded::<q4_0::BlockQ4_0>();
-    t[GGML_TYPE_Q4_1 as usize] = TypeTraits::coded::<q4_1::BlockQ4_1>();
     t[4] = TypeTraits::gone(c"DEPRECATED");
     t[5] = TypeTraits::gone(c"DEPRECATED");
-    t[GGML_TYPE_Q5_0 as usize] = TypeTraits::coded::<q5_0::BlockQ5_0>();
-    t[GGML_TYPE_Q5_1 as usize] = TypeTraits::coded::<q5_1::BlockQ5_1>();
-    t[GGML_TYPE_Q8_0 as usize] = TypeTraits::coded::<q8_0::BlockQ8_0>();
     t[GGML_TYPE_Q8_1 as usize] =
         TypeTraits { from_float_ref: Some(block::encode_row::<q8_1::BlockQ8_1>), ..TypeTraits::plain(GGML_TYPE_Q8_1) };
-    t[GGML_TYPE_Q2_K as usize] = TypeTraits::coded::<q2_k::BlockQ2K>();
-    t[GGML_TYPE_Q3_K as usize] = TypeTraits::coded::<q3_k::BlockQ3K>();
-    t[GGML_TYPE_Q4_K as usize] = TypeTraits::coded::<q4_k::BlockQ4K>();
-    t[GGML_TYPE_Q5_K as usize] = TypeTraits::coded::<q5_k::BlockQ5K>();
-    t[GGML_TYPE_Q6_K as usize] = TypeTraits::coded::<q6_k::BlockQ6K>();
     t[GGML_TYPE_Q8_K as usize] = TypeTraits::plain(GGML_TYPE_Q8_K);
-    t[GGML_TYPE_IQ2_XXS as usize] = TypeTraits::decoded::<iq2_xxs::BlockIq2Xxs>();
-    t[GGML_TYPE_IQ2_XS as usize] = TypeTraits::decoded::<iq2_xs::BlockIq2Xs>();
-    t[GGML_TYPE_IQ3_XXS as usize] = TypeTraits::searched::<iq3_xxs::BlockIq3Xxs>();
-    t[GGML_TYPE_IQ1_S as usize] = TypeTraits::decoded::<iq1_s::BlockIq1S>();
-    t[GGML_TYPE_IQ4_NL as usize] = TypeTraits::coded::<iq4_nl::BlockIq4Nl>();
-    t[GGML_TYPE_IQ3_S as usize] = TypeTraits::searched::<iq3_s::BlockIq3S>();
-    t[GGML_TYPE_IQ2_S as usize] = TypeTraits::searched::<iq2_s::BlockIq2S>();
-    t[GGML_TYPE_IQ4_XS as usize] = TypeTraits::coded::<iq4_xs::BlockIq4Xs>();
     t[GGML_TYPE_I8 as usize] = TypeTraits::plain(GGML_TYPE_I8);
     t[GGML_TYPE_I16 as usize] = TypeTraits::plain(GGML_TYPE_I16);
     t[GGML_TYPE_I32 as usize] = TypeTraits::plain(GGML_TYPE_I32);
     t[GGML_TYPE_I64 as usize] = TypeTraits::plain(GGML_TYPE_I64);
     t[GGML_TYPE_F64 as usize] = TypeTraits::plain(GGML_TYPE_F64);
-    t[GGML_TYPE_IQ1_M as usize] = TypeTraits::decoded::<iq1_m::BlockIq1M>();
     t[GGML_TYPE_BF16 as usize] = BF16;
     t[31] = TypeTraits::gone(c"TYPE_Q4_0_4_4 REMOVED, use Q4_0 with runtime repacking");
     t[32] = TypeTraits::gone(c"TYPE_Q4_0_4_8 REMOVED, use Q4_0 with runtime repacking");
     t[33] = TypeTraits::gone(c"TYPE_Q4_0_8_8 REMOVED, use Q4_0 with runtime repacking");
-    t[GGML_TYPE_TQ1_0 as usize] = TypeTraits::coded::<tq1_0::BlockTq1_0>();
-    t[GGML_TYPE_TQ2_0 as usize] = TypeTraits::coded::<tq2_0::BlockTq2_0>();
     t[36] = TypeTraits::gone(c"TYPE_IQ4_NL_4_4 REMOVED, use IQ4_NL with runtime repacking");
     t[37] = TypeTraits::gone(c"TYPE_IQ4_NL_4_8 REMOVED, use IQ4_NL with runtime repacking");
     t[38] = TypeTraits::gone(c"TYPE_IQ4_NL_8_8 REMOVED, use IQ4_NL with runtime repacking");
-    t[GGML_TYPE_MXFP4 as usize] = TypeTraits::coded::<mxfp4::BlockMxfp4>();
-    t[GGML_TYPE_NVFP4 as usize] = TypeTraits::coded::<nvfp4::BlockNvfp4>();
-    t[GGML_TYPE_Q1_0 as usize] = TypeTraits::coded::<q1_0::BlockQ1_0>();
-    t[GGML_TYPE_Q2_0 as usize] = TypeTraits::coded::<q2_0::BlockQ2_0>();
     t[GGML_TYPE_F8_E4M3 as usize] = F8_E4M3;
     t
 };

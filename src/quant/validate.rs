@@ -1,14 +1,14 @@
 //! Checks on data that others made: scales that are no numbers would turn a whole model into NaN without a trace.
 #![forbid(unsafe_code)]
 
-use super::block::{Block, read};
+use super::block::{Check, read};
 use super::*;
 use crate::abi::ggml::ggml_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 
-/// What is wrong with a number.
-fn half(bits: u16) -> Option<&'static str> {
+/// What is wrong with a half.
+pub fn half(bits: u16) -> Option<&'static str> {
     match (bits & 0x7c00, bits & 0x03ff) {
         (0x7c00, 0) => Some("inf"),
         (0x7c00, _) => Some("nan"),
@@ -16,7 +16,8 @@ fn half(bits: u16) -> Option<&'static str> {
     }
 }
 
-fn float(x: f64) -> Option<&'static str> {
+/// What is wrong with a float.
+pub fn float(x: f64) -> Option<&'static str> {
     if x.is_infinite() {
         Some("inf")
     } else if x.is_nan() {
@@ -30,15 +31,29 @@ fn corrupt(what: std::fmt::Arguments<'_>) -> Error {
     Error::Corrupt(what.to_string())
 }
 
-/// Looks at every block; `check` says what is wrong with one.
-fn each<B: Block>(bytes: &[u8], check: impl Fn(&B) -> Option<&'static str>) -> Result<()> {
+/// Looks at every block.
+fn each<B: Check>(bytes: &[u8]) -> Result<()> {
     for (i, bytes) in bytes.chunks_exact(size_of::<B>()).enumerate() {
-        if let Some(what) = check(&read::<B>(bytes)) {
+        if let Some(what) = read::<B>(bytes).flaw() {
             return Err(corrupt(format_args!("found {what} value at block {i} of {}", traits(B::TYPE).name())));
         }
     }
     Ok(())
 }
+
+macro_rules! blocks {
+    ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
+        /// Looks at every block of a format of weights. The others are formats of intermediate results, never in files; the original
+        /// refuses them too.
+        fn weights(ty: ggml_type, bytes: &[u8]) -> Result<()> {
+            match ty {
+                $($ty => each::<$module::$block>(bytes),)*
+                _ => Err(corrupt(format_args!("{} is not a type for stored data", traits(ty).name()))),
+            }
+        }
+    };
+}
+each_weight!(blocks);
 
 /// Looks at every number of `N` bytes. Runs of numbers that are all finite are passed over quickly: `finite` is a test
 /// without branches.
@@ -99,35 +114,8 @@ pub fn validate_row(ty: ggml_type, bytes: &[u8]) -> Result<()> {
             numbers(ty, bytes, |[b]: [u8; 1]| b & 0x7f != 0x7f, |[b]| (b & 0x7f == 0x7f).then_some("nan"))
         }
         GGML_TYPE_I8 | GGML_TYPE_I16 | GGML_TYPE_I32 | GGML_TYPE_I64 => Ok(()),
-        GGML_TYPE_Q1_0 => each::<q1_0::BlockQ1_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q2_0 => each::<q2_0::BlockQ2_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q4_0 => each::<q4_0::BlockQ4_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q4_1 => each::<q4_1::BlockQ4_1>(bytes, |b| half(b.d).or(half(b.m))),
-        GGML_TYPE_Q5_0 => each::<q5_0::BlockQ5_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q5_1 => each::<q5_1::BlockQ5_1>(bytes, |b| half(b.d).or(half(b.m))),
-        GGML_TYPE_Q8_0 => each::<q8_0::BlockQ8_0>(bytes, |b| half(b.d)),
-        // A format of intermediate results: never in files, and the original refuses it too.
-        GGML_TYPE_Q8_1 | GGML_TYPE_COUNT => Err(corrupt(format_args!("{} is not a type for stored data", t.name()))),
-        GGML_TYPE_MXFP4 => each::<mxfp4::BlockMxfp4>(bytes, |b| (b.e == 0xff).then_some("nan exponent")),
-        // Every byte is a scale.
-        GGML_TYPE_NVFP4 => Ok(()),
-        GGML_TYPE_TQ1_0 => each::<tq1_0::BlockTq1_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_TQ2_0 => each::<tq2_0::BlockTq2_0>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q2_K => each::<q2_k::BlockQ2K>(bytes, |b| half(b.d).or(half(b.dmin))),
-        GGML_TYPE_Q3_K => each::<q3_k::BlockQ3K>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q4_K => each::<q4_k::BlockQ4K>(bytes, |b| half(b.d).or(half(b.dmin))),
-        GGML_TYPE_Q5_K => each::<q5_k::BlockQ5K>(bytes, |b| half(b.d).or(half(b.dmin))),
-        GGML_TYPE_Q6_K => each::<q6_k::BlockQ6K>(bytes, |b| half(b.d)),
-        GGML_TYPE_Q8_K => each::<q8_k::BlockQ8K>(bytes, |b| float(f64::from(b.d))),
-        GGML_TYPE_IQ1_S => each::<iq1_s::BlockIq1S>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ1_M => each::<iq1_m::BlockIq1M>(bytes, |b| half(b.d())),
-        GGML_TYPE_IQ2_XXS => each::<iq2_xxs::BlockIq2Xxs>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ2_XS => each::<iq2_xs::BlockIq2Xs>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ2_S => each::<iq2_s::BlockIq2S>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ3_XXS => each::<iq3_xxs::BlockIq3Xxs>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ3_S => each::<iq3_s::BlockIq3S>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ4_NL => each::<iq4_nl::BlockIq4Nl>(bytes, |b| half(b.d)),
-        GGML_TYPE_IQ4_XS => each::<iq4_xs::BlockIq4Xs>(bytes, |b| half(b.d)),
+        GGML_TYPE_Q8_K => each::<q8_k::BlockQ8K>(bytes),
+        _ => weights(ty, bytes),
     }
 }
 

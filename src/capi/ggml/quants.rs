@@ -191,39 +191,14 @@ pub unsafe extern "C" fn ggml_is_quantized(ty: raw::ggml_type) -> bool {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw::ggml_type {
-    use ggml_ftype::*;
-    use ggml_type::*;
-    let ty = match ggml_ftype::from_raw(ftype) {
-        Some(GGML_FTYPE_ALL_F32) => GGML_TYPE_F32,
-        Some(GGML_FTYPE_MOSTLY_F16) => GGML_TYPE_F16,
-        Some(GGML_FTYPE_MOSTLY_BF16) => GGML_TYPE_BF16,
-        Some(GGML_FTYPE_MOSTLY_Q1_0) => GGML_TYPE_Q1_0,
-        Some(GGML_FTYPE_MOSTLY_Q2_0) => GGML_TYPE_Q2_0,
-        Some(GGML_FTYPE_MOSTLY_Q4_0) => GGML_TYPE_Q4_0,
-        Some(GGML_FTYPE_MOSTLY_Q4_1) => GGML_TYPE_Q4_1,
-        Some(GGML_FTYPE_MOSTLY_Q5_0) => GGML_TYPE_Q5_0,
-        Some(GGML_FTYPE_MOSTLY_Q5_1) => GGML_TYPE_Q5_1,
-        Some(GGML_FTYPE_MOSTLY_Q8_0) => GGML_TYPE_Q8_0,
-        Some(GGML_FTYPE_MOSTLY_MXFP4) => GGML_TYPE_MXFP4,
-        Some(GGML_FTYPE_MOSTLY_NVFP4) => GGML_TYPE_NVFP4,
-        Some(GGML_FTYPE_MOSTLY_F8_E4M3) => GGML_TYPE_F8_E4M3,
-        Some(GGML_FTYPE_MOSTLY_Q2_K) => GGML_TYPE_Q2_K,
-        Some(GGML_FTYPE_MOSTLY_Q3_K) => GGML_TYPE_Q3_K,
-        Some(GGML_FTYPE_MOSTLY_Q4_K) => GGML_TYPE_Q4_K,
-        Some(GGML_FTYPE_MOSTLY_Q5_K) => GGML_TYPE_Q5_K,
-        Some(GGML_FTYPE_MOSTLY_Q6_K) => GGML_TYPE_Q6_K,
-        Some(GGML_FTYPE_MOSTLY_IQ1_S) => GGML_TYPE_IQ1_S,
-        Some(GGML_FTYPE_MOSTLY_IQ1_M) => GGML_TYPE_IQ1_M,
-        Some(GGML_FTYPE_MOSTLY_IQ2_XXS) => GGML_TYPE_IQ2_XXS,
-        Some(GGML_FTYPE_MOSTLY_IQ2_XS) => GGML_TYPE_IQ2_XS,
-        Some(GGML_FTYPE_MOSTLY_IQ2_S) => GGML_TYPE_IQ2_S,
-        Some(GGML_FTYPE_MOSTLY_IQ3_XXS) => GGML_TYPE_IQ3_XXS,
-        Some(GGML_FTYPE_MOSTLY_IQ3_S) => GGML_TYPE_IQ3_S,
-        Some(GGML_FTYPE_MOSTLY_IQ4_NL) => GGML_TYPE_IQ4_NL,
-        Some(GGML_FTYPE_MOSTLY_IQ4_XS) => GGML_TYPE_IQ4_XS,
-        Some(GGML_FTYPE_UNKNOWN | GGML_FTYPE_MOSTLY_Q4_1_SOME_F16) | None => {
-            broken(&format!("GGML_ASSERT(wtype != GGML_TYPE_COUNT) failed: no type for file type {ftype}"))
-        }
+    // The enums name a format alike.
+    let same_name = |file: ggml_ftype| {
+        let name = format!("{file:?}");
+        let name = name.strip_prefix("GGML_FTYPE_MOSTLY_").or(name.strip_prefix("GGML_FTYPE_ALL_"))?;
+        ggml_type::ALL.into_iter().find(|ty| format!("{ty:?}").strip_prefix("GGML_TYPE_") == Some(name))
+    };
+    let Some(ty) = ggml_ftype::from_raw(ftype).and_then(same_name) else {
+        broken(&format!("GGML_ASSERT(wtype != GGML_TYPE_COUNT) failed: no type for file type {ftype}"))
     };
     ty as raw::ggml_type
 }

@@ -244,40 +244,6 @@ unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
     bits[0]
 }
 
-/// Calls a macro with every weight format in blocks: its type, its block, its activation block.
-macro_rules! each_format {
-    ($call:path, $with:tt) => {
-        $call! { $with
-            GGML_TYPE_Q1_0: q1_0::BlockQ1_0, q8_0::BlockQ8_0;
-            GGML_TYPE_Q2_0: q2_0::BlockQ2_0, q8_0::BlockQ8_0;
-            GGML_TYPE_Q4_0: q4_0::BlockQ4_0, q8_0::BlockQ8_0;
-            GGML_TYPE_Q4_1: q4_1::BlockQ4_1, q8_1::BlockQ8_1;
-            GGML_TYPE_Q5_0: q5_0::BlockQ5_0, q8_0::BlockQ8_0;
-            GGML_TYPE_Q5_1: q5_1::BlockQ5_1, q8_1::BlockQ8_1;
-            GGML_TYPE_Q8_0: q8_0::BlockQ8_0, q8_0::BlockQ8_0;
-            GGML_TYPE_MXFP4: mxfp4::BlockMxfp4, q8_0::BlockQ8_0;
-            GGML_TYPE_NVFP4: nvfp4::BlockNvfp4, q8_0::BlockQ8_0;
-            GGML_TYPE_Q2_K: q2_k::BlockQ2K, q8_k::BlockQ8K;
-            GGML_TYPE_Q3_K: q3_k::BlockQ3K, q8_k::BlockQ8K;
-            GGML_TYPE_Q4_K: q4_k::BlockQ4K, q8_k::BlockQ8K;
-            GGML_TYPE_Q5_K: q5_k::BlockQ5K, q8_k::BlockQ8K;
-            GGML_TYPE_Q6_K: q6_k::BlockQ6K, q8_k::BlockQ8K;
-            GGML_TYPE_IQ2_XXS: iq2_xxs::BlockIq2Xxs, q8_k::BlockQ8K;
-            GGML_TYPE_IQ2_XS: iq2_xs::BlockIq2Xs, q8_k::BlockQ8K;
-            GGML_TYPE_IQ2_S: iq2_s::BlockIq2S, q8_k::BlockQ8K;
-            GGML_TYPE_IQ3_XXS: iq3_xxs::BlockIq3Xxs, q8_k::BlockQ8K;
-            GGML_TYPE_IQ3_S: iq3_s::BlockIq3S, q8_k::BlockQ8K;
-            GGML_TYPE_IQ1_S: iq1_s::BlockIq1S, q8_k::BlockQ8K;
-            GGML_TYPE_IQ1_M: iq1_m::BlockIq1M, q8_k::BlockQ8K;
-            GGML_TYPE_IQ4_NL: iq4_nl::BlockIq4Nl, q8_0::BlockQ8_0;
-            GGML_TYPE_IQ4_XS: iq4_xs::BlockIq4Xs, q8_k::BlockQ8K;
-            GGML_TYPE_TQ1_0: tq1_0::BlockTq1_0, q8_k::BlockQ8K;
-            GGML_TYPE_TQ2_0: tq2_0::BlockTq2_0, q8_k::BlockQ8K;
-        }
-    };
-}
-pub(super) use each_format;
-
 /// Compiles the dot products and conversions for one instruction set: a function `fill_blocks` that puts them into the table.
 macro_rules! instantiate {
     ($lanes:ty, $dots:ty $(, $features:literal)?) => {
@@ -311,7 +277,7 @@ macro_rules! instantiate {
         fn fill_blocks(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             use $crate::quant::*;
-            $crate::cpu::simd::blocks::each_format!($crate::cpu::simd::blocks::set_dots, (k));
+            $crate::quant::each_weight!($crate::cpu::simd::blocks::set_dots, (k));
             k.from_float[GGML_TYPE_Q8_0 as usize] = Some(block_kernels::from_float_q8_0);
             k.from_float[GGML_TYPE_Q8_1 as usize] = Some(block_kernels::from_float_q8_1);
             k.from_float[GGML_TYPE_Q8_K as usize] = Some(block_kernels::from_float_q8_k);
@@ -321,8 +287,8 @@ macro_rules! instantiate {
 pub(super) use instantiate;
 
 macro_rules! set_dots {
-    (($k:ident) $($type:ident: $block:ty, $act:ty;)*) => {$(
-        $k.vec_dot[$type as usize] = Some(block_kernels::vec_dot::<$block, $act>);
+    (($k:ident) $($module:ident::$block:ident: $type:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {$(
+        $k.vec_dot[$type as usize] = Some(block_kernels::vec_dot::<$module::$block, $act>);
     )*};
 }
 pub(super) use set_dots;

@@ -25,6 +25,7 @@ mod avx512;
 pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;
+use crate::quant;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -222,19 +223,20 @@ pub fn reference() -> &'static Kernels {
     TABLE.get_or_init(|| Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
 }
 
-/// The format that the other row of a dot product with weights of format `t` has; `None` where `t` is no weight format.
-pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
-    use ggml_type::*;
-    Some(match t {
-        GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 => GGML_TYPE_F32,
-        GGML_TYPE_F16 => GGML_TYPE_F16,
-        GGML_TYPE_BF16 => GGML_TYPE_BF16,
-        GGML_TYPE_Q1_0 | GGML_TYPE_Q2_0 | GGML_TYPE_Q4_0 | GGML_TYPE_Q5_0 | GGML_TYPE_Q8_0 | GGML_TYPE_IQ4_NL
-        | GGML_TYPE_MXFP4 | GGML_TYPE_NVFP4 => GGML_TYPE_Q8_0,
-        GGML_TYPE_Q4_1 | GGML_TYPE_Q5_1 | GGML_TYPE_Q8_1 => GGML_TYPE_Q8_1,
-        GGML_TYPE_Q2_K | GGML_TYPE_Q3_K | GGML_TYPE_Q4_K | GGML_TYPE_Q5_K | GGML_TYPE_Q6_K | GGML_TYPE_IQ2_XXS
-        | GGML_TYPE_IQ2_XS | GGML_TYPE_IQ2_S | GGML_TYPE_IQ3_XXS | GGML_TYPE_IQ3_S | GGML_TYPE_IQ1_S
-        | GGML_TYPE_IQ1_M | GGML_TYPE_IQ4_XS | GGML_TYPE_TQ1_0 | GGML_TYPE_TQ2_0 => GGML_TYPE_Q8_K,
-        _ => return None,
-    })
+macro_rules! dot_types {
+    ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act_module:ident::$act:ident, [$($name:ident)*];)*) => {
+        /// The format that the other row of a dot product with weights of format `t` has; `None` where `t` is no weight format.
+        pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
+            use ggml_type::*;
+            Some(match t {
+                GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 => GGML_TYPE_F32,
+                GGML_TYPE_F16 => GGML_TYPE_F16,
+                GGML_TYPE_BF16 => GGML_TYPE_BF16,
+                $($ty => <quant::$act_module::$act as quant::Block>::TYPE,)*
+                GGML_TYPE_Q8_1 => GGML_TYPE_Q8_1,
+                _ => return None,
+            })
+        }
+    };
 }
+quant::each_weight!(dot_types);

@@ -360,7 +360,7 @@ macro_rules! instantiate_bytes {
                 use $crate::abi::ggml::ggml_type::*;
                 use $crate::quant::*;
                 let mut unpack = [None; TYPES];
-                $crate::cpu::simd::blocks::each_format!($crate::cpu::simd::tile::set_unpackers, (unpack));
+                $crate::quant::each_weight!($crate::cpu::simd::tile::set_unpackers, (unpack));
                 tile::ByteTiles {
                     height: tile::VECTORS * <<$dots as Dots>::Floats as Lanes>::N,
                     kernels: [
@@ -380,6 +380,8 @@ macro_rules! instantiate_bytes {
 pub(super) use instantiate_bytes;
 
 macro_rules! set_unpackers {
-    (($unpack:ident) $($type:ident: $block:ty, $act:ty;)*) => {$( $unpack[$type as usize] = Some(unpacker::<$block>()); )*};
+    (($unpack:ident) $($module:ident::$block:ident: $type:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
+        $( $unpack[$type as usize] = Some(unpacker::<$module::$block>()); )*
+    };
 }
 pub(super) use set_unpackers;
