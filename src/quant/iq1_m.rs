@@ -111,6 +111,60 @@ fn best_split(x: &[f32], weights: &[f32], order: &[usize; 16]) -> Option<(f32, (
     found
 }
 
+/// What is stored of 16 values.
+#[derive(Default)]
+struct Group {
+    /// Points of the grid, for each half.
+    indices: [u16; 2],
+    scale: f32,
+    /// Index of `SHIFTS`.
+    shift: usize,
+}
+
+/// Fits a group of 16 values: the best split, moved to points of the grid. `None` when the grid has no neighbours to move to.
+fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<Group> {
+    let top = x.iter().fold(x[0].abs(), |m, v| max(m, v.abs()));
+    if top < 1e-7 {
+        return Some(Group::default());
+    }
+    let order = ascending::<16>(x);
+    let Some((mut scale, split, mut shift)) = best_split(x, weights, &order) else {
+        return Some(Group::default());
+    };
+    let mut levels = [0; 16];
+    assign(&mut levels, &order, split);
+    if scale < 0.0 {
+        levels = levels.map(|l| 2 - l);
+        scale = -scale;
+        shift = 3 - shift;
+    }
+    let values = SHIFTS[shift].map(shifted);
+    let (mut indices, mut all_on_grid) = ([0; 2], true);
+    for (k, index) in indices.iter_mut().enumerate() {
+        let at = 8 * k..8 * k + 8;
+        *index = match lattice.locate(&levels[at.clone()]) {
+            Ok(index) => index,
+            Err(near) => {
+                all_on_grid = false;
+                let value = |l: u8| values[k][usize::from(l)];
+                lattice.move_to_best(near, &x[at.clone()], &weights[at.clone()], scale, value, &mut levels[at])?
+            }
+        };
+    }
+    if !all_on_grid {
+        let (mut xq, mut q2) = (0.0, 0.0);
+        for (i, ((&v, &w), &l)) in x.iter().zip(weights).zip(&levels).enumerate() {
+            let q = values[i / 8][usize::from(l)];
+            xq += w * q * v;
+            q2 += w * q * q;
+        }
+        if xq > 0.0 && q2 > 0.0 {
+            scale = xq / q2;
+        }
+    }
+    Some(Group { indices, scale, shift })
+}
+
 impl EncodeSearch for BlockIq1M {
     const GRID: Grid = Grid::Iq1;
 
@@ -128,50 +182,7 @@ impl EncodeSearch for BlockIq1M {
         let (mut scales, mut shifts) = ([0.0; 16], [0; 16]);
         for (g, x) in x.chunks_exact(16).enumerate() {
             let weights = weights_of(g, x);
-            let top = x.iter().fold(x[0].abs(), |m, v| max(m, v.abs()));
-            if top < 1e-7 {
-                continue;
-            }
-            let order = ascending::<16>(x);
-            let Some((mut scale, split, mut shift)) = best_split(x, &weights, &order) else { continue };
-            let mut levels = [0; 16];
-            assign(&mut levels, &order, split);
-            if scale < 0.0 {
-                levels = levels.map(|l| 2 - l);
-                scale = -scale;
-                shift = 3 - shift;
-            }
-            let values = SHIFTS[shift].map(shifted);
-            let (mut indices, mut all_on_grid) = ([0; 2], true);
-            for (k, index) in indices.iter_mut().enumerate() {
-                let at = 8 * k..8 * k + 8;
-                *index = match lattice.locate(&levels[at.clone()]) {
-                    Ok(index) => index,
-                    Err(near) => {
-                        all_on_grid = false;
-                        let value = |l: u8| values[k][usize::from(l)];
-                        lattice.move_to_best(
-                            near,
-                            &x[at.clone()],
-                            &weights[at.clone()],
-                            scale,
-                            value,
-                            &mut levels[at],
-                        )?
-                    }
-                };
-            }
-            if !all_on_grid {
-                let (mut xq, mut q2) = (0.0, 0.0);
-                for (i, ((&v, &w), &l)) in x.iter().zip(&weights).zip(&levels).enumerate() {
-                    let q = values[i / 8][usize::from(l)];
-                    xq += w * q * v;
-                    q2 += w * q * q;
-                }
-                if xq > 0.0 && q2 > 0.0 {
-                    scale = xq / q2;
-                }
-            }
+            let Group { indices, scale, shift } = fit_group(lattice, x, &weights)?;
             block.qs[2 * g] = indices[0] as u8;
             block.qs[2 * g + 1] = indices[1] as u8;
             block.qh[g] = (indices[0] >> 8 | indices[1] >> 8 << 4) as u8;

@@ -25,8 +25,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Opens a device.
-    pub fn open(instance: &'static Instance, info: Arc<Info>) -> Result<Arc<Self>> {
+    /// The device in the driver, with what `info` says of it switched on.
+    fn create(instance: &Instance, info: &Info) -> Result<ash::Device> {
         let f = &info.features;
         let on = |b: bool| if b { vk::TRUE } else { vk::FALSE };
         let core = vk::PhysicalDeviceFeatures::default()
@@ -78,8 +78,13 @@ impl Core {
             create = create.push_next(&mut m4);
         }
         // SAFETY: what `create` points to lives, the features and extensions are there.
-        let vk = unsafe { instance.vk.create_device(info.physical, &create, None) }
-            .map_err(|e| failed("opening the device", e))?;
+        unsafe { instance.vk.create_device(info.physical, &create, None) }.map_err(|e| failed("opening the device", e))
+    }
+
+    /// Opens a device.
+    pub fn open(instance: &'static Instance, info: Arc<Info>) -> Result<Arc<Self>> {
+        let f = &info.features;
+        let vk = Self::create(instance, &info)?;
         // SAFETY: the family has this queue.
         let queue = unsafe { vk.get_device_queue(info.queue_family, 0) };
         const MIB: u64 = 1 << 20;
