@@ -5,7 +5,7 @@ use std::path::Path;
 /// First line of every pack.
 pub const MAGIC: &str = "shader pack 1";
 
-/// FNV-1a, 64 bits: finds what was changed and not packed anew; no defence against an adversary.
+/// FNV-1a, 64 bits: detects sources that were changed without packing them again; no defence against an adversary.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

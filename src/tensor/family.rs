@@ -17,9 +17,11 @@ macro_rules! families {
 
         impl Family {
             /// Every family, in the order of the table.
+            #[cfg(any(test, feature = "internals"))]
             pub const ALL: &[Self] = &[$(Self::$family),*];
 
             /// The name of its files.
+            #[cfg(any(test, feature = "internals"))]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$family => $name,)*
@@ -27,6 +29,7 @@ macro_rules! families {
             }
 
             /// Its operations, in the order of the table.
+            #[cfg(any(test, feature = "internals"))]
             pub const fn ops(self) -> &'static [ggml_op] {
                 match self {
                     $(Self::$family => &[$($op),*],)*

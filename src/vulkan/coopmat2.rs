@@ -15,7 +15,7 @@ const FEATURES: vk::StructureType = vk::StructureType::from_raw(1_000_593_000);
 const DIMENSIONS: vk::StructureType = vk::StructureType::from_raw(1_000_593_001);
 const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002);
 
-/// Depth of the matrices: STRETCH of `coop.glsl`.
+/// Depth of the matrices: BK of `coop.glsl`.
 const DEPTH: u32 = 32;
 /// Bytes of shared memory that `mul_mat_coop2` takes.
 const SHARED: u32 = 2 * TILE * (DEPTH + 8) * 2;

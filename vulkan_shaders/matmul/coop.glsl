@@ -1,12 +1,12 @@
-// What products with cooperative matrices share: operands in shared memory, as F16, a stretch of 32 values at a time.
+// What products with cooperative matrices share: operands in shared memory, as F16, in steps of 32 values.
 
 const uint TILE = 64;
-const uint STRETCH = 32;
-const uint PITCH = STRETCH + 8;
+const uint BK = 32;
+const uint PITCH = BK + 8;
 shared float16_t as[TILE * PITCH]; // rows of a
 shared float16_t bs[TILE * PITCH]; // columns of b
 
-void stretch(Work w, uint row0, uint k0) {
+void load_step(Work w, uint row0, uint k0) {
     for (uint i = gl_LocalInvocationIndex; i < TILE * 4; i += gl_WorkGroupSize.x) {
         const uint line = i / 4;
         float y[8];

@@ -29,11 +29,11 @@ void main() {
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
-    for (uint k0 = 0; k0 < p.k; k0 += STRETCH) {
-        barrier(); // the stretch before is done with
-        stretch(w, row0, k0);
+    for (uint k0 = 0; k0 < p.k; k0 += BK) {
+        barrier(); // the step before has been used
+        load_step(w, row0, k0);
         barrier();
-        [[unroll]] for (uint l = 0; l < STRETCH; l += CK) {
+        [[unroll]] for (uint l = 0; l < BK; l += CK) {
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
                 coopMatLoad(ma, as, (warp_row + i * CM) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutRowMajor);

@@ -33,12 +33,12 @@ void main() {
     if (w.first >= w.end) { return; } // the same for all
     const uvec2 corner = SIDE == TILE ? uvec2(0) : SIDE * uvec2(gl_SubgroupID & 1u, gl_SubgroupID >> 1);
     coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator> sum = coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator>(0.0);
-    for (uint k0 = 0; k0 < p.k; k0 += STRETCH) {
-        barrier(); // the stretch before is done with
-        stretch(w, row0, k0);
+    for (uint k0 = 0; k0 < p.k; k0 += BK) {
+        barrier(); // the step before has been used
+        load_step(w, row0, k0);
         barrier();
-        coopmat<float16_t, SCOPE, SIDE, STRETCH, gl_MatrixUseA> ma;
-        coopmat<float16_t, SCOPE, STRETCH, SIDE, gl_MatrixUseB> mb;
+        coopmat<float16_t, SCOPE, SIDE, BK, gl_MatrixUseA> ma;
+        coopmat<float16_t, SCOPE, BK, SIDE, gl_MatrixUseB> mb;
         coopMatLoad(ma, as, corner.x * PITCH, PITCH, gl_CooperativeMatrixLayoutRowMajor);
         coopMatLoad(mb, bs, corner.y * PITCH, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
         sum = coopMatMulAdd(ma, mb, sum);

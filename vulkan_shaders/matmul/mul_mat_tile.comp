@@ -1,15 +1,15 @@
 #version 460
 // A matrix product in tiles of 64 rows by 64 columns through shared memory, for devices with real lanes. A workgroup has 256 invocations;
-// each holds 4 by 4 results. Both operands are brought to F32 a stretch of 32 values at a time.
+// each holds 4 by 4 results. Both operands are brought to F32 in steps of 32 values.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
 
 const uint TILE = 64;
-const uint STRETCH = 32;
+const uint BK = 32;
 // Padded, so that lanes of a subgroup meet different banks.
-shared float as[STRETCH * (TILE + 1)];
-shared float bs[STRETCH * (TILE + 1)];
+shared float as[BK * (TILE + 1)];
+shared float bs[BK * (TILE + 1)];
 
 void main() {
     const uint t = gl_LocalInvocationID.x;
@@ -27,17 +27,17 @@ void main() {
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         [[unroll]] for (uint j = 0; j < 4; ++j) { sum[i][j] = 0.0; }
     }
-    for (uint k0 = 0; k0 < p.k; k0 += STRETCH) {
+    for (uint k0 = 0; k0 < p.k; k0 += BK) {
         float y[8];
         float x[8];
         operands8(a, b, k0 + eighth * 8, y, x);
-        barrier(); // the stretch before is done with
+        barrier(); // the step before has been used
         [[unroll]] for (uint l = 0; l < 8; ++l) {
             as[(eighth * 8 + l) * (TILE + 1) + line] = y[l];
             bs[(eighth * 8 + l) * (TILE + 1) + line] = x[l];
         }
         barrier();
-        for (uint l = 0; l < STRETCH; ++l) {
+        for (uint l = 0; l < BK; ++l) {
             float av[4];
             float bv[4];
             [[unroll]] for (uint i = 0; i < 4; ++i) {

@@ -1,6 +1,6 @@
 #version 460
 // As mul_mat_tile, by dot products of 8-bit integers; b was brought to blocks by `product_blocks`. Through shared memory go integers, scales
-// and offsets, a stretch of 32 values at a time.
+// and offsets, in steps of 32 values.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"
@@ -42,7 +42,7 @@ void main() {
             [[unroll]] for (uint l = 0; l < 4; ++l) { q[l] = I32s(block).v[2 + half_ * 4 + l]; }
             s = scale_and_sum(block, half_);
         }
-        barrier(); // the stretch before is done with
+        barrier(); // the step before has been used
         [[unroll]] for (uint l = 0; l < 4; ++l) {
             const uint to = (half_ * 4 + l) * PITCH + line;
             if (brings_a) { as[to] = q[l]; } else { bs[to] = q[l]; }

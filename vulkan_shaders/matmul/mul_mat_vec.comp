@@ -27,8 +27,8 @@ void main() {
         b[j] = b_column(w, w.first + j);
         sum[j] = 0.0;
     }
-    const uint eights = p.k / 8;
-    for (uint e = t; e < eights; e += T) {
+    const uint octets = p.k / 8;
+    for (uint e = t; e < octets; e += T) {
         float y[8];
         dequant8(a, e, y);
         [[unroll]] for (uint j = 0; j < N; ++j) {
@@ -36,7 +36,7 @@ void main() {
         }
     }
 #if BLOCK == 1
-    for (uint l = eights * 8 + t; l < p.k; l += T) {
+    for (uint l = octets * 8 + t; l < p.k; l += T) {
         const float y = value(a, l);
         [[unroll]] for (uint j = 0; j < N; ++j) { sum[j] += y * load(B, b[j], l); }
     }

@@ -48,7 +48,7 @@ vec2 turn(uint pair, uint token) {
         const uint k = axis(sector, s);
         uint power = pair;
         if (MODE == 4) {
-            // each section counts its pairs anew
+            // each section counts its own pairs
             const uint starts[4] = uint[](0, s.x, s.x + s.y, s.x + s.y + s.z);
             power = sector - starts[k];
         }

@@ -27,13 +27,8 @@ impl<'a> Workspace<'a> {
     }
 
     /// Bytes.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.len
-    }
-
-    /// Whether there is no memory.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The first `bytes` bytes, a multiple of the alignment, and the rest.

@@ -31,13 +31,8 @@ impl<'g> CheckedGraph<'g> {
     }
 
     /// Number of nodes that are to be computed.
-    pub fn len(&self) -> usize {
+    pub fn n_nodes(&self) -> usize {
         self.verdicts.len()
-    }
-
-    /// Whether nothing is to be computed.
-    pub fn is_empty(&self) -> bool {
-        self.verdicts.is_empty()
     }
 
     /// The nodes, in the order of the graph.

@@ -80,7 +80,7 @@ impl<'g> Steps<'g> {
     /// For `n_threads` threads, or as many as the pool has.
     pub fn new(graph: &CheckedGraph<'g>, n_threads: usize, pool: Option<&Pool>) -> Self {
         let n_threads = n_threads.min(pool.map_or(n_threads, Pool::n_threads)).max(1);
-        let mut this = Self { nodes: Vec::with_capacity(graph.len()), steps: Vec::new(), n_threads: 1, scratch: 0 };
+        let mut this = Self { nodes: Vec::with_capacity(graph.n_nodes()), steps: Vec::new(), n_threads: 1, scratch: 0 };
         for node in graph.nodes() {
             let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
             let wide = n_threads > 1 && node.is_wide();

@@ -32,7 +32,6 @@ use plan::{Plan, Shapes};
 use product::{Columns, Job, Matrix};
 
 pub use experts::{mul_mat_id, scratch_mul_mat_id};
-#[cfg(any(test, feature = "internals"))]
 pub use plan::can;
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.
@@ -93,7 +92,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
 /// The node's scratch memory, which the graph's plan made at least `bytes` long.
 fn workspace<'a>(w: &Worker<'a>, bytes: usize) -> Workspace<'a> {
     let all = w.workspace();
-    ggml_assert!(all.len() >= bytes, "the graph's plan is for another graph");
+    ggml_assert!(all.size() >= bytes, "the graph's plan is for another graph");
     all
 }
 

@@ -6,7 +6,7 @@ use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::check_type;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::cpu::simd::dot_type;
+use crate::cpu::matmul::can;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -15,9 +15,7 @@ pub use super::super::matmul::{mul_mat, mul_mat_id, scratch_mul_mat, scratch_mul
 
 fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
     let w = weights.dtype();
-    let dot = dot_type(w).filter(|_| w != GGML_TYPE_Q8_1);
-    let taken = dot.is_some_and(|d| matches!(act, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16) || act == d);
-    ensure!(taken, "product of {w:?} and {act:?}");
+    ensure!(can(w, act), "product of {w:?} and {act:?}");
     ensure!(weights.nb()[0] == w.type_size(), "transposed weights");
     Ok(())
 }

@@ -106,7 +106,7 @@ fn fill(
     for pair in 0..pairs {
         let sector = pair as i32 % cycle;
         if p.vision() {
-            // Each section starts its angles anew.
+            // The angles of each section start again.
             if let Some(axis) = starts.iter().position(|&s| s == sector) {
                 angles[axis] = base[axis];
             }

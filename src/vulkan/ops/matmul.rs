@@ -1,6 +1,6 @@
 //! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and those with an expert for each row.
 //!
-//! The rungs, and which device takes which, stand in `ladder.rs`.
+//! The methods, and which device uses which, are in `ladder.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Gradient of attention as one operation, by its queries, keys and values.
 //!
 //! With S = scale q kT (masked), P = softmax(S) and y = P v: dP = dy vT, dS = P (dP - P dP), dq = dS k scale,
-//! dk = dST q scale, dv = PT dy. Scores are computed anew, a query at a time.
+//! dk = dST q scale, dv = PT dy. Scores are computed again, one query at a time.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type::*;
