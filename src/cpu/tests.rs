@@ -637,15 +637,11 @@ fn sources_that_overlap_the_result_partly_are_read_by_one_thread() {
             let memory = floats(&mut c, &[20000], 7);
             let a = c.new_tensor(GGML_TYPE_F32, &[100, 100]).unwrap();
             a.set_data(memory.data());
-            let t = unary(&mut c, a);
+            let t = unary::plain(&mut c, unary::Plain::Sqr, a, Place::New).unwrap();
             t.set_data(memory.data().wrapping_add(shift));
             compute_with(&nodes_of(t), threads, Abort::NEVER).unwrap();
             let bits: Vec<u32> = read(memory).iter().map(|x| x.to_bits()).collect();
             assert!(*first.get_or_insert_with(|| bits.clone()) == bits, "{shift} bytes on, {threads} threads");
         }
     }
-}
-
-fn unary(c: &mut Context, a: TensorRef) -> TensorRef {
-    unary::plain(c, unary::Plain::Sqr, a, Place::New).unwrap()
 }

@@ -281,14 +281,9 @@ pub fn glu_c(op: ggml_glu_op) -> &'static CStr {
     GLU_NAMES.get(op as usize).copied().unwrap_or_default()
 }
 
-/// Name of a number format, as a C string.
-pub fn dtype_c(t: ggml_type) -> &'static CStr {
-    t.c_name()
-}
-
 /// Name of a number format.
 pub fn dtype(t: ggml_type) -> &'static str {
-    text(dtype_c(t))
+    text(t.c_name())
 }
 
 #[cfg(test)]

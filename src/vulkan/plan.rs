@@ -139,6 +139,11 @@ impl View {
         u64::from(self.n_rows()) * u64::from(self.ne[0])
     }
 
+    /// Strides of dimensions 0 to 2.
+    pub fn nb012(&self) -> [u32; 3] {
+        [self.nb[0], self.nb[1], self.nb[2]]
+    }
+
     /// Strides of dimensions 1 to 3.
     pub fn nb123(&self) -> [u32; 3] {
         [self.nb[1], self.nb[2], self.nb[3]]

@@ -41,7 +41,7 @@ pub fn get(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         n_rows: d.n_rows(),
         a_ne1: a.ne[1],
         a_nb: a.nb123(),
-        ids_nb: [ids.nb[0], ids.nb[1], ids.nb[2]],
+        ids_nb: ids.nb012(),
         d_nb: d.nb123(),
     };
     plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
@@ -80,7 +80,7 @@ pub fn set(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
         d_ne1: d.ne[1],
         ids_ne: [ids.ne[1], ids.ne[2]],
         a_nb: a.nb,
-        ids_nb: [ids.nb[0], ids.nb[1], ids.nb[2]],
+        ids_nb: ids.nb012(),
         d_nb: d.nb123(),
     };
     plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
