@@ -37,7 +37,7 @@ finish() {
 sed -n 's/^ggml_vulkan: 0 = /note: /p' "$out/probe.err"
 GGML_VK_VALIDATE=1 "$out/test_vulkan" none > /dev/null 2> "$out/probe.err"
 validate=0
-if grep -q 'validation layers are on' "$out/probe.err"; then
+if grep -q 'validation layers are enabled' "$out/probe.err"; then
     validate=abort
 else
     echo "note: no validation layers (the package vulkan-validationlayers): their messages are not checked"
