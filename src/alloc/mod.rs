@@ -7,9 +7,10 @@
 mod follow;
 pub mod graph;
 pub mod ids;
-mod image;
+pub mod image;
 pub mod inplace;
 pub mod linear;
+pub mod pause;
 pub mod plan;
 pub mod planner;
 pub mod problem;

@@ -13,15 +13,13 @@
 
 use super::ids::TensorIds;
 use super::image::Images;
+use super::pause::Pause;
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
-
-/// Allocations between two images when they were of no use, at most.
-const MAX_PAUSE: u32 = 64;
 
 /// A buffer that tensors were in, and its bytes.
 type Holder = (*const ggml_backend_buffer, MaybeUninit<ggml_backend_buffer>);
@@ -43,10 +41,8 @@ pub struct Recall {
     n_nodes: usize,
     /// The images are those of the graph that the scheduler's state describes.
     is_valid: bool,
-    /// Images that were of no use in a row.
-    failures: u32,
-    /// Splits to go before the next image.
-    pause: u32,
+    /// Splits without images.
+    pause: Pause,
 }
 
 /// Whether the first `n` bytes are equal.
@@ -91,14 +87,13 @@ impl Recall {
 
     /// The images were of use.
     pub fn succeeded(&mut self) {
-        self.failures = 0;
+        self.pause.succeeded();
     }
 
     /// The images were taken in vain: the graph came again, but was another.
     pub fn failed(&mut self) {
         self.is_valid = false;
-        self.failures += 1;
-        self.pause = (1 << self.failures.min(10)).min(MAX_PAUSE);
+        self.pause.failed();
     }
 
     fn compare(&self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) -> bool {
@@ -127,8 +122,7 @@ impl Recall {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         (self.n_leafs, self.n_nodes) = (n_leafs, n_nodes);
         self.is_valid = false;
-        if self.pause > 0 {
-            self.pause -= 1;
+        if !self.pause.is_over() {
             return;
         }
         // A tensor that stands at two places would shift all numbers behind it.

@@ -4,13 +4,13 @@
 use super::node::Verdict;
 use super::{CheckedNode, range_of, runnable};
 use crate::abi::backend_impl::ggml_backend_buffer;
-use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::ids::TensorIds;
+use crate::alloc::image::Images;
+use crate::alloc::pause::Pause;
 use crate::cpu::exec::is_live;
 use crate::error::Result;
 use crate::mutant;
 use crate::tensor::TensorRef;
-use crate::tensor::handle::OP_PARAM_WORDS;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -49,44 +49,13 @@ fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// Everything that the checks read of a tensor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Facts {
-    ne: [i64; GGML_MAX_DIMS],
-    nb: [usize; GGML_MAX_DIMS],
-    params: [i32; OP_PARAM_WORDS],
-    srcs: [*mut ggml_tensor; GGML_MAX_SRC],
-    view_src: Option<TensorRef>,
-    data: *mut u8,
-    buffer: *mut ggml_backend_buffer,
-    dtype: i32,
-    op: i32,
-    flags: i32,
-}
-
-impl Facts {
-    fn of(t: TensorRef) -> Self {
-        Self {
-            ne: t.ne(),
-            nb: t.nb(),
-            params: t.op_params(),
-            srcs: t.srcs_raw(),
-            view_src: t.view_src(),
-            data: t.data(),
-            buffer: t.buffer_raw(),
-            dtype: t.dtype_raw(),
-            op: t.op_raw(),
-            flags: t.flags(),
-        }
-    }
-}
-
 /// A graph as it was when it was checked.
 struct Record {
     nodes: Vec<TensorRef>,
     verdicts: Vec<Verdict>,
-    /// Each tensor once, behind one that names it: a tensor is only looked at when those before it are what they were.
-    tensors: Vec<(TensorRef, Facts)>,
+    /// The nodes, what they read, and what these are views of: each tensor once, behind one that names it.
+    tensors: Vec<TensorRef>,
+    images: Images,
     /// The memory of the buffers of these tensors.
     buffers: Vec<(*mut ggml_backend_buffer, Option<Range<usize>>)>,
 }
@@ -94,38 +63,33 @@ struct Record {
 impl Record {
     fn new(nodes: &[TensorRef], verdicts: Vec<Verdict>) -> Self {
         let mut ids = TensorIds::default();
-        let mut record = Self { nodes: nodes.to_vec(), verdicts, tensors: Vec::new(), buffers: Vec::new() };
         for &node in nodes {
-            record.note(&mut ids, node);
-            for (_, s) in node.srcs() {
-                record.note(&mut ids, s);
-                // A view without a buffer must lie inside the tensor that it is a view of.
-                if let Some(base) = s.view_src() {
-                    record.note(&mut ids, base);
+            // A view without a buffer must lie inside the tensor that it is a view of.
+            for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
+                ids.insert(t);
+                if let Some(base) = t.view_src() {
+                    ids.insert(base);
                 }
             }
-            if let Some(base) = node.view_src() {
-                record.note(&mut ids, base);
+        }
+        let tensors = ids.tensors().to_vec();
+        let mut images = Images::default();
+        // SAFETY: the nodes are valid, and so are the tensors that they name.
+        unsafe { images.take(&tensors) };
+        let mut buffers = Vec::new();
+        for buffer in tensors.iter().map(|t| t.buffer_raw()).filter(|b| !b.is_null()) {
+            if buffers.iter().all(|(b, _)| *b != buffer) {
+                buffers.push((buffer, range_of(buffer)));
             }
         }
-        record
-    }
-
-    fn note(&mut self, ids: &mut TensorIds, t: TensorRef) {
-        if ids.insert(t) as usize != self.tensors.len() {
-            return;
-        }
-        self.tensors.push((t, Facts::of(t)));
-        let buffer = t.buffer_raw();
-        if !buffer.is_null() && self.buffers.iter().all(|(b, _)| *b != buffer) {
-            self.buffers.push((buffer, range_of(buffer)));
-        }
+        Self { nodes: nodes.to_vec(), verdicts, tensors, images, buffers }
     }
 
     /// Whether `nodes` are this graph, and nothing that was checked has changed.
     fn holds(&self, nodes: &[TensorRef]) -> bool {
         self.nodes == nodes
-            && self.tensors.iter().all(|(t, facts)| Facts::of(*t) == *facts || mutant::on("G29 again"))
+            // SAFETY: the nodes are valid, and each other tensor is named by one before it that was just found to be as it was.
+            && (unsafe { self.images.are_of(&self.tensors) } || mutant::on("G29 again"))
             && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
     }
 }
@@ -134,10 +98,8 @@ impl Record {
 struct Entry {
     key: (TensorRef, usize),
     record: Option<Record>,
-    /// Computations to wait before the next record: a graph that is never the same twice is not worth one.
-    wait: u32,
-    /// How long to wait when the next record does not hold.
-    patience: u32,
+    /// Computations without a record: a graph that is never the same twice is not worth one.
+    pause: Pause,
 }
 
 /// Graphs at most, and nodes at most of a graph that is remembered.
@@ -166,18 +128,16 @@ impl Memory {
         let at = self.entries.iter().position(|e| e.key == key);
         let mut entry = match at {
             Some(i) => self.entries.remove(i),
-            None => Entry { key, record: None, wait: 1, patience: 1 },
+            None => Entry { key, record: None, pause: Pause::of(1) },
         };
         if entry.record.as_ref().is_some_and(|r| r.holds(nodes)) {
-            entry.patience = 1;
+            entry.pause.succeeded();
         } else {
             if entry.record.take().is_some() {
-                entry.patience = (2 * entry.patience).min(64);
-                entry.wait = entry.patience;
+                entry.pause.failed();
             }
             let checked = verdicts(nodes)?;
-            if entry.wait > 0 {
-                entry.wait -= 1;
+            if !entry.pause.is_over() {
                 self.keep(entry);
                 return Ok(CheckedGraph { verdicts: Cow::Owned(checked), graph: PhantomData });
             }
