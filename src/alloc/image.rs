@@ -13,6 +13,9 @@ const NAME: usize = 16;
 /// Sources that an image has itself.
 const SRCS: usize = 2;
 
+/// Tensors that are on their way from memory while one is compared.
+const AHEAD: usize = 4;
+
 /// Buffer, shape, strides and operation.
 const SHAPE_AT: usize = offset_of!(ggml_tensor, buffer);
 const SHAPE: usize = offset_of!(ggml_tensor, op_params) - SHAPE_AT;
@@ -160,7 +163,10 @@ impl Images {
     /// # Safety
     /// Each tensor is valid if those before it are as they were.
     pub unsafe fn are_of(&self, tensors: &[TensorRef]) -> bool {
-        std::iter::zip(tensors, &self.all).all(|(&t, image)| {
+        std::iter::zip(tensors, &self.all).enumerate().all(|(i, (&t, image))| {
+            if let Some(later) = tensors.get(i + AHEAD) {
+                later.prefetch();
+            }
             // SAFETY: valid, by the caller's promise; the constants are those of whole fields.
             unsafe {
                 let raw = t.as_ptr();

@@ -1,6 +1,7 @@
 //! The graphs that a scheduler remembers. Hosts alternate between a few: prompt and text, batches of two sizes, the copies of a pipeline.
 //! Each has its own entry, so that the next graph does not overwrite what was worked out for this one. The least recently used entry
-//! makes room.
+//! makes room, or the last one if its graph came only once: a host whose graphs are always new works in the same memory then, which is in
+//! the processor's cache.
 #![forbid(unsafe_code)]
 
 use super::arena::CopyPool;
@@ -18,6 +19,9 @@ pub const GRAPHS_PER_COPY: usize = 4;
 const MAX_TENSORS: usize = 1 << 17;
 /// Shapes that an entry had before, which are remembered.
 const PAST_SHAPES: usize = 2;
+/// Of so many graphs without an entry, one takes the least recently used entry in any case. Without that, two graphs in turns could overwrite each
+/// other beside entries that nobody uses.
+const OLDEST_EVERY: usize = 4;
 
 /// A place in the cache.
 struct Entry {
@@ -28,6 +32,8 @@ struct Entry {
     past: Vec<u64>,
     /// When it was used last.
     used: u64,
+    /// Its graph came more than once.
+    came_again: bool,
 }
 
 /// The entries. One is current: the graph that the scheduler was given last.
@@ -36,6 +42,8 @@ pub struct GraphCache {
     current: usize,
     max_entries: usize,
     clock: u64,
+    /// Graphs that took the entry of another.
+    n_overwritten: usize,
     /// Copies of all graphs.
     pub pool: CopyPool,
 }
@@ -59,6 +67,7 @@ impl GraphCache {
             current: 0,
             max_entries: GRAPHS_PER_COPY * settings.n_copies,
             clock: 0,
+            n_overwritten: 0,
             pool: CopyPool::default(),
         };
         this.add(settings);
@@ -78,7 +87,7 @@ impl GraphCache {
     fn add(&mut self, settings: &Settings) -> usize {
         let slot = self.entries.len();
         let graph = SplitGraph::new(slot, settings);
-        self.entries.push(Entry { graph, shape: 0, past: Vec::new(), used: 0 });
+        self.entries.push(Entry { graph, shape: 0, past: Vec::new(), used: 0, came_again: false });
         slot
     }
 
@@ -106,6 +115,7 @@ impl GraphCache {
         });
         let (slot, ticket) = found?;
         self.make_current(slot);
+        self.entries[slot].came_again = true;
         self.entries[slot].graph.recall.succeeded();
         Some(ticket)
     }
@@ -138,11 +148,13 @@ impl GraphCache {
                 entry.past.insert(0, std::mem::replace(&mut entry.shape, shape));
                 entry.past.truncate(PAST_SHAPES);
             }
+            entry.came_again = true;
             self.make_current(slot);
             return Ok(likeness);
         }
         let slot = self.vacate(settings);
         let entry = &mut self.entries[slot];
+        entry.came_again = false;
         entry.shape = shape;
         entry.past.clear();
         entry.graph.life = Life::Blank;
@@ -154,7 +166,7 @@ impl GraphCache {
         Ok(Likeness::None)
     }
 
-    /// A blank entry, or a new one, or the least recently used one.
+    /// A blank entry, or a new one, or one to overwrite.
     fn vacate(&mut self, settings: &Settings) -> usize {
         let is_blank = |e: &Entry| e.graph.life == Life::Blank;
         if let Some(slot) = self.entries.iter().position(is_blank) {
@@ -163,6 +175,10 @@ impl GraphCache {
         let n_tensors: usize = self.entries.iter().map(|e| e.graph.ids.len()).sum();
         if self.entries.len() < self.max_entries && n_tensors < MAX_TENSORS {
             return self.add(settings);
+        }
+        self.n_overwritten += 1;
+        if self.n_overwritten % OLDEST_EVERY != 0 && !self.entries[self.current].came_again {
+            return self.current;
         }
         self.entries.iter().enumerate().min_by_key(|(_, e)| e.used).map_or(0, |(slot, _)| slot)
     }

@@ -152,6 +152,27 @@ fn round(s: &Scheduler, (g, x, y): (GraphRef, TensorRef, TensorRef), value: f32,
     s.engine().n_repeats() > before
 }
 
+/// As many nodes as are asked for, none of which changes anything.
+fn chain(c: &mut Context, n: usize) -> (GraphRef, TensorRef, TensorRef) {
+    c.reset();
+    let x = input(c, 16);
+    let y = (0..n).fold(x, |y, _| unary::scale(c, y, 1.0).unwrap());
+    (graph(c, y), x, y)
+}
+
+/// Graphs that came once do not keep two that take turns afterwards from getting an entry each.
+#[test]
+fn graphs_that_never_come_again_make_room() {
+    let d = Devices::new();
+    let s = d.scheduler(false);
+    let mut c = Context::with_size(1 << 20, true).unwrap();
+    for n in 1..=20 {
+        assert!(!round(&s, chain(&mut c, n), 2.0, 2.0), "{n} nodes");
+    }
+    let seen: Vec<bool> = (0..20).map(|i| round(&s, chain(&mut c, 30 + i % 2), i as f32, i as f32)).collect();
+    assert!(seen[12..].iter().all(|&repeated| repeated), "{seen:?}");
+}
+
 /// A larger graph in between makes other buffers: what was bound to those before is not bound again.
 #[test]
 fn a_graph_is_not_repeated_in_buffers_that_were_freed() {
