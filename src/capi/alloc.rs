@@ -6,51 +6,35 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::alloc::{GraphAllocator, inplace, linear};
-use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
-use crate::capi::convert::{graph as need_graph, logged, need, tensor as need_tensor};
+use crate::backend::BufferRef;
+use crate::capi::convert::{boxed, exclusive, given, list, logged, need, passed, take};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
+use crate::tensor::Context;
 use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::c_int;
 
-/// The allocator behind the opaque pointer.
-///
-/// # Safety
-/// `p` is NULL or came from [`into_raw`] and nobody else uses it during the call.
-unsafe fn gallocr<'a>(p: ggml_gallocr_t) -> &'a mut GraphAllocator {
-    // SAFETY: by the caller's promise.
-    match unsafe { p.cast::<GraphAllocator>().as_mut() } {
-        Some(g) => g,
-        None => ggml_abort!("GGML_ASSERT(galloc != NULL) failed"),
-    }
+passed! { 'c:
+    ggml_gallocr_t, Some("galloc") => &'c mut GraphAllocator, exclusive;
+    *mut ggml_tallocr, Some("talloc") => &'c mut ggml_tallocr, exclusive;
+}
+
+given! {
+    ggml_gallocr_t => Box<GraphAllocator>, boxed;
 }
 
 fn into_raw(g: GraphAllocator) -> ggml_gallocr_t {
     Box::into_raw(Box::new(g)).cast()
 }
 
-/// # Safety
-/// `buft` is NULL or a valid buffer type.
-unsafe fn buffer_type(buft: ggml_backend_buffer_type_t) -> BufferTypeRef {
-    // SAFETY: forwarded to the caller.
-    match unsafe { BufferTypeRef::from_ptr(buft) } {
-        Some(b) => b,
-        None => ggml_abort!("GGML_ASSERT(buft != NULL) failed"),
-    }
-}
-
 /// The buffer indices of a graph's places, leafs first; empty when C gave none.
-///
-/// # Safety
-/// The arrays are NULL or hold a number for each node, or leaf, of the graph.
-unsafe fn buffer_ids(graph: GraphRef, nodes: *const c_int, leafs: *const c_int) -> Vec<i32> {
-    if nodes.is_null() && leafs.is_null() {
+fn buffer_ids(graph: GraphRef, nodes: &[c_int], leafs: &[c_int]) -> Vec<i32> {
+    if nodes.is_empty() && leafs.is_empty() {
         return Vec::new();
     }
-    let part = |p: *const c_int, n: usize| match p.is_null() {
+    let part = |given: &[c_int], n: usize| match given.is_empty() {
         true => vec![0; n],
-        // SAFETY: by the caller's promise.
-        false => unsafe { std::slice::from_raw_parts(p, n) }.to_vec(),
+        false => given.to_vec(),
     };
     let mut ids = part(leafs, graph.n_leafs());
     ids.extend(part(nodes, graph.n_nodes()));
@@ -62,11 +46,8 @@ unsafe fn buffer_ids(graph: GraphRef, nodes: *const c_int, leafs: *const c_int) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml_tallocr {
-    // SAFETY: a valid buffer, by the contract.
-    match unsafe { BufferRef::from_ptr(buffer) } {
-        Some(b) => linear::start(b),
-        None => ggml_abort!("GGML_ASSERT(buffer != NULL) failed"),
-    }
+    need!(buffer);
+    linear::start(buffer)
 }
 
 /// Allocates `tensor`, which must not have memory and must not be a view, in the next free bytes of the buffer. If
@@ -75,10 +56,10 @@ pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *mut ggml_tensor) -> raw::ggml_status {
-    // SAFETY: an allocator from `ggml_tallocr_new` that nobody else uses meanwhile, by the contract.
-    let Some(talloc) = (unsafe { talloc.as_mut() }) else { ggml_abort!("GGML_ASSERT(talloc != NULL) failed") };
-    // SAFETY: its buffer and the tensor are valid, by the contract.
-    let (buffer, tensor) = unsafe { (BufferRef::from_ptr(talloc.buffer), need_tensor(tensor, "tensor")) };
+    need!(talloc);
+    // SAFETY: the header asks for an allocator of `ggml_tallocr_new`, whose buffer the caller keeps.
+    let buffer = unsafe { BufferRef::from_ptr(talloc.buffer) };
+    need!(tensor);
     let Some(buffer) = buffer else { ggml_abort!("GGML_ASSERT(talloc->buffer != NULL) failed") };
     let status = linear::alloc(talloc, buffer, tensor).unwrap_or_else(|e| {
         log_error!("ggml_tallocr_alloc: {e}");
@@ -91,8 +72,8 @@ pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> ggml_gallocr_t {
-    // SAFETY: a valid buffer type, by the contract.
-    into_raw(GraphAllocator::new(&[unsafe { buffer_type(buft) }]))
+    need!(buft);
+    into_raw(GraphAllocator::new(&[buft]))
 }
 
 /// Creates a graph allocator that uses `n_bufs` buffer types, identified by their index. A type that is listed
@@ -101,8 +82,12 @@ pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> g
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type_t, n_bufs: c_int) -> ggml_gallocr_t {
     ggml_assert!(!bufts.is_null() && n_bufs > 0, "a graph allocator needs a buffer type");
-    // SAFETY: `n_bufs` valid buffer types, by the contract.
-    let bufts: Vec<_> = (0..n_bufs as usize).map(|i| unsafe { buffer_type(*bufts.add(i)) }).collect();
+    list!(n_bufs as usize; bufts);
+    let handle = |&buft: &ggml_backend_buffer_type_t| {
+        need!(buft);
+        buft
+    };
+    let bufts: Vec<_> = bufts.iter().map(handle).collect();
     into_raw(GraphAllocator::new(&bufts))
 }
 
@@ -110,10 +95,8 @@ pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
-    if !galloc.is_null() {
-        // SAFETY: it came from `into_raw`, and the contract forbids any later use.
-        drop(unsafe { Box::from_raw(galloc.cast::<GraphAllocator>()) });
-    }
+    take!(galloc);
+    drop(galloc);
 }
 
 /// Plans `graph` and allocates the buffers it needs, so that graphs that need no more memory are allocated without a
@@ -139,15 +122,15 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     sizes: *mut usize,
 ) {
     ggml_assert!(!sizes.is_null());
-    // SAFETY: a valid allocator, a valid graph and arrays as long as it, by the contract.
-    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
-    // SAFETY: as above.
-    let ids = unsafe { buffer_ids(graph, node_buffer_ids, leaf_buffer_ids) };
-    let mut problem = g.describe(graph);
-    let measured = logged("ggml_gallocr_reserve_n_size", g.measure(&mut problem, &ids));
-    g.put_back(problem);
-    let measured = measured.unwrap_or_else(|| vec![0; g.n_buffers()]);
-    // SAFETY: `sizes` has room for a number for each buffer type, by the contract.
+    need!(galloc, graph);
+    list!(graph.n_nodes(); node_buffer_ids);
+    list!(graph.n_leafs(); leaf_buffer_ids);
+    let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
+    let mut problem = galloc.describe(graph);
+    let measured = logged("ggml_gallocr_reserve_n_size", galloc.measure(&mut problem, &ids));
+    galloc.put_back(problem);
+    let measured = measured.unwrap_or_else(|| vec![0; galloc.n_buffers()]);
+    // SAFETY: the header asks for room for a number for each buffer type, which `measured` has.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 
@@ -162,13 +145,13 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
     node_buffer_ids: *const c_int,
     leaf_buffer_ids: *const c_int,
 ) -> bool {
-    // SAFETY: a valid allocator, a valid graph and arrays as long as it, by the contract.
-    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
-    // SAFETY: as above.
-    let ids = unsafe { buffer_ids(graph, node_buffer_ids, leaf_buffer_ids) };
-    let mut problem = g.describe(graph);
-    let done = logged("ggml_gallocr_reserve_n", g.reserve(&mut problem, &ids)).is_some();
-    g.put_back(problem);
+    need!(galloc, graph);
+    list!(graph.n_nodes(); node_buffer_ids);
+    list!(graph.n_leafs(); leaf_buffer_ids);
+    let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
+    let mut problem = galloc.describe(graph);
+    let done = logged("ggml_gallocr_reserve_n", galloc.reserve(&mut problem, &ids)).is_some();
+    galloc.put_back(problem);
     done
 }
 
@@ -178,9 +161,8 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
-    // SAFETY: a valid allocator and a valid graph, by the contract.
-    let (g, graph) = unsafe { (gallocr(galloc), need_graph(graph)) };
-    logged("ggml_gallocr_alloc_graph", g.alloc_graph(graph)).is_some()
+    need!(galloc, graph);
+    logged("ggml_gallocr_alloc_graph", galloc.alloc_graph(graph)).is_some()
 }
 
 /// Returns the size in bytes of the buffers of type `buffer_id`. 0 for a type that is also listed with a smaller
@@ -191,18 +173,14 @@ pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, bu
     if galloc.is_null() {
         return 0;
     }
-    // SAFETY: a valid allocator, by the contract.
-    let g = unsafe { gallocr(galloc) };
+    need!(galloc);
+    let g = galloc;
     ggml_assert!(buffer_id >= 0 && (buffer_id as usize) < g.n_buffers());
     g.buffer_size(buffer_id as usize)
 }
 
-/// All tensors of `ctx`, which must have been made without data.
-///
-/// # Safety
-/// `ctx` is a valid context and `buft` a valid buffer type.
-unsafe fn tensors_of(ctx: *mut ggml_context) -> Vec<*mut ggml_tensor> {
-    need!(ctx);
+/// All tensors of `ctx`, which must have been created with `no_alloc`.
+fn tensors_of(ctx: &Context) -> Vec<*mut ggml_tensor> {
     ggml_assert!(ctx.no_alloc(), "tensors of the context have memory in the context");
     ctx.tensors().map(|t| t.as_ptr()).collect()
 }
@@ -215,8 +193,9 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft_size(
     ctx: *mut ggml_context,
     buft: ggml_backend_buffer_type_t,
 ) -> usize {
-    // SAFETY: a valid context and a valid buffer type, by the contract.
-    let (mut tensors, buft) = unsafe { (tensors_of(ctx), buffer_type(buft)) };
+    need!(ctx);
+    let mut tensors = tensors_of(ctx);
+    need!(buft);
     if tensors.is_empty() {
         return 0;
     }
@@ -234,8 +213,9 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors_from_buft(
     ctx: *mut ggml_context,
     buft: ggml_backend_buffer_type_t,
 ) -> *mut ggml_backend_buffer {
-    // SAFETY: a valid context and a valid buffer type, by the contract.
-    let (mut tensors, buft) = unsafe { (tensors_of(ctx), buffer_type(buft)) };
+    need!(ctx);
+    let mut tensors = tensors_of(ctx);
+    need!(buft);
     if tensors.is_empty() {
         return std::ptr::null_mut();
     }
@@ -250,16 +230,13 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
     ctx: *mut ggml_context,
     backend: ggml_backend_t,
 ) -> *mut ggml_backend_buffer {
-    // SAFETY: a valid backend, by the contract.
-    let Some(backend) = (unsafe { BackendRef::from_ptr(backend) }) else {
-        ggml_abort!("GGML_ASSERT(backend != NULL) failed")
-    };
+    need!(backend);
     // SAFETY: forwarded to the caller.
     unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) }
 }
 
-/// Whether the result of `op` may be over one of its sources. Backends that compute such an operation must not assume
-/// that source and result are apart.
+/// Returns whether the result of `op` may use the memory of one of its sources. A backend must not assume that source and
+/// result of such an operation are different memory.
 ///
 /// cbindgen:ignore
 #[guarded]

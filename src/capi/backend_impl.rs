@@ -5,11 +5,8 @@ use crate::abi::backend::*;
 use crate::abi::backend_impl::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::backend::{
-    BackendRef, BufferBox, BufferRef, BufferTypeRef, meta, multi, op_alloc_size_may_expand, tensor_io,
-};
-use crate::capi::backend::{need_buffer, need_buft};
-use crate::capi::convert::{known, tensor as need_tensor};
+use crate::backend::{BufferBox, meta, multi, op_alloc_size_may_expand, tensor_io};
+use crate::capi::convert::{known, list, need, optional};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
@@ -31,16 +28,17 @@ pub unsafe extern "C" fn ggml_backend_buffer_init(
     context: *mut c_void,
     size: usize,
 ) -> ggml_backend_buffer_t {
-    // SAFETY: a valid buffer type and functions that keep the vtable contract, by the contract of the header.
-    unsafe { BufferBox::create(need_buft(buft), iface, context, size) }.into_raw()
+    need!(buft);
+    // SAFETY: the header asks for functions that keep the vtable contract with `context`.
+    unsafe { BufferBox::create(buft, iface, context, size) }.into_raw()
 }
 
 /// Makes the buffer of `dst` copy `src`. Returns false if it cannot. Hosts call `ggml_backend_tensor_copy` instead.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_copy_tensor(src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
-    // SAFETY: valid tensors, by the contract.
-    unsafe { tensor_io::buffer_copy(need_tensor(src, "src"), need_tensor(dst, "dst")) }
+    need!(src, dst);
+    tensor_io::buffer_copy(src, dst)
 }
 
 /// Joins `n_buffers` buffers, at least one, into a buffer that owns them.
@@ -51,21 +49,21 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
     n_buffers: usize,
 ) -> ggml_backend_buffer_t {
     ggml_assert!(!buffers.is_null() && n_buffers > 0, "at least one buffer");
-    // SAFETY: a list of this length of valid buffers that become the new one's, by the contract.
-    let parts = unsafe { std::slice::from_raw_parts(buffers, n_buffers) }
-        .iter()
-        // SAFETY: as above.
-        .map(|&b| unsafe { BufferBox::own(need_buffer(b)) })
-        .collect();
-    multi::join(parts).into_raw()
+    list!(n_buffers; buffers);
+    let own = |&buffer: &ggml_backend_buffer_t| {
+        need!(buffer);
+        // SAFETY: the header gives the buffers of the list to the new one.
+        unsafe { BufferBox::own(buffer) }
+    };
+    multi::join(buffers.iter().map(own).collect()).into_raw()
 }
 
 /// Returns whether the buffer was made by `ggml_backend_multi_buffer_alloc_buffer`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_multi_buffer(buffer: ggml_backend_buffer_t) -> bool {
-    // SAFETY: a valid buffer, by the contract.
-    multi::is_multi(unsafe { need_buffer(buffer) })
+    need!(buffer);
+    multi::is_multi(buffer)
 }
 
 /// Sets the purpose of all parts of a joined buffer.
@@ -76,8 +74,8 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_set_usage(
     usage: raw::ggml_backend_buffer_usage,
 ) {
     let usage = known(ggml_backend_buffer_usage::from_raw(usage), "usage", usage);
-    // SAFETY: a valid buffer, by the contract.
-    let parts = multi::parts(unsafe { need_buffer(buffer) });
+    need!(buffer);
+    let parts = multi::parts(buffer);
     ggml_assert!(parts.is_some(), "ggml_backend_buffer_is_multi_buffer(buffer)");
     parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
@@ -90,8 +88,8 @@ pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
     usage: raw::ggml_backend_buffer_usage,
 ) {
     let usage = known(ggml_backend_buffer_usage::from_raw(usage), "usage", usage);
-    // SAFETY: a valid buffer, by the contract.
-    let parts = meta::parts(unsafe { need_buffer(buffer) });
+    need!(buffer);
+    let parts = meta::parts(buffer);
     ggml_assert!(parts.is_some(), "ggml_backend_buffer_is_meta(buffer)");
     parts.unwrap_or_default().into_iter().for_each(|part| part.set_usage(usage));
 }
@@ -100,32 +98,32 @@ pub unsafe extern "C" fn ggml_backend_meta_buffer_set_usage(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_meta(backend: ggml_backend_t) -> bool {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| meta::streams(b).is_some())
+    optional!(backend);
+    backend.is_some_and(|b| meta::streams(b).is_some())
 }
 
 /// Returns whether this is a buffer of a meta device. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_meta(buf: ggml_backend_buffer_t) -> bool {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { BufferRef::from_ptr(buf) }.is_some_and(|b| meta::parts(b).is_some())
+    optional!(buf);
+    buf.is_some_and(|b| meta::parts(b).is_some())
 }
 
 /// Returns whether this is a buffer type of a meta device. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_meta(buft: ggml_backend_buffer_type_t) -> bool {
-    // SAFETY: NULL or a valid buffer type, by the contract.
-    unsafe { BufferTypeRef::from_ptr(buft) }.is_some_and(meta::is_meta_type)
+    optional!(buft);
+    buft.is_some_and(meta::is_meta_type)
 }
 
 /// Returns the number of backends that a meta backend joins; 0 for any other.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_meta_n_backends(meta_backend: ggml_backend_t) -> usize {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { BackendRef::from_ptr(meta_backend) }.and_then(meta::streams).map_or(0, |list| list.len())
+    optional!(meta_backend);
+    meta_backend.and_then(meta::streams).map_or(0, |list| list.len())
 }
 
 /// Returns backend `index` of a meta backend, which owns it. NULL for any other.
@@ -135,7 +133,7 @@ pub unsafe extern "C" fn ggml_backend_meta_simple_backend(
     meta_backend: ggml_backend_t,
     index: usize,
 ) -> ggml_backend_t {
-    // SAFETY: NULL or a valid backend, by the contract.
-    let streams = unsafe { BackendRef::from_ptr(meta_backend) }.and_then(meta::streams).unwrap_or_default();
+    optional!(meta_backend);
+    let streams = meta_backend.and_then(meta::streams).unwrap_or_default();
     streams.get(index).map_or(std::ptr::null_mut(), |s| s.as_ptr())
 }

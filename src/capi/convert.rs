@@ -9,14 +9,15 @@ use crate::graph::GraphRef;
 use crate::log_error;
 use crate::sys;
 use crate::tensor::{Context, TensorRef};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
 use std::panic::Location;
 use std::path::Path;
 
 /// Returns the object, or ends the process for a NULL argument.
 #[inline]
 #[track_caller]
-fn required<T>(value: Option<T>, name: &str) -> T {
+pub fn required<T>(value: Option<T>, name: &str) -> T {
     match value {
         Some(v) => v,
         None => is_null(name),
@@ -37,7 +38,7 @@ pub fn broken(message: &str) -> ! {
     crate::log::abort(at.file(), at.line(), message)
 }
 
-/// The tensor at `p`, which the header forbids to be NULL; `name` is the parameter's.
+/// The tensor at `p`, which the header forbids to be NULL, under a name that is not the parameter's.
 ///
 /// # Safety
 /// `p` is NULL or a valid tensor for as long as the handle, or a copy of it, is used.
@@ -48,107 +49,186 @@ pub unsafe fn tensor(p: *const ggml_tensor, name: &str) -> TensorRef {
     required(unsafe { TensorRef::from_ptr(p) }, name)
 }
 
-/// The tensor at `p`, or `None` for NULL.
+/// The object of ours behind the opaque name `R`, to share; `None` for NULL.
 ///
 /// # Safety
-/// As for [`tensor`].
+/// `p` is NULL or points to a `T` that lives, and that nobody changes, for as long as the result is used.
 #[inline]
-pub unsafe fn opt_tensor(p: *const ggml_tensor) -> Option<TensorRef> {
-    // SAFETY: forwarded to the caller.
-    unsafe { TensorRef::from_ptr(p) }
+pub unsafe fn shared<'a, R, T>(p: *const R) -> Option<&'a T> {
+    // SAFETY: NULL, or by the caller's promise a `T` that nobody changes.
+    unsafe { p.cast::<T>().as_ref() }
 }
 
-/// The context at `p`, which the header forbids to be NULL.
+/// The object of ours behind the opaque name `R`, to change; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or a valid context that no other thread and no other reference uses during the call.
+/// `p` is NULL or points to a `T` that lives, and that nobody else uses, for as long as the result is used.
 #[inline]
-#[track_caller]
-pub unsafe fn ctx<'a>(p: *mut ggml_context) -> &'a mut Context {
-    // SAFETY: forwarded to the caller.
-    required(unsafe { p.cast::<Context>().as_mut() }, "ctx")
+pub unsafe fn exclusive<'a, R, T>(p: *mut R) -> Option<&'a mut T> {
+    // SAFETY: NULL, or by the caller's promise a `T` that nobody else uses.
+    unsafe { p.cast::<T>().as_mut() }
 }
 
-/// The context at `p` to read, or `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or a valid context that nobody changes meanwhile.
-#[inline]
-pub unsafe fn opt_ctx<'a>(p: *const ggml_context) -> Option<&'a Context> {
-    // SAFETY: a valid context is a `Context` behind the opaque name; that nobody changes it is the caller's promise.
-    unsafe { p.cast::<Context>().as_ref() }
-}
-
-/// The graph at `p`, which the header forbids to be NULL.
-///
-/// # Safety
-/// `p` is NULL or a valid graph for as long as the handle, or a copy of it, is used.
-#[inline]
-#[track_caller]
-pub unsafe fn graph(p: *const ggml_cgraph) -> GraphRef {
-    // SAFETY: forwarded to the caller.
-    required(unsafe { GraphRef::from_ptr(p) }, "cgraph")
-}
-
-/// The graph at `p`, or `None` for NULL.
-///
-/// # Safety
-/// As for [`graph`].
-#[inline]
-pub unsafe fn opt_graph(p: *const ggml_cgraph) -> Option<GraphRef> {
-    // SAFETY: forwarded to the caller.
-    unsafe { GraphRef::from_ptr(p) }
-}
-
-/// A call of an exported function: what its pointers stand for is used no longer.
+/// A call of an exported function. What its pointers stand for is borrowed from it, so that no reference outlives the call.
 pub struct Call;
 
 /// What an exported function takes by pointer.
-pub trait Passed<'c> {
+pub trait Passed<'c>: Sized {
     /// What the pointer stands for.
     type Object;
+
+    /// The object's name in messages, if it is not the parameter's.
+    const NAME: Option<&'static str>;
+
+    /// The object, or `None` for NULL.
+    ///
+    /// # Safety
+    /// **The header's contract**: NULL, or a valid object for as long as `call` or, for handles, as they are used. No other thread uses an object
+    /// that the header does not allow to share.
+    unsafe fn optional(self, call: &'c Call) -> Option<Self::Object>;
 
     /// The object, which the header forbids to be NULL; `name` is the parameter's.
     ///
     /// # Safety
-    /// **The header's contract**: NULL, or a valid object for as long as `call`, or, for handles, as they are used.
-    unsafe fn required(self, name: &str, call: &'c Call) -> Self::Object;
+    /// As for [`Self::optional`].
+    #[inline]
+    #[track_caller]
+    unsafe fn required(self, name: &str, call: &'c Call) -> Self::Object {
+        // SAFETY: forwarded to the caller.
+        required(unsafe { self.optional(call) }, Self::NAME.unwrap_or(name))
+    }
+
+    /// The object that a question is about. `None`, after a line in the log, for NULL.
+    ///
+    /// # Safety
+    /// As for [`Self::optional`].
+    #[inline]
+    #[track_caller]
+    unsafe fn asked(self, name: &str, call: &'c Call) -> Option<Self::Object> {
+        // SAFETY: forwarded to the caller.
+        let object = unsafe { self.optional(call) };
+        if object.is_none() {
+            log_error!("{}: {} is NULL", Location::caller(), Self::NAME.unwrap_or(name));
+        }
+        object
+    }
 }
 
+/// `passed! { 'c: pointer, name in messages => object, function; ... }`: what pointers stand for. The function takes the pointer, and
+/// has no other precondition than the contract of [`Passed::optional`].
 macro_rules! passed {
-    ($($raw:ty => $object:ty, $required:expr;)*) => {$(
-        impl<'c> Passed<'c> for $raw {
+    ($c:lifetime: $($raw:ty, $name:expr => $object:ty, $at:path;)*) => {$(
+        impl<$c> $crate::capi::convert::Passed<$c> for $raw {
             type Object = $object;
+            const NAME: Option<&'static str> = $name;
             #[inline]
-            #[track_caller]
-            unsafe fn required(self, name: &str, _: &'c Call) -> $object {
+            unsafe fn optional(self, _: &$c $crate::capi::convert::Call) -> Option<$object> {
                 // SAFETY: forwarded to the caller.
-                unsafe { $required(self, name) }
+                unsafe { $at(self) }
             }
         }
     )*};
 }
-passed! {
-    *mut ggml_tensor => TensorRef, tensor;
-    *const ggml_tensor => TensorRef, tensor;
-    *mut ggml_cgraph => GraphRef, |p, _| graph(p);
-    *const ggml_cgraph => GraphRef, |p, _| graph(p);
+
+passed! { 'c:
+    *mut ggml_tensor, None => TensorRef, TensorRef::from_ptr;
+    *const ggml_tensor, None => TensorRef, TensorRef::from_ptr;
+    *mut ggml_cgraph, Some("cgraph") => GraphRef, GraphRef::from_ptr;
+    *const ggml_cgraph, Some("cgraph") => GraphRef, GraphRef::from_ptr;
+    *mut ggml_context, Some("ctx") => &'c mut Context, exclusive;
+    *const ggml_context, Some("ctx") => &'c Context, shared;
+    *const c_char, None => &'c CStr, text;
 }
 
-impl<'c> Passed<'c> for *mut ggml_context {
-    type Object = &'c mut Context;
-    #[inline]
-    #[track_caller]
-    unsafe fn required(self, _: &str, _: &'c Call) -> Self::Object {
-        // SAFETY: forwarded to the caller.
-        unsafe { ctx(self) }
+/// What a function takes over from the host, to free it or to keep it.
+pub trait Given: Sized {
+    /// What is taken over.
+    type Object;
+
+    /// The object, or `None` for NULL.
+    ///
+    /// # Safety
+    /// **The header's contract**: NULL, or an object that this library gave to the caller, who does not use it afterwards.
+    unsafe fn taken(self) -> Option<Self::Object>;
+}
+
+/// The object of ours behind the opaque name `R`, taken back from C; `None` for NULL.
+///
+/// # Safety
+/// `p` is NULL or came from `Box::into_raw` of a `T`, and is not used afterwards.
+pub unsafe fn boxed<R, T>(p: *mut R) -> Option<Box<T>> {
+    // SAFETY: not NULL, so by the caller's promise from `Box::into_raw`, and taken back once.
+    (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<T>()) })
+}
+
+/// `given! { pointer => object, function; ... }`: as `passed!`, for what the function takes over.
+macro_rules! given {
+    ($($raw:ty => $object:ty, $taken:path;)*) => {$(
+        impl $crate::capi::convert::Given for $raw {
+            type Object = $object;
+            unsafe fn taken(self) -> Option<$object> {
+                // SAFETY: forwarded to the caller.
+                unsafe { $taken(self) }
+            }
+        }
+    )*};
+}
+
+given! {
+    *mut ggml_context => Box<Context>, boxed;
+}
+
+/// Where a caller wants a value, or NULL.
+pub struct Out<'c, T>(*mut T, PhantomData<&'c Call>);
+
+impl<'c, T> Out<'c, T> {
+    /// # Safety
+    /// **The header's contract**: `p` is NULL or valid for writing a `T`, for as long as `call`.
+    pub unsafe fn new(p: *mut T, _: &'c Call) -> Self {
+        Self(p, PhantomData)
+    }
+
+    /// Whether the caller wants a value.
+    pub fn is_wanted(&self) -> bool {
+        !self.0.is_null()
+    }
+
+    /// Writes the value, unless the caller wants none.
+    pub fn put(self, value: T) {
+        if self.is_wanted() {
+            // SAFETY: not NULL, so by the promise made to `new` valid for writing during the call, which `'c` does not outlive.
+            unsafe { self.0.write(value) }
+        }
     }
 }
 
-/// Turns parameters of an exported function into what they point to, under the same names: `need!(ctx, a; mask)`. Those behind the semicolon are tensors that
-/// may be NULL.
+/// The entries at `p`; none for NULL.
 ///
-/// It compiles only inside functions that are unsafe themselves: that their pointers are what the header says is their caller's promise.
+/// # Safety
+/// **The header's contract**: `p` is NULL or points to `n` entries that stay unchanged for as long as `call`.
+#[inline]
+pub unsafe fn entries<T>(p: *const T, n: usize, _: &Call) -> &[T] {
+    match p.is_null() || n == 0 {
+        true => &[],
+        // SAFETY: not NULL, so by the caller's promise `n` entries; the result is borrowed from the call.
+        false => unsafe { std::slice::from_raw_parts(p, n) },
+    }
+}
+
+/// The numbers at `p`, aligned or not; `None` for NULL.
+///
+/// # Safety
+/// **The header's contract**: `p` is NULL or points to `N` readable numbers.
+pub unsafe fn array<T: Copy, const N: usize>(p: *const T) -> Option<[T; N]> {
+    // SAFETY: not NULL, so by the caller's promise `N` numbers.
+    (!p.is_null()).then(|| unsafe { p.cast::<[T; N]>().read_unaligned() })
+}
+
+// The macros below turn parameters of an exported function into what they stand for, under the same names. They contain no unsafe block,
+// and so compile only inside functions that are unsafe themselves: that the pointers are what the header says is the promise of those
+// functions' callers.
+
+/// `need!(ctx, a; mask)`: objects that the header forbids to be NULL; behind the semicolon, objects that may be.
 macro_rules! need {
     ($($p:ident),+ $(; $($o:ident),+)?) => {
         let call = $crate::capi::convert::Call;
@@ -156,11 +236,63 @@ macro_rules! need {
         let ($($p,)+) = ($($crate::capi::convert::Passed::required($p, stringify!($p), &call),)+);
         $(
             #[allow(unsafe_op_in_unsafe_fn)]
-            let ($($o,)+) = ($($crate::capi::convert::opt_tensor($o),)+);
+            let ($($o,)+) = ($($crate::capi::convert::Passed::optional($o, &call),)+);
         )?
     };
 }
-pub(in crate::capi) use need;
+
+/// `optional!(a, b)`: objects, or `None` for NULL.
+macro_rules! optional {
+    ($($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::Passed::optional($p, &call),)+);
+    };
+}
+
+/// `asked!(backend)`: as `optional!`, for objects that the function only answers a question about: NULL is logged.
+macro_rules! asked {
+    ($($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::Passed::asked($p, stringify!($p), &call),)+);
+    };
+}
+
+/// `take!(buffer)`: objects that become the function's, or `None` for NULL.
+macro_rules! take {
+    ($($p:ident),+) => {
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::Given::taken($p),)+);
+    };
+}
+
+/// `outputs!(free, total)`: addresses to write a value to, each an [`Out`].
+macro_rules! outputs {
+    ($($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::Out::new($p, &call),)+);
+    };
+}
+
+/// `list!(n; a, b)`: parameters that point to `n` entries each, as slices; NULL is an empty one.
+macro_rules! list {
+    ($n:expr; $($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::entries($p, $n, &call),)+);
+    };
+}
+
+/// `numbers!(sections)`: a parameter that points to a fixed number of numbers, as an array; `None` for NULL.
+macro_rules! numbers {
+    ($p:ident) => {
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let $p = $crate::capi::convert::array($p);
+    };
+}
+pub(in crate::capi) use {asked, given, list, need, numbers, optional, outputs, passed, take};
 
 /// The value, or `None` with the error in the log.
 pub fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
@@ -173,45 +305,31 @@ pub fn opt_out(t: Option<TensorRef>) -> *mut ggml_tensor {
     t.map_or(std::ptr::null_mut(), TensorRef::as_ptr)
 }
 
-/// Writes to an address that C may leave NULL.
-///
-/// # Safety
-/// `p` is NULL or valid for writing a `T`.
-pub unsafe fn put<T>(p: *mut T, value: T) {
-    if !p.is_null() {
-        // SAFETY: not NULL, so by the caller's promise valid.
-        unsafe { p.write(value) }
-    }
-}
-
-/// The pointer a C caller holds a new context by. `ctx_from_raw` takes it back.
+/// The pointer by which a C caller holds a new context. `take!` takes it back.
 pub fn ctx_into_raw(ctx: Context) -> *mut ggml_context {
     Box::into_raw(Box::new(ctx)).cast()
 }
 
-/// Takes a context back from its C pointer, to be dropped; `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or came from [`ctx_into_raw`] and is not used afterwards.
-pub unsafe fn ctx_from_raw(p: *mut ggml_context) -> Option<Box<Context>> {
-    if p.is_null() {
-        return None;
-    }
-    // SAFETY: by the caller's promise the pointer came from `Box::into_raw` of a `Context`.
-    Some(unsafe { Box::from_raw(p.cast::<Context>()) })
-}
-
-/// The path at `p`; `None` for NULL and for "".
+/// The text at `p`, or `None` for NULL.
 ///
 /// # Safety
 /// `p` is NULL or a valid C string for as long as the result is used.
-pub unsafe fn text_path<'a>(p: *const c_char) -> Option<&'a Path> {
-    // SAFETY: forwarded to the caller.
-    let bytes = unsafe { sys::cstr::bytes(p) }.filter(|b| !b.is_empty())?;
+#[inline]
+pub unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: not NULL, so by the caller's promise a valid C string.
+    (!p.is_null()).then(|| unsafe { CStr::from_ptr(p) })
+}
+
+/// The path that a text names; `None` for none and for "".
+pub fn path(text: Option<&CStr>) -> Option<&Path> {
+    let bytes = text?.to_bytes();
+    if bytes.is_empty() {
+        return None;
+    }
     sys::file::path(bytes)
 }
 
-/// The number format with this number; the contract forbids others.
+/// The number format with this number. Any other number breaks the contract.
 #[inline]
 #[track_caller]
 pub fn dtype(v: raw::ggml_type) -> ggml_type {
@@ -221,7 +339,7 @@ pub fn dtype(v: raw::ggml_type) -> ggml_type {
     }
 }
 
-/// A checked enum: `value` is what `from_raw` made of `number`; the contract forbids numbers without a meaning.
+/// A checked enum: `value` is what `from_raw` made of `number`. A number that names nothing breaks the contract.
 #[inline]
 #[track_caller]
 pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
@@ -231,7 +349,7 @@ pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
     }
 }
 
-/// The tensor for C, or NULL after the error was logged.
+/// A tensor for C. Logs an error and returns NULL.
 #[inline]
 pub fn out(result: Result<TensorRef>) -> *mut ggml_tensor {
     opt_out(logged("ggml", result))
@@ -241,15 +359,45 @@ pub fn out(result: Result<TensorRef>) -> *mut ggml_tensor {
 mod tests {
     use super::*;
 
+    /// Like an exported function.
+    ///
+    /// # Safety
+    /// The pointers are NULL or valid; three numbers are at `ne`.
+    unsafe fn ask(a: *const ggml_tensor, ctx: *const ggml_context, word: *const c_char, ne: *const i64) -> bool {
+        optional!(a, ctx, word);
+        list!(3; ne);
+        a.is_none() && ctx.is_none() && word.is_none() && ne.is_empty()
+    }
+
     #[test]
     fn null_is_none_where_it_is_allowed_and_errors_become_null() {
+        use std::ptr::{null, null_mut};
         // SAFETY: NULL is allowed.
         unsafe {
-            assert!(opt_tensor(std::ptr::null()).is_none());
-            assert!(opt_ctx(std::ptr::null_mut()).is_none());
-            assert!(ctx_from_raw(std::ptr::null_mut()).is_none());
+            assert!(ask(null(), null(), null(), null()));
+            assert!(null_mut::<ggml_context>().taken().is_none());
+            assert_eq!(array::<i32, 4>(null()), None);
+            Out::new(null_mut(), &Call).put(1);
         }
         assert!(out(Err(crate::invalid!("test"))).is_null());
+    }
+
+    #[test]
+    fn values_arrive_where_the_caller_wants_them() {
+        let (mut to, list) = (0, [1i64, 2, 3]);
+        // SAFETY: both addresses are those of values that live, with three numbers in the list.
+        unsafe {
+            Out::new(&raw mut to, &Call).put(7);
+            assert_eq!(entries(list.as_ptr(), 3, &Call), [1, 2, 3]);
+            assert_eq!(array(list.as_ptr()), Some([1i64, 2]));
+        }
+        assert_eq!(to, 7);
+    }
+
+    #[test]
+    fn paths_are_texts_that_are_not_empty() {
+        assert_eq!(path(Some(c"a/b")), Some(Path::new("a/b")));
+        assert_eq!((path(Some(c"")), path(None)), (None, None));
     }
 
     #[test]
@@ -257,8 +405,8 @@ mod tests {
         let p = ctx_into_raw(Context::with_size(1024, true).unwrap());
         // SAFETY: `p` is the context made above, used by nobody else, and taken back once.
         unsafe {
-            assert_eq!(ctx(p).mem_size(), 1024);
-            assert_eq!(ctx_from_raw(p).unwrap().mem_size(), 1024);
+            assert_eq!(p.required("ctx", &Call).mem_size(), 1024);
+            assert_eq!(p.taken().unwrap().mem_size(), 1024);
         }
     }
 }

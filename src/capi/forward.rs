@@ -142,7 +142,7 @@ forward! {
 const BUILD: &str =
     concat!("libggml-rs build: version=", env!("CARGO_PKG_VERSION"), " max_name=", env!("GGML_MAX_NAME"), ";\0");
 
-/// [`BUILD`], where no linker leaves it out.
+/// [`BUILD`] in a static that no linker removes.
 #[unsafe(no_mangle)]
 pub static ggml_rs_build: [u8; BUILD.len()] = *BUILD.as_bytes().first_chunk().unwrap();
 

@@ -5,7 +5,9 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::opt::*;
 use crate::abi::raw;
-use crate::capi::convert::{broken, dtype, graph, known, logged, opt_out, opt_tensor, put, tensor};
+use crate::capi::convert::{
+    dtype, given, known, logged, need, opt_out, optional, outputs, passed, required, take, tensor,
+};
 use crate::guard::guarded;
 use crate::opt::dataset::Shape;
 use crate::opt::epoch::{Watch, epoch};
@@ -18,40 +20,16 @@ use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 use std::rc::Rc;
 
-/// The data set behind the opaque pointer, `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or came from `ggml_opt_dataset_init`, and no other thread uses it during the call.
-unsafe fn opt_dataset<'a>(p: ggml_opt_dataset_t) -> Option<&'a Shared<Dataset>> {
-    // SAFETY: forwarded to the caller.
-    unsafe { Shared::at(p) }
+passed! { 'c:
+    ggml_opt_dataset_t, Some("dataset") => &'c Shared<Dataset>, Shared::at;
+    ggml_opt_context_t, Some("opt_ctx") => &'c Shared<Run>, Shared::at;
+    ggml_opt_result_t, Some("result") => &'c Shared<Results>, Shared::at;
 }
 
-/// The run behind the opaque pointer, `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or came from `ggml_opt_init`, and no other thread uses it during the call.
-unsafe fn opt_run<'a>(p: ggml_opt_context_t) -> Option<&'a Shared<Run>> {
-    // SAFETY: forwarded to the caller.
-    unsafe { Shared::at(p) }
-}
-
-/// The results behind the opaque pointer, `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or came from `ggml_opt_result_init`, and no other thread uses it during the call.
-unsafe fn opt_results<'a>(p: ggml_opt_result_t) -> Option<&'a Shared<Results>> {
-    // SAFETY: forwarded to the caller.
-    unsafe { Shared::at(p) }
-}
-
-/// What the header forbids to be NULL.
-#[track_caller]
-fn need<T>(handle: Option<T>, name: &str) -> T {
-    match handle {
-        Some(h) => h,
-        None => broken(&format!("GGML_ASSERT({name} != NULL) failed")),
-    }
+given! {
+    ggml_opt_dataset_t => Box<Shared<Dataset>>, Shared::from_raw;
+    ggml_opt_context_t => Box<Shared<Run>>, Shared::from_raw;
+    ggml_opt_result_t => Box<Shared<Results>>, Shared::from_raw;
 }
 
 /// Creates a data set of `ndata` points with `ne_datapoint` elements, and labels with `ne_label` elements (0: no
@@ -84,32 +62,32 @@ pub unsafe extern "C" fn ggml_opt_dataset_init(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_free(dataset: ggml_opt_dataset_t) {
-    // SAFETY: NULL, or it came from `ggml_opt_dataset_init` and is not used any more, by the contract.
-    unsafe { Shared::<Dataset>::free(dataset) }
+    take!(dataset);
+    drop(dataset);
 }
 
 /// Returns the number of data points; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_ndata(dataset: ggml_opt_dataset_t) -> i64 {
-    // SAFETY: NULL or a data set, by the contract.
-    unsafe { opt_dataset(dataset) }.map_or(0, |d| d.with(|d| d.n_points()))
+    optional!(dataset);
+    dataset.map_or(0, |d| d.with(|d| d.n_points()))
 }
 
 /// Returns the tensor of all data points, [ne_datapoint, ndata]. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_data(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a data set, by the contract.
-    opt_out(unsafe { opt_dataset(dataset) }.map(|d| d.with(|d| d.data())))
+    optional!(dataset);
+    opt_out(dataset.map(|d| d.with(|d| d.data())))
 }
 
 /// Returns the tensor of all labels, [ne_label, ndata]. NULL for NULL, and for a data set without labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_dataset_labels(dataset: ggml_opt_dataset_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a data set, by the contract.
-    opt_out(unsafe { opt_dataset(dataset) }.and_then(|d| d.with(|d| d.labels())))
+    optional!(dataset);
+    opt_out(dataset.and_then(|d| d.with(|d| d.labels())))
 }
 
 /// Shuffles the shards of the first `idata` data points, or of all if it is negative, with the random number
@@ -121,10 +99,9 @@ pub unsafe extern "C" fn ggml_opt_dataset_shuffle(
     dataset: ggml_opt_dataset_t,
     idata: i64,
 ) {
-    // SAFETY: a run and a data set, by the contract.
-    let (run, dataset) = unsafe { (need(opt_run(opt_ctx), "opt_ctx"), need(opt_dataset(dataset), "dataset")) };
+    need!(opt_ctx, dataset);
     let n_points = (idata >= 0).then_some(idata);
-    run.with(|r| dataset.with(|d| d.shuffle(r.random(), n_points)));
+    opt_ctx.with(|r| dataset.with(|d| d.shuffle(r.random(), n_points)));
 }
 
 /// Copies batch `ibatch` to the tensors `data_batch`, [ne_datapoint, ndata_batch], and `labels_batch`, [ne_label,
@@ -137,10 +114,8 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch(
     labels_batch: *mut ggml_tensor,
     ibatch: i64,
 ) {
-    // SAFETY: a data set and valid tensors, by the contract.
-    let (dataset, data, labels) =
-        unsafe { (need(opt_dataset(dataset), "dataset"), tensor(data_batch, "data_batch"), opt_tensor(labels_batch)) };
-    dataset.with(|d| d.get_batch(data, labels, ibatch));
+    need!(dataset, data_batch; labels_batch);
+    dataset.with(|d| d.get_batch(data_batch, labels_batch, ibatch));
 }
 
 /// As `ggml_opt_dataset_get_batch`, to host memory: `nb_data_batch` bytes of data, and the labels of as many points.
@@ -154,9 +129,8 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
     ibatch: i64,
 ) {
     ggml_assert!(!data_batch.is_null());
-    // SAFETY: a data set, by the contract.
-    let dataset = need(unsafe { opt_dataset(dataset) }, "dataset");
-    // SAFETY: memory for a batch, by the contract.
+    need!(dataset);
+    // SAFETY: the header asks for room for `nb_data_batch` bytes of data, and for the labels of as many points or NULL.
     dataset.with(|d| unsafe { d.get_batch_host(data_batch.cast(), nb_data_batch, labels_batch.cast(), ibatch) });
 }
 
@@ -179,7 +153,7 @@ fn default_parameters() -> ggml_opt_optimizer_params {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_constant_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
     ggml_assert!(!userdata.is_null(), "userdata points to optimizer parameters");
-    // SAFETY: not NULL, so parameters, by the contract.
+    // SAFETY: not NULL, so the parameters that the header asks for.
     unsafe { userdata.cast::<ggml_opt_optimizer_params>().read() }
 }
 
@@ -214,7 +188,7 @@ unsafe fn settings(p: &ggml_opt_params) -> Settings {
     let (scheduler, params) =
         unsafe { (Lent::from_ptr(p.backend_sched.cast()), ParamsSource::new(p.get_opt_pars, p.get_opt_pars_ud)) };
     Settings {
-        scheduler: Rc::new(need(scheduler, "backend_sched")),
+        scheduler: Rc::new(required(scheduler, "backend_sched")),
         loss: known(ggml_opt_loss_type::from_raw(p.loss_type), "loss_type", p.loss_type),
         build: known(ggml_opt_build_type::from_raw(p.build_type), "build_type", p.build_type),
         period: p.opt_period,
@@ -223,14 +197,14 @@ unsafe fn settings(p: &ggml_opt_params) -> Settings {
     }
 }
 
-/// A model of C's pointers, and the context of its nodes.
+/// The model that the pointers describe, and the context of its nodes.
 ///
 /// # Safety
 /// A valid context that nobody else uses during a call, and valid tensors, for as long as the run uses them.
 #[track_caller]
 unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut ggml_tensor) -> (Lent<Context>, Model) {
     // SAFETY: forwarded to the caller; a `ggml_context` is a `Context` behind an opaque name.
-    let ctx = need(unsafe { Lent::from_ptr(ctx.cast::<Context>()) }, "ctx_compute");
+    let ctx = required(unsafe { Lent::from_ptr(ctx.cast::<Context>()) }, "ctx_compute");
     // SAFETY: forwarded to the caller.
     let (inputs, outputs) = unsafe { (tensor(inputs, "inputs"), tensor(outputs, "outputs")) };
     (ctx, Model { inputs, outputs })
@@ -245,9 +219,9 @@ unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut 
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
     let is_static = !params.ctx_compute.is_null();
     ggml_assert!(is_static || params.inputs.is_null() && params.outputs.is_null());
-    // SAFETY: a valid context and valid tensors, by the contract.
+    // SAFETY: the header asks for a valid context and valid tensors, which outlive the run.
     let model = is_static.then(|| unsafe { model(params.ctx_compute, params.inputs, params.outputs) });
-    // SAFETY: a valid scheduler, and a function with its argument, by the contract.
+    // SAFETY: the header asks for a scheduler that outlives the run, and for a function that may be called with its argument.
     let settings = unsafe { settings(&params) };
     let made = logged("ggml_opt_init", Run::new(settings, model));
     made.map_or(std::ptr::null_mut(), |r| Shared::new(r).into_raw())
@@ -257,8 +231,8 @@ pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_cont
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
-    // SAFETY: NULL, or it came from `ggml_opt_init` and is not used any more, by the contract.
-    unsafe { Shared::<Run>::free(opt_ctx) }
+    take!(opt_ctx);
+    drop(opt_ctx);
 }
 
 /// Sets the gradients to zero, and with `optimizer` also the moments and the step count of the optimizer. Without
@@ -266,73 +240,69 @@ pub unsafe extern "C" fn ggml_opt_free(opt_ctx: ggml_opt_context_t) {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_reset(opt_ctx: ggml_opt_context_t, optimizer: bool) {
-    // SAFETY: a run, by the contract.
-    need(unsafe { opt_run(opt_ctx) }, "opt_ctx").with(|r| r.reset(optimizer));
+    need!(opt_ctx);
+    opt_ctx.with(|r| r.reset(optimizer));
 }
 
 /// Returns whether the graphs are static. False for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_static_graphs(opt_ctx: ggml_opt_context_t) -> bool {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { opt_run(opt_ctx) }.is_some_and(|r| r.with(|r| r.is_static()))
+    optional!(opt_ctx);
+    opt_ctx.is_some_and(|r| r.with(|r| r.is_static()))
 }
 
 /// A tensor of a run for C, or NULL.
-///
-/// # Safety
-/// As for [`opt_run`].
-unsafe fn tensor_of(opt_ctx: ggml_opt_context_t, pick: impl FnOnce(&mut Run) -> Option<TensorRef>) -> *mut ggml_tensor {
-    // SAFETY: forwarded to the caller.
-    opt_out(unsafe { opt_run(opt_ctx) }.and_then(|r| r.with(pick)))
+fn tensor_of(run: Option<&Shared<Run>>, pick: impl FnOnce(&mut Run) -> Option<TensorRef>) -> *mut ggml_tensor {
+    opt_out(run.and_then(|r| r.with(pick)))
 }
 
 /// Returns the inputs of the forward graph. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_inputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.inputs)) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| Some(r.model()?.inputs))
 }
 
 /// Returns the outputs of the forward graph. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_outputs(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| Some(r.model()?.outputs)) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| Some(r.model()?.outputs))
 }
 
 /// Returns the labels that the outputs are compared with. NULL for NULL, and for a loss without labels.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_labels(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| r.objective()?.labels) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| r.objective()?.labels)
 }
 
 /// Returns the loss, a scalar. NULL for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_loss(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| Some(r.objective()?.loss)) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| Some(r.objective()?.loss))
 }
 
 /// Returns the predictions for the outputs. NULL unless the loss is the cross entropy.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_pred(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| r.objective()?.predictions) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| r.objective()?.predictions)
 }
 
 /// Returns the number of correct predictions, a scalar. NULL unless the loss is the cross entropy.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| r.objective()?.n_correct) }
+    optional!(opt_ctx);
+    tensor_of(opt_ctx, |r| r.objective()?.n_correct)
 }
 
 /// Returns the gradient accumulator of a node of the forward graph. NULL if it has none, for example with static
@@ -340,16 +310,16 @@ pub unsafe extern "C" fn ggml_opt_ncorrect(opt_ctx: ggml_opt_context_t) -> *mut 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_grad_acc(opt_ctx: ggml_opt_context_t, node: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: NULL or a run, and NULL or a valid tensor, by the contract.
-    unsafe { tensor_of(opt_ctx, |r| r.accumulator(opt_tensor(node)?)) }
+    optional!(opt_ctx, node);
+    tensor_of(opt_ctx, |r| r.accumulator(node?))
 }
 
 /// Returns the optimizer of a training run; AdamW for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_context_optimizer_type(opt_ctx: ggml_opt_context_t) -> raw::ggml_opt_optimizer_type {
-    // SAFETY: NULL or a run, by the contract.
-    let optimizer = unsafe { opt_run(opt_ctx) }.map(|r| r.with(|r| r.settings().optimizer));
+    optional!(opt_ctx);
+    let optimizer = opt_ctx.map(|r| r.with(|r| r.settings().optimizer));
     optimizer.unwrap_or(ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW) as raw::ggml_opt_optimizer_type
 }
 
@@ -376,16 +346,16 @@ pub unsafe extern "C" fn ggml_opt_result_init() -> ggml_opt_result_t {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_free(result: ggml_opt_result_t) {
-    // SAFETY: NULL, or it came from `ggml_opt_result_init` and is not used any more, by the contract.
-    unsafe { Shared::<Results>::free(result) }
+    take!(result);
+    drop(result);
 }
 
 /// Removes everything that has been added to a result. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
-    // SAFETY: NULL or results, by the contract.
-    if let Some(r) = unsafe { opt_results(result) } {
+    optional!(result);
+    if let Some(r) = result {
         r.with(Results::reset);
     }
 }
@@ -394,21 +364,20 @@ pub unsafe extern "C" fn ggml_opt_result_reset(result: ggml_opt_result_t) {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_ndata(result: ggml_opt_result_t, ndata: *mut i64) {
-    // SAFETY: NULL or results; NULL or writable, by the contract.
-    unsafe { put(ndata, opt_results(result).map_or(0, |r| r.with(|r| r.n_points()))) }
+    optional!(result);
+    outputs!(ndata);
+    ndata.put(result.map_or(0, |r| r.with(|r| r.n_points())));
 }
 
 /// Writes the mean loss, and its uncertainty unless `unc` is NULL. Without evaluations they are 0 and NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *mut f64, unc: *mut f64) {
-    // SAFETY: NULL or results, by the contract.
-    let known = unsafe { opt_results(result) }.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss()));
-    // SAFETY: NULL or writable, by the contract.
-    unsafe {
-        put(loss, known.0);
-        put(unc, known.1);
-    }
+    optional!(result);
+    let known = result.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss()));
+    outputs!(loss, unc);
+    loss.put(known.0);
+    unc.put(known.1);
 }
 
 /// Writes all predictions, as many as `ggml_opt_result_ndata` returns. Writes nothing if the loss makes no
@@ -416,12 +385,12 @@ pub unsafe extern "C" fn ggml_opt_result_loss(result: ggml_opt_result_t, loss: *
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *mut i32) {
-    // SAFETY: NULL or results, by the contract.
-    let Some(results) = (unsafe { opt_results(result) }) else { return };
+    optional!(result);
+    let Some(results) = result else { return };
     results.with(|r| {
         let from = r.predictions();
         ggml_assert!(from.is_empty() || !pred.is_null());
-        // SAFETY: room for all predictions, by the contract.
+        // SAFETY: the header asks for room for all predictions; NULL is refused unless there are none.
         unsafe { from.as_ptr().copy_to(pred, from.len()) }
     });
 }
@@ -431,13 +400,11 @@ pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_result_accuracy(result: ggml_opt_result_t, accuracy: *mut f64, unc: *mut f64) {
-    // SAFETY: NULL or results, by the contract.
-    let known = unsafe { opt_results(result) }.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy()));
-    // SAFETY: NULL or writable, by the contract.
-    unsafe {
-        put(accuracy, known.0);
-        put(unc, known.1);
-    }
+    optional!(result);
+    let known = result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy()));
+    outputs!(accuracy, unc);
+    accuracy.put(known.0);
+    unc.put(known.1);
 }
 
 /// Sets the forward graph of the next evaluation, with its inputs and outputs, for a run without static graphs. The
@@ -453,10 +420,11 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     inputs: *mut ggml_tensor,
     outputs: *mut ggml_tensor,
 ) {
-    // SAFETY: a run, a valid context, a valid graph and valid tensors, by the contract.
-    let (run, (ctx, model), forward) =
-        unsafe { (need(opt_run(opt_ctx), "opt_ctx"), model(ctx_compute, inputs, outputs), graph(gf)) };
-    run.with(|r| r.set_model(ctx, model, forward));
+    need!(opt_ctx);
+    // SAFETY: the header asks for a valid context and valid tensors, which live until `ggml_opt_eval` returns.
+    let (ctx, model) = unsafe { model(ctx_compute, inputs, outputs) };
+    need!(gf);
+    opt_ctx.with(|r| r.set_model(ctx, model, gf));
 }
 
 /// Allocates the graph of the next evaluation: with gradients if `backward` is true, and with an optimizer step if
@@ -465,9 +433,8 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: bool) {
-    // SAFETY: a run, by the contract.
-    let run = need(unsafe { opt_run(opt_ctx) }, "opt_ctx");
-    logged("ggml_opt_alloc", run.with(|r| r.alloc(backward)));
+    need!(opt_ctx);
+    logged("ggml_opt_alloc", opt_ctx.with(|r| r.alloc(backward)));
 }
 
 /// Computes the graph, with an optimizer step if one is due, and adds the outcome to `result` unless it is NULL. All
@@ -476,9 +443,8 @@ pub unsafe extern "C" fn ggml_opt_alloc(opt_ctx: ggml_opt_context_t, backward: b
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_eval(opt_ctx: ggml_opt_context_t, result: ggml_opt_result_t) {
-    // SAFETY: a run, and NULL or results, by the contract.
-    let (run, results) = unsafe { (need(opt_run(opt_ctx), "opt_ctx"), opt_results(result)) };
-    logged("ggml_opt_eval", eval::eval(run, results));
+    need!(opt_ctx; result);
+    logged("ggml_opt_eval", eval::eval(opt_ctx, result));
 }
 
 /// Trains on the first `idata_split` data points (on all, if it is negative) and evaluates the rest. Calls a callback
@@ -494,19 +460,11 @@ pub unsafe extern "C" fn ggml_opt_epoch(
     callback_train: ggml_opt_epoch_callback,
     callback_eval: ggml_opt_epoch_callback,
 ) {
-    // SAFETY: a run and a data set, and NULL or results, by the contract.
-    let (run, dataset, trained, evaluated) = unsafe {
-        (
-            need(opt_run(opt_ctx), "opt_ctx"),
-            need(opt_dataset(dataset), "dataset"),
-            opt_results(result_train),
-            opt_results(result_eval),
-        )
-    };
-    // SAFETY: functions that may be called so, by the contract.
+    need!(opt_ctx, dataset; result_train, result_eval);
+    // SAFETY: the header asks for functions that may be called with this run, data set and result.
     let [train_callback, eval_callback] = unsafe { [callback_train, callback_eval].map(|f| BatchCallback::new(f)) };
-    let train = Watch { results: trained, callback: train_callback };
-    epoch(run, dataset, idata_split, train, Watch { results: evaluated, callback: eval_callback });
+    let train = Watch { results: result_train, callback: train_callback };
+    epoch(opt_ctx, dataset, idata_split, train, Watch { results: result_eval, callback: eval_callback });
 }
 
 /// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points, loss and accuracy with
@@ -523,15 +481,14 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     t_start_us: i64,
 ) {
     let _ = dataset;
-    // SAFETY: NULL or a run, and NULL or results, by the contract.
-    let (run, results) = unsafe { (opt_run(opt_ctx), opt_results(result)) };
+    optional!(opt_ctx, result);
     let progress = Progress {
         train,
         done: ibatch,
         all: ibatch_max,
-        per_batch: run.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
-        loss: results.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
-        accuracy: results.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
+        per_batch: opt_ctx.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
+        loss: result.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
+        accuracy: result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
         elapsed_us: monotonic_us() - t_start_us,
     };
     eprint!("{}", progress.line());
@@ -560,15 +517,17 @@ pub unsafe extern "C" fn ggml_opt_fit(
 ) {
     // SAFETY: the defaults ask for nothing.
     let defaults = unsafe { ggml_opt_default_params(backend_sched, loss_type) };
-    // SAFETY: a valid scheduler, by the contract; the function gets no other argument than the one that `fit` gives it.
+    // SAFETY: the header asks for a valid scheduler, which `fit` uses during this call only; the function gets no other argument than the one
+    // that `fit` gives it.
     let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };
-    // SAFETY: a valid context, valid tensors and a data set, by the contract.
-    let (model, dataset) = unsafe { (model(ctx_compute, inputs, outputs), need(opt_dataset(dataset), "dataset")) };
+    // SAFETY: the header asks for a valid context and valid tensors, which `fit` uses during this call only.
+    let model = unsafe { model(ctx_compute, inputs, outputs) };
+    need!(dataset);
     let show: ggml_opt_epoch_callback = if silent { None } else { Some(ggml_opt_epoch_callback_progress_bar) };
     // SAFETY: our own function, for a run, a data set and results.
     let show = unsafe { BatchCallback::new(show) };
     let plan = Plan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
-    // SAFETY: `get_opt_pars` takes a pointer to the epoch, by the contract.
+    // SAFETY: the header asks for a `get_opt_pars` that takes a pointer to the number of the epoch.
     if let Err(e) = unsafe { fit(settings, model, dataset, &plan) } {
         log_error!("ggml_opt_fit: {e}");
     }

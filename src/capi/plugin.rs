@@ -7,16 +7,16 @@ use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor_flag};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::backend::{BufferRef, host};
-use crate::capi::convert::opt_graph;
+use crate::capi::convert::{list, optional};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log, log_error, log_warn};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes or when memory cannot be had.
+/// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes and when out of memory.
 ///
 /// cbindgen:ignore
 #[guarded]
@@ -31,14 +31,14 @@ pub unsafe extern "C" fn ggml_aligned_malloc(size: usize) -> *mut c_void {
     p
 }
 
-/// Frees memory of `ggml_aligned_malloc`. Nothing for NULL.
+/// Frees memory of `ggml_aligned_malloc`. Does nothing for NULL.
 ///
 /// cbindgen:ignore
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_aligned_free(ptr: *mut c_void, size: usize) {
     let _ = size;
-    // SAFETY: NULL or memory of `ggml_aligned_malloc` that is not used afterwards, by the contract.
+    // SAFETY: the caller gives NULL or memory of `ggml_aligned_malloc`, and does not use it afterwards.
     unsafe { host::aligned_free(ptr) }
 }
 
@@ -53,9 +53,9 @@ pub unsafe extern "C" fn ggml_log_callback_default(
     user_data: *mut c_void,
 ) {
     let _ = (level, user_data);
-    if !text.is_null() {
-        // SAFETY: a valid C string, by the contract.
-        log::to_stderr(unsafe { CStr::from_ptr(text) });
+    optional!(text);
+    if let Some(text) = text {
+        log::to_stderr(text);
     }
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn ggml_log_callback_default(
 static BUSY: Mutex<bool> = Mutex::new(false);
 static LEFT: Condvar = Condvar::new();
 
-/// Enters the one critical section of the process; waits while another thread is inside. Not to be nested.
+/// Enters the one critical section of the process; waits while another thread is inside. Must not be nested.
 ///
 /// cbindgen:ignore
 #[guarded]
@@ -127,21 +127,15 @@ pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
     num_outputs: c_int,
 ) -> bool {
     ggml_assert!(!outputs.is_null() && num_outputs > 0, "outputs && num_outputs > 0");
-    // SAFETY: NULL or a valid graph, by the contract.
-    let Some(graph) = (unsafe { opt_graph(cgraph) }) else { return false };
+    optional!(cgraph);
+    let Some(graph) = cgraph else { return false };
     let n = usize::try_from(count).unwrap_or(0);
     if n == 0 {
         return true;
     }
-    // SAFETY: lists of these lengths, by the contract.
-    let (nodes, ops, outputs) = unsafe {
-        (
-            std::slice::from_raw_parts(node_idxs, n),
-            std::slice::from_raw_parts(ops, n),
-            std::slice::from_raw_parts(outputs, num_outputs as usize),
-        )
-    };
-    can_fuse(graph, nodes, ops, outputs)
+    list!(n; node_idxs, ops);
+    list!(num_outputs as usize; outputs);
+    can_fuse(graph, node_idxs, ops, outputs)
 }
 
 /// The entry point of a module: as a CPU module, this library returns its CPU backend.
@@ -153,8 +147,8 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
     registry::cpu().as_ptr()
 }
 
-/// What a loader of modules compares variants by: this library picks its kernels at run time, so it can run on every
-/// processor, and is above the fixed variants.
+/// Returns the score by which a loader selects one of several variants of a module. This library selects its kernels at run time: it
+/// runs on every processor, and its score is higher than those of the fixed variants.
 ///
 /// cbindgen:ignore
 #[guarded]

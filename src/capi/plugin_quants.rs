@@ -112,7 +112,7 @@ fn grid_of_eight(ty: c_int) -> Grid {
     }
 }
 
-/// The grid with so many points of four values.
+/// The grid with this number of points of four values.
 fn grid_of_four(points: c_int) -> Grid {
     ggml_assert!(matches!(points, 256 | 512), "there is no grid with {points} points of four values");
     if points == 256 { Grid::Iq3Xxs } else { Grid::Iq3S }

@@ -1,4 +1,4 @@
-//! The three C-variadic functions. A C shim (variadic.c) formats; this file decides what the text means and exports the
+//! The three C-variadic functions. A C shim (variadic.c) formats; this file uses the text and exports the
 //! names: rustc hides the symbols of C objects in a cdylib, so each export is a jump to the C function.
 
 use crate::abi::ggml::{ggml_log_level, ggml_tensor};
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn ggml_log_internal() {
 unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: *const c_char) -> ! {
     // SAFETY: forwarded to the caller.
     let (file, text) = unsafe { (crate::sys::cstr::text(file), crate::sys::cstr::text(text)) };
-    // C code called, and is between here and the function that could fail instead: no unwinding.
+    // Ends the process under either policy: unwinding would cross the frame of the C function that called.
     crate::log::end(&file.unwrap_or_default(), u32::try_from(line).unwrap_or(0), &text.unwrap_or_default())
 }
 

@@ -2,8 +2,8 @@
 
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
-use crate::backend::{BackendBox, BackendRef, DeviceRef, RegRef};
-use crate::capi::convert::put;
+use crate::backend::{BackendBox, DeviceRef, RegRef};
+use crate::capi::convert::{optional, outputs};
 use crate::guard::guarded;
 use crate::vulkan::device;
 use crate::vulkan::stream::VkStream;
@@ -32,8 +32,7 @@ pub unsafe extern "C" fn ggml_backend_vk_init(dev_num: usize) -> ggml_backend_t 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
-    // SAFETY: NULL or a valid backend, by the contract.
-    let backend = unsafe { BackendRef::from_ptr(backend) };
+    optional!(backend);
     backend.is_some_and(|b| crate::backend::author::stream_author::<VkStream>(&b).is_some())
 }
 
@@ -60,7 +59,7 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
     }
     let bytes = text.as_bytes();
     let n = bytes.len().min(description_size - 1);
-    // SAFETY: NULL, refused above, or `description_size` writable bytes, by the contract.
+    // SAFETY: the header asks for `description_size` writable bytes, and `n` is less; NULL was refused above.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), description.cast(), n);
         description.add(n).write(0);
@@ -74,11 +73,9 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
 pub unsafe extern "C" fn ggml_backend_vk_get_device_memory(device: c_int, free: *mut usize, total: *mut usize) {
     let index = usize::try_from(device).unwrap_or(usize::MAX);
     let memory = found("ggml_backend_vk_get_device_memory", index).map_or((0, 0), DeviceRef::memory);
-    // SAFETY: NULL or writable, by the contract.
-    unsafe {
-        put(free, memory.0);
-        put(total, memory.1);
-    }
+    outputs!(free, total);
+    free.put(memory.0);
+    total.put(memory.1);
 }
 
 /// Returns the buffer type of Vulkan device `dev_num`. NULL if there is no such device. The `data` of its tensors is

@@ -147,12 +147,3 @@ pub unsafe extern "C" fn threadpool_free(threadpool: *mut ggml_threadpool) {
         drop(unsafe { Box::from_raw(threadpool.cast::<Pool>()) });
     }
 }
-
-/// The pool behind a handle of the C interface.
-///
-/// # Safety
-/// `threadpool` is NULL or came from [`threadpool_new`] and lives as long as the result.
-pub unsafe fn pool<'a>(threadpool: *const ggml_threadpool) -> Option<&'a Pool> {
-    // SAFETY: forwarded to the caller.
-    unsafe { threadpool.cast::<Pool>().as_ref() }
-}

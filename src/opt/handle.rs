@@ -19,20 +19,18 @@ impl<T> Shared<T> {
         Self(RefCell::new(object))
     }
 
-    /// The address for a host to hold, until [`Self::free`].
+    /// The address for a host to hold, until [`Self::from_raw`].
     pub fn into_raw<C>(self) -> *mut C {
         Box::into_raw(Box::new(self)).cast()
     }
 
-    /// Frees the object at `p`; nothing for NULL.
+    /// The object at `p`, to be freed; `None` for NULL.
     ///
     /// # Safety
     /// `p` is NULL or came from [`Self::into_raw`] of this type, and nobody uses it any more.
-    pub unsafe fn free<C>(p: *mut C) {
-        if !p.is_null() {
-            // SAFETY: not NULL, so by the caller's promise the address that `into_raw` took out of a box.
-            drop(unsafe { Box::from_raw(p.cast::<Self>()) });
-        }
+    pub unsafe fn from_raw<C>(p: *mut C) -> Option<Box<Self>> {
+        // SAFETY: not NULL, so by the caller's promise the address that `into_raw` took out of a box.
+        (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<Self>()) })
     }
 
     /// The object at `p`, or `None` for NULL.
@@ -190,8 +188,8 @@ mod tests {
         assert_eq!(std::rc::Rc::strong_count(&counted), 2);
         // SAFETY: the address of the object above, which nobody uses any more; then NULL.
         unsafe {
-            Shared::<std::rc::Rc<()>>::free(address);
-            Shared::<std::rc::Rc<()>>::free(std::ptr::null_mut::<c_void>());
+            drop(Shared::<std::rc::Rc<()>>::from_raw(address));
+            assert!(Shared::<std::rc::Rc<()>>::from_raw(std::ptr::null_mut::<c_void>()).is_none());
         }
         assert_eq!(std::rc::Rc::strong_count(&counted), 1);
     }

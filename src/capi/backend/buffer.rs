@@ -1,12 +1,10 @@
 //! Buffers.
 
-use super::{asked_buffer, need_buffer};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::backend::{BufferBox, BufferRef};
-use crate::capi::convert::{known, opt_tensor, tensor as need_tensor};
+use crate::capi::convert::{asked, known, need, optional, take};
 use crate::guard::guarded;
 use std::ffi::{c_char, c_void};
 
@@ -14,16 +12,16 @@ use std::ffi::{c_char, c_void};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t) -> *const c_char {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(c"NULL".as_ptr(), |it| it.buft().name_ptr())
+    asked!(buffer);
+    buffer.map_or(c"NULL".as_ptr(), |it| it.buft().name_ptr())
 }
 
 /// Frees a buffer; the tensors in it lose their memory. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t) {
-    // SAFETY: a valid buffer that is the caller's and not used afterwards, by the contract.
-    drop(unsafe { BufferRef::from_ptr(buffer).map(|b| BufferBox::own(b)) });
+    take!(buffer);
+    drop(buffer);
 }
 
 /// Returns the address of the first byte, which need not be a host address (see `ggml_backend_buffer_is_host`). NULL
@@ -31,16 +29,16 @@ pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.base().cast())
+    asked!(buffer);
+    buffer.map_or(std::ptr::null_mut(), |it| it.base().cast())
 }
 
 /// Returns the size in bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.size())
+    asked!(buffer);
+    buffer.map_or(0, |it| it.size())
 }
 
 /// Initialises a tensor that the caller has placed in the buffer.
@@ -50,24 +48,24 @@ pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
     buffer: ggml_backend_buffer_t,
     tensor: *mut ggml_tensor,
 ) -> raw::ggml_status {
-    // SAFETY: a valid buffer and a valid tensor, by the contract.
-    unsafe { need_buffer(buffer).init_tensor(need_tensor(tensor, "tensor")) as raw::ggml_status }
+    need!(buffer, tensor);
+    buffer.init_tensor(tensor) as raw::ggml_status
 }
 
 /// Returns the alignment of tensors in bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.alignment())
+    asked!(buffer);
+    buffer.map_or(0, |it| it.alignment())
 }
 
 /// Returns the maximum size in bytes of a buffer of this type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_buffer_t) -> usize {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.max_size())
+    asked!(buffer);
+    buffer.map_or(0, |it| it.max_size())
 }
 
 /// Returns the number of bytes that `tensor` needs in this buffer, padding included.
@@ -77,24 +75,25 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
     buffer: ggml_backend_buffer_t,
     tensor: *const ggml_tensor,
 ) -> usize {
-    // SAFETY: NULL or a valid buffer and a valid tensor, by the contract.
-    unsafe { asked_buffer(buffer).zip(opt_tensor(tensor)) }.map_or(0, |(it, tensor)| it.alloc_size(tensor))
+    asked!(buffer);
+    optional!(tensor);
+    buffer.zip(tensor).map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
 
 /// Sets every byte of the buffer to `value`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t, value: u8) {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.clear(value)
+    need!(buffer);
+    buffer.clear(value)
 }
 
 /// Returns whether the host can read and write the data: it is in host memory, in the usual layout.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.is_some_and(|it| it.is_host())
+    asked!(buffer);
+    buffer.is_some_and(|it| it.is_host())
 }
 
 /// Sets the purpose of the buffer. The scheduler runs operations where their weights are.
@@ -105,8 +104,8 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
     usage: raw::ggml_backend_buffer_usage,
 ) {
     let usage = known(ggml_backend_buffer_usage::from_raw(usage), "usage", usage);
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.set_usage(usage)
+    need!(buffer);
+    buffer.set_usage(usage)
 }
 
 /// Returns the purpose of the buffer.
@@ -115,16 +114,16 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
 pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
     buffer: ggml_backend_buffer_t,
 ) -> raw::ggml_backend_buffer_usage {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(0, |it| it.usage_raw())
+    asked!(buffer);
+    buffer.map_or(0, |it| it.usage_raw())
 }
 
 /// Returns the type of the buffer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: NULL or a valid buffer, by the contract.
-    unsafe { asked_buffer(buffer) }.map_or(std::ptr::null_mut(), |it| it.buft().as_ptr())
+    asked!(buffer);
+    buffer.map_or(std::ptr::null_mut(), |it| it.buft().as_ptr())
 }
 
 /// Discards what the backend has prepared for the tensors in the buffer. Call it before other tensors are placed in
@@ -132,6 +131,6 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffe
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_reset(buffer: ggml_backend_buffer_t) {
-    // SAFETY: a valid buffer, by the contract.
-    unsafe { need_buffer(buffer) }.reset()
+    need!(buffer);
+    buffer.reset()
 }

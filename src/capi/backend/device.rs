@@ -1,80 +1,67 @@
-//! Devices, and the families they belong to.
+//! Devices, and the backends they belong to.
 
-use super::{asked_buft, asked_device, asked_reg, need_device};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{BackendBox, BufferBox, BufferTypeRef, DeviceRef, RegRef};
-use crate::capi::convert::{opt_tensor, put};
+use crate::capi::convert::{asked, need, optional, outputs};
 use crate::guard::guarded;
 use crate::log_error;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 use std::ptr::NonNull;
-
-/// The text at `p`, or `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or a valid C string for as long as the result is used.
-pub(super) unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: by the caller's promise.
-    (!p.is_null()).then(|| unsafe { CStr::from_ptr(p) })
-}
 
 /// Returns the short name, such as "CPU" or "Vulkan0". The string lives as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *const c_char {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
+    asked!(device);
+    device.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
 /// Returns a description for people, such as the product name. The string lives as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t) -> *const c_char {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }.map_or(c"NULL".as_ptr(), |it| it.description_ptr())
+    asked!(device);
+    device.map_or(c"NULL".as_ptr(), |it| it.description_ptr())
 }
 
 /// Writes the free and the total memory of the device in bytes; 0 if it reports none. Both addresses may be NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, free: *mut usize, total: *mut usize) {
-    // SAFETY: NULL or a valid device, by the contract.
-    let memory = unsafe { asked_device(device) }.map_or((0, 0), |d| d.memory());
-    // SAFETY: NULL or writable, by the contract.
-    unsafe {
-        put(free, memory.0);
-        put(total, memory.1);
-    }
+    asked!(device);
+    let memory = device.map_or((0, 0), |d| d.memory());
+    outputs!(free, total);
+    free.put(memory.0);
+    total.put(memory.1);
 }
 
 /// Kind of device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> raw::ggml_backend_dev_type {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }.map_or(0, |it| it.kind_raw())
+    asked!(device);
+    device.map_or(0, |it| it.kind_raw())
 }
 
 /// Writes all properties of the device to `props`. Its strings live as long as the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, props: *mut ggml_backend_dev_props) {
-    // SAFETY: NULL or a valid device, by the contract.
-    let Some(device) = (unsafe { asked_device(device) }) else { return };
-    // SAFETY: writable, by the contract.
-    unsafe { put(props, device.props()) }
+    asked!(device);
+    let Some(device) = device else { return };
+    outputs!(props);
+    props.put(device.props());
 }
 
 /// Returns the backend that the device belongs to.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t) -> ggml_backend_reg_t {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }
-        .map_or(std::ptr::null_mut(), |it| it.reg().map_or(std::ptr::null_mut(), RegRef::as_ptr))
+    asked!(device);
+    device.map_or(std::ptr::null_mut(), |it| it.reg().map_or(std::ptr::null_mut(), RegRef::as_ptr))
 }
 
 /// Creates a backend, a stream of work, on the device. Free it with `ggml_backend_free`. The device defines the
@@ -82,27 +69,25 @@ pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t {
-    // SAFETY: NULL or a valid device, and NULL or a valid C string, by the contract.
-    let backend = unsafe { asked_device(device).and_then(|d| d.init(text(params))) };
-    backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
+    asked!(device);
+    optional!(params);
+    device.and_then(|d| d.init(params)).map_or(std::ptr::null_mut(), BackendBox::into_raw)
 }
 
 /// Returns the default buffer type of the device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }
-        .map_or(std::ptr::null_mut(), |it| it.buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
+    asked!(device);
+    device.map_or(std::ptr::null_mut(), |it| it.buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
 /// Returns a buffer type in pinned host memory, for fast transfers to and from the device. NULL if there is none.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: NULL or a valid device, by the contract.
-    unsafe { asked_device(device) }
-        .map_or(std::ptr::null_mut(), |it| it.host_buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
+    asked!(device);
+    device.map_or(std::ptr::null_mut(), |it| it.host_buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
 /// Makes a buffer of the `size` bytes at `ptr`, such as a mapped file. The memory stays the caller's, and must
@@ -116,11 +101,9 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
     size: usize,
     max_tensor_size: usize,
 ) -> ggml_backend_buffer_t {
-    // SAFETY: a valid device and memory that outlives the buffer, by the contract.
-    let (device, buffer) = unsafe {
-        let device = need_device(device);
-        (device, device.buffer_from_host_ptr(ptr, size, max_tensor_size))
-    };
+    need!(device);
+    // SAFETY: the header asks for `size` bytes at `ptr` that outlive the buffer.
+    let buffer = unsafe { device.buffer_from_host_ptr(ptr, size, max_tensor_size) };
     if buffer.is_none() {
         log_error!("the device {} cannot use {size} bytes of host memory as a buffer", device.name());
     }
@@ -132,8 +115,9 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: NULL or a valid device and a valid tensor, by the contract.
-    unsafe { asked_device(device).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.supports_op(op))
+    asked!(device);
+    optional!(op);
+    device.zip(op).is_some_and(|(it, op)| it.supports_op(op))
 }
 
 /// Returns whether the device can use tensors in buffers of this type.
@@ -143,41 +127,41 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
     device: ggml_backend_dev_t,
     buft: ggml_backend_buffer_type_t,
 ) -> bool {
-    // SAFETY: NULL or a valid device and a valid buffer type, by the contract.
-    unsafe { asked_device(device).zip(asked_buft(buft)) }.is_some_and(|(it, buft)| it.supports_buft(buft))
+    asked!(device, buft);
+    device.zip(buft).is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
 /// Returns whether the device should compute `op` although its weights are in host memory and must be copied.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: NULL or a valid device and a valid tensor, by the contract.
-    unsafe { asked_device(device).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.offload_op(op))
+    asked!(device);
+    optional!(op);
+    device.zip(op).is_some_and(|(it, op)| it.offload_op(op))
 }
 
 /// Returns the name of the backend, such as "CPU" or "Vulkan".
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *const c_char {
-    // SAFETY: NULL or a valid registry, by the contract.
-    unsafe { asked_reg(reg) }.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
+    asked!(reg);
+    reg.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
 /// Returns the number of its devices.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> usize {
-    // SAFETY: NULL or a valid registry, by the contract.
-    unsafe { asked_reg(reg) }.map_or(0, |it| it.device_count())
+    asked!(reg);
+    reg.map_or(0, |it| it.device_count())
 }
 
 /// Returns device `index` of the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index: usize) -> ggml_backend_dev_t {
-    // SAFETY: NULL or a valid registry, by the contract.
-    unsafe { asked_reg(reg) }
-        .map_or(std::ptr::null_mut(), |it| it.device(index).map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
+    asked!(reg);
+    reg.map_or(std::ptr::null_mut(), |it| it.device(index).map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }
 
 /// Returns the address of a function that the backend offers beyond this interface, such as
@@ -188,7 +172,7 @@ pub unsafe extern "C" fn ggml_backend_reg_get_proc_address(
     reg: ggml_backend_reg_t,
     name: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: NULL or a valid registry, and NULL or a valid C string, by the contract.
-    let (reg, name) = unsafe { (asked_reg(reg), text(name)) };
+    asked!(reg);
+    optional!(name);
     reg.zip(name).and_then(|(reg, name)| reg.proc_address(name)).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }

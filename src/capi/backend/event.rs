@@ -1,17 +1,17 @@
 //! Events.
 
-use super::{need_backend, need_event};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
-use crate::backend::{DeviceRef, EventBox, EventRef};
+use crate::backend::{DeviceRef, EventBox};
+use crate::capi::convert::{need, optional, take};
 use crate::guard::guarded;
 
 /// Creates an event. Returns NULL if the device is NULL, has no events, or fails.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> ggml_backend_event_t {
-    // SAFETY: NULL or a valid device, by the contract.
-    let event = unsafe { DeviceRef::from_ptr(device) }.and_then(DeviceRef::event_new);
+    optional!(device);
+    let event = device.and_then(DeviceRef::event_new);
     event.map_or(std::ptr::null_mut(), EventBox::into_raw)
 }
 
@@ -19,30 +19,30 @@ pub unsafe extern "C" fn ggml_backend_event_new(device: ggml_backend_dev_t) -> g
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_free(event: ggml_backend_event_t) {
-    // SAFETY: a valid event that is the caller's and not used afterwards, by the contract.
-    drop(unsafe { EventRef::from_ptr(event).map(|e| EventBox::own(e)) });
+    take!(event);
+    drop(event);
 }
 
 /// Records the event at the current end of the backend's queue.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_record(event: ggml_backend_event_t, backend: ggml_backend_t) {
-    // SAFETY: a valid event and a valid backend, by the contract.
-    unsafe { need_event(event).record(need_backend(backend)) }
+    need!(event, backend);
+    event.record(backend)
 }
 
 /// Blocks the calling thread until the work before the event is done.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_synchronize(event: ggml_backend_event_t) {
-    // SAFETY: a valid event, by the contract.
-    unsafe { need_event(event) }.synchronize()
+    need!(event);
+    event.synchronize()
 }
 
 /// Makes work that is queued on the backend from now on wait for the event of another backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_event_wait(backend: ggml_backend_t, event: ggml_backend_event_t) {
-    // SAFETY: a valid event and a valid backend, by the contract.
-    unsafe { need_event(event).wait(need_backend(backend)) }
+    need!(event, backend);
+    event.wait(backend)
 }

@@ -1,12 +1,11 @@
 //! Graphs copied between devices, and backends compared.
 
-use super::need_backend;
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
-use crate::backend::{BufferBox, BufferRef, graph_copy};
-use crate::capi::convert::{ctx_from_raw, ctx_into_raw, graph as need_graph, logged};
+use crate::backend::graph_copy;
+use crate::capi::convert::{ctx_into_raw, list, logged, need, take};
 use crate::guard::guarded;
 use std::ffi::{c_int, c_void};
 
@@ -18,8 +17,8 @@ pub unsafe extern "C" fn ggml_backend_graph_copy(
     backend: ggml_backend_t,
     graph: *mut ggml_cgraph,
 ) -> ggml_backend_graph_copy {
-    // SAFETY: a valid backend and a valid graph, by the contract.
-    let copied = unsafe { graph_copy::copy(need_backend(backend), need_graph(graph)) };
+    need!(backend, graph);
+    let copied = graph_copy::copy(backend, graph);
     match logged("ggml_backend_graph_copy", copied) {
         Some(c) => ggml_backend_graph_copy {
             buffer: c.buffer.into_raw(),
@@ -40,12 +39,11 @@ pub unsafe extern "C" fn ggml_backend_graph_copy(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_copy_free(copy: ggml_backend_graph_copy) {
-    // SAFETY: from `ggml_backend_graph_copy` and not used afterwards, by the contract.
-    unsafe {
-        drop(BufferRef::from_ptr(copy.buffer).map(|b| BufferBox::own(b)));
-        drop(ctx_from_raw(copy.ctx_allocated));
-        drop(ctx_from_raw(copy.ctx_unallocated));
-    }
+    let ggml_backend_graph_copy { buffer, ctx_allocated, ctx_unallocated, .. } = copy;
+    take!(buffer, ctx_allocated, ctx_unallocated);
+    drop(buffer);
+    drop(ctx_allocated);
+    drop(ctx_unallocated);
 }
 
 /// Computes `graph` on `backend1` and a copy of it on `backend2`, and calls `callback` with the results of both:
@@ -62,14 +60,9 @@ pub unsafe extern "C" fn ggml_backend_compare_graph_backend(
     test_nodes: *const *const ggml_tensor,
     num_test_nodes: usize,
 ) -> bool {
-    let only = match test_nodes.is_null() {
-        true => &[][..],
-        // SAFETY: a list of this length, by the contract.
-        false => unsafe { std::slice::from_raw_parts(test_nodes, num_test_nodes) },
-    };
-    // SAFETY: valid backends and a valid graph, by the contract.
-    let (first, second, graph) = unsafe { (need_backend(backend1), need_backend(backend2), need_graph(graph)) };
-    graph_copy::compare(first, second, graph, only, |i, t1, t2| match callback {
+    list!(num_test_nodes; test_nodes);
+    need!(backend1, backend2, graph);
+    graph_copy::compare(backend1, backend2, graph, test_nodes, |i, t1, t2| match callback {
         // SAFETY: the host's function may be called with its data during this call.
         Some(f) => unsafe { f(i as c_int, t1.as_ptr(), t2.as_ptr(), user_data) },
         None => true,

@@ -1,7 +1,7 @@
 //! ggml-backend.h, one file per kind of object, in the order of the header.
 //!
-//! NULL for an object: a question about it (`asked_*`) is answered with 0, false, NULL or the name "NULL", after a line in
-//! the log; what would change or use it (`need_*`) ends the process, as the original's assertions do.
+//! If an object is NULL, functions that only answer a question about it (`asked!`) log an error and return 0, false, NULL or the
+//! name "NULL". Functions that use or change it (`need!`) end the process, as the original's assertions do.
 
 pub(crate) mod buffer;
 pub(crate) mod buffer_type;
@@ -29,52 +29,43 @@ pub use tensor::*;
 
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
-use crate::backend::{BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef};
-use crate::capi::convert::broken;
+use crate::backend::{
+    BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef,
+};
+use crate::capi::convert::{given, passed};
 use crate::log_error;
 
-macro_rules! needed {
-    ($($name:ident, $asked:ident: $raw:ty => $handle:ty, $text:literal;)*) => {
-        $(
-            /// The object at `p` that a question is about; `None`, said in the log, for NULL.
-            ///
-            /// # Safety
-            /// As for the one below.
-            #[inline]
-            #[track_caller]
-            #[allow(dead_code)] // events have no questions
-            pub(in crate::capi) unsafe fn $asked(p: $raw) -> Option<$handle> {
-                // SAFETY: forwarded to the caller.
-                let handle = unsafe { <$handle>::from_ptr(p) };
-                if handle.is_none() {
-                    log_error!(concat!("{}: ", $text, " is NULL"), std::panic::Location::caller());
-                }
-                handle
-            }
-
-            /// The object at `p`, which the header forbids to be NULL.
-            ///
-            /// # Safety
-            /// `p` is NULL or a valid object for as long as the handle is used.
-            #[inline]
-            #[track_caller]
-            pub(in crate::capi) unsafe fn $name(p: $raw) -> $handle {
-                // SAFETY: forwarded to the caller.
-                match unsafe { <$handle>::from_ptr(p) } {
-                    Some(handle) => handle,
-                    None => broken(concat!("GGML_ASSERT(", $text, " != NULL) failed")),
-                }
-            }
-        )*
-    };
+passed! { 'c:
+    ggml_backend_buffer_t, Some("buffer") => BufferRef, BufferRef::from_ptr;
+    ggml_backend_buffer_type_t, Some("buft") => BufferTypeRef, BufferTypeRef::from_ptr;
+    ggml_backend_t, Some("backend") => BackendRef, BackendRef::from_ptr;
+    ggml_backend_dev_t, Some("device") => DeviceRef, DeviceRef::from_ptr;
+    ggml_backend_reg_t, Some("reg") => RegRef, RegRef::from_ptr;
+    ggml_backend_event_t, Some("event") => EventRef, EventRef::from_ptr;
 }
-needed! {
-    need_buffer, asked_buffer: ggml_backend_buffer_t => BufferRef, "buffer";
-    need_buft, asked_buft: ggml_backend_buffer_type_t => BufferTypeRef, "buft";
-    need_backend, asked_backend: ggml_backend_t => BackendRef, "backend";
-    need_device, asked_device: ggml_backend_dev_t => DeviceRef, "device";
-    need_reg, asked_reg: ggml_backend_reg_t => RegRef, "reg";
-    need_event, asked_event: ggml_backend_event_t => EventRef, "event";
+
+given! {
+    ggml_backend_buffer_t => BufferBox, own_buffer;
+    ggml_backend_t => BackendBox, own_backend;
+    ggml_backend_event_t => EventBox, own_event;
+}
+
+macro_rules! own {
+    ($($name:ident: $raw:ty => $handle:ty, $owner:ty;)*) => {$(
+        /// The object at `p`, to be freed; `None` for NULL.
+        ///
+        /// # Safety
+        /// `p` is NULL or a valid object that is the caller's, who does not use it afterwards.
+        unsafe fn $name(p: $raw) -> Option<$owner> {
+            // SAFETY: forwarded to the caller.
+            unsafe { <$handle>::from_ptr(p).map(|object| <$owner>::own(object)) }
+        }
+    )*};
+}
+own! {
+    own_buffer: ggml_backend_buffer_t => BufferRef, BufferBox;
+    own_backend: ggml_backend_t => BackendRef, BackendBox;
+    own_event: ggml_backend_event_t => EventRef, EventBox;
 }
 
 /// A new buffer for C. On failure, logs an error with the size and returns NULL.

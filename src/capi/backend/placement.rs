@@ -1,11 +1,10 @@
 //! Tensors bound to memory by hand, and host memory as buffers.
 
-use super::need_buffer;
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{host, view};
-use crate::capi::convert::tensor as need_tensor;
+use crate::capi::convert::need;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
@@ -17,16 +16,16 @@ pub unsafe extern "C" fn ggml_backend_tensor_alloc(
     tensor: *mut ggml_tensor,
     addr: *mut c_void,
 ) -> raw::ggml_status {
-    // SAFETY: a valid buffer and a valid tensor, by the contract.
-    unsafe { view::bind(need_buffer(buffer), need_tensor(tensor, "tensor"), addr.cast()) as raw::ggml_status }
+    need!(buffer, tensor);
+    view::bind(buffer, tensor, addr.cast()) as raw::ggml_status
 }
 
 /// Gives a view the memory of the tensor it is a view of, which must be allocated.
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw::ggml_status {
-    // SAFETY: a valid tensor, by the contract.
-    view::init(unsafe { need_tensor(tensor, "tensor") }) as raw::ggml_status
+    need!(tensor);
+    view::init(tensor) as raw::ggml_status
 }
 
 /// Makes a buffer of type "CPU_Mapped" of the `size` bytes at `ptr`, a multiple of 32. The memory stays the caller's,
@@ -34,7 +33,7 @@ pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size: usize) -> ggml_backend_buffer_t {
-    // SAFETY: memory that outlives the buffer, by the contract.
+    // SAFETY: the header asks for `size` bytes at `ptr` that outlive the buffer.
     unsafe { host::buffer_from_ptr(ptr, size) }.into_raw()
 }
 

@@ -1,13 +1,11 @@
 //! The registry of backends, and loading them from libraries.
 
-use super::device::text;
-use super::{need_device, need_reg};
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::raw;
 use crate::backend::registry::{self, Builtin};
 use crate::backend::{BackendBox, DeviceRef, RegRef, dl};
-use crate::capi::convert::text_path;
+use crate::capi::convert::{self, need, optional};
 use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::c_char;
@@ -26,12 +24,12 @@ pub(in crate::capi) fn cpu() -> RegRef {
     crate::cpu::reg()
 }
 
-/// Tells the registry, which lives further down, what is built in. Before every use of it. The first time, the module that
-/// GGML_BACKEND_PATH names is loaded too: hosts built for a library with built-in backends never call `load_all`.
+/// Gives the registry, a lower layer, the list of built-in backends. Called before every use of the registry. The first call also loads
+/// the module that GGML_BACKEND_PATH names: hosts built for a library with built-in backends never call `load_all`.
 pub(in crate::capi) fn prepare() {
     static LOOKED: AtomicBool = AtomicBool::new(false);
     registry::set_builtins(BUILTINS, || Some(cpu()));
-    // A flag and no `Once`: the module's own code may ask the registry while it is loaded.
+    // A flag and no `Once`: the module's own code may use the registry while it is loaded.
     if !LOOKED.load(Ordering::Relaxed)
         && !LOOKED.swap(true, Ordering::Relaxed)
         && let Some(path) = std::env::var_os("GGML_BACKEND_PATH").filter(|p| !p.is_empty())
@@ -54,8 +52,8 @@ fn backend_out(backend: Option<BackendBox>) -> ggml_backend_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
     prepare();
-    // SAFETY: NULL or a valid registry that stays until it is unloaded, by the contract.
-    if let Some(reg) = unsafe { RegRef::from_ptr(reg) } {
+    optional!(reg);
+    if let Some(reg) = reg {
         registry::register(reg);
     }
 }
@@ -65,8 +63,8 @@ pub unsafe extern "C" fn ggml_backend_register(reg: ggml_backend_reg_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_device_register(device: ggml_backend_dev_t) {
     prepare();
-    // SAFETY: a valid device that stays, by the contract.
-    registry::register_device(unsafe { need_device(device) })
+    need!(device);
+    registry::register_device(device)
 }
 
 /// Returns the number of registered backends.
@@ -92,8 +90,8 @@ pub unsafe extern "C" fn ggml_backend_reg_get(index: usize) -> ggml_backend_reg_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_by_name(name: *const c_char) -> ggml_backend_reg_t {
     prepare();
-    // SAFETY: NULL or a valid C string, by the contract.
-    let reg = unsafe { text(name) }.and_then(|n| registry::reg_by_name(n.to_bytes()));
+    optional!(name);
+    let reg = name.and_then(|n| registry::reg_by_name(n.to_bytes()));
     reg.map_or(std::ptr::null_mut(), RegRef::as_ptr)
 }
 
@@ -120,8 +118,8 @@ pub unsafe extern "C" fn ggml_backend_dev_get(index: usize) -> ggml_backend_dev_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_by_name(name: *const c_char) -> ggml_backend_dev_t {
     prepare();
-    // SAFETY: NULL or a valid C string, by the contract.
-    device_out(unsafe { text(name) }.and_then(|n| registry::device_by_name(n.to_bytes())))
+    optional!(name);
+    device_out(name.and_then(|n| registry::device_by_name(n.to_bytes())))
 }
 
 /// Returns the first device of this type, or NULL.
@@ -138,8 +136,7 @@ pub unsafe extern "C" fn ggml_backend_dev_by_type(ty: raw::ggml_backend_dev_type
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_init_by_name(name: *const c_char, params: *const c_char) -> ggml_backend_t {
     prepare();
-    // SAFETY: NULL or valid C strings, by the contract.
-    let (name, params) = unsafe { (text(name), text(params)) };
+    optional!(name, params);
     backend_out(name.and_then(|n| registry::init_by_name(n.to_bytes(), params)))
 }
 
@@ -151,8 +148,8 @@ pub unsafe extern "C" fn ggml_backend_init_by_type(
     params: *const c_char,
 ) -> ggml_backend_t {
     prepare();
-    // SAFETY: NULL or a valid C string, by the contract.
-    backend_out(registry::init_by_kind(ty, unsafe { text(params) }))
+    optional!(params);
+    backend_out(registry::init_by_kind(ty, params))
 }
 
 /// Creates a backend on the best device: a GPU with its own memory, else an integrated GPU, else the CPU.
@@ -170,8 +167,8 @@ pub unsafe extern "C" fn ggml_backend_init_best() -> ggml_backend_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_reg_t {
     prepare();
-    // SAFETY: NULL or a valid C string, by the contract.
-    let Some(file) = (unsafe { text_path(path) }) else {
+    optional!(path);
+    let Some(file) = convert::path(path) else {
         log_error!("ggml_backend_load: no path");
         return std::ptr::null_mut();
     };
@@ -184,8 +181,9 @@ pub unsafe extern "C" fn ggml_backend_load(path: *const c_char) -> ggml_backend_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_unload(reg: ggml_backend_reg_t) {
     prepare();
-    // SAFETY: a valid registry of which nothing is used afterwards, by the contract.
-    unsafe { registry::unload(need_reg(reg)) };
+    need!(reg);
+    // SAFETY: the header forbids any later use of what the backend owns: devices, buffers, functions.
+    unsafe { registry::unload(reg) };
 }
 
 /// Loads the best module of each known backend from the folder of the executable and from the current folder, and the
@@ -204,8 +202,9 @@ pub unsafe extern "C" fn ggml_backend_load_all() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_load_all_from_path(dir_path: *const c_char) {
     prepare();
-    // SAFETY: NULL or a valid C string, by the contract; the host vouches for the libraries.
-    unsafe { dl::load_all(text_path(dir_path)) }
+    optional!(dir_path);
+    // SAFETY: the host vouches for the libraries.
+    unsafe { dl::load_all(convert::path(dir_path)) }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
-use crate::backend::{BackendRef, BufferTypeRef};
-use crate::capi::convert::{broken, graph as need_graph, logged, opt_tensor, tensor as need_tensor};
+use crate::backend::BackendRef;
+use crate::capi::convert::{broken, list, logged, need, optional, passed, shared};
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::guard::guarded;
@@ -17,45 +17,20 @@ use crate::sched::engine::Engine;
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
-/// The scheduler behind the opaque pointer, or `None` for NULL.
-///
-/// # Safety
-/// `p` is NULL or came from `ggml_backend_sched_new` and is not freed during the call, and no other thread uses it meanwhile.
-unsafe fn opt_sched<'a>(p: ggml_backend_sched_t) -> Option<&'a Scheduler> {
-    // SAFETY: by the caller's promise. A callback of the scheduler may be the caller: all references to a scheduler are shared.
-    unsafe { p.cast::<Scheduler>().as_ref() }
+passed! { 'c:
+    // A callback of the scheduler may be the caller: all references to a scheduler are shared.
+    ggml_backend_sched_t, Some("sched") => &'c Scheduler, shared;
 }
 
-/// What can be asked of a scheduler, or `None` for NULL, and with a line in the log while it cannot answer.
-///
-/// # Safety
-/// As for [`opt_sched`].
-unsafe fn opt_engine<'a>(what: &str, p: ggml_backend_sched_t) -> Option<Ref<'a, Engine>> {
-    // SAFETY: forwarded to the caller.
-    logged(what, unsafe { opt_sched(p) }?.read())
-}
-
-/// The scheduler, which the header forbids to be NULL.
-///
-/// # Safety
-/// As for [`opt_sched`].
-#[track_caller]
-pub(in crate::capi) unsafe fn need_sched<'a>(p: ggml_backend_sched_t) -> &'a Scheduler {
-    // SAFETY: forwarded to the caller.
-    match unsafe { opt_sched(p) } {
-        Some(s) => s,
-        None => broken("GGML_ASSERT(sched != NULL) failed"),
-    }
+/// The engine of a scheduler, to read. Logs an error and returns `None` while another function changes the scheduler.
+fn engine<'a>(what: &str, sched: Option<&'a Scheduler>) -> Option<Ref<'a, Engine>> {
+    logged(what, sched?.read())
 }
 
 /// The index of a backend that must be one of the scheduler's.
-///
-/// # Safety
-/// `backend` is NULL or a valid backend.
 #[track_caller]
-unsafe fn index_of(engine: &Engine, backend: ggml_backend_t) -> usize {
-    // SAFETY: forwarded to the caller.
-    match unsafe { BackendRef::from_ptr(backend) }.and_then(|b| engine.index_of(b)) {
+fn index_of(engine: &Engine, backend: Option<BackendRef>) -> usize {
+    match backend.and_then(|b| engine.index_of(b)) {
         Some(i) => i,
         None => broken("the backend is not one of the scheduler's"),
     }
@@ -90,12 +65,18 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
 ) -> ggml_backend_sched_t {
     ggml_assert!(!backends.is_null() && n_backends > 0 && n_backends as usize <= crate::sched::MAX_BACKENDS);
     let n = n_backends as usize;
-    // SAFETY: `n_backends` valid backends, and as many valid buffer types or NULL, by the contract.
-    let (streams, types): (Vec<_>, Option<Vec<_>>) = unsafe {
-        let streams = (0..n).filter_map(|i| BackendRef::from_ptr(*backends.add(i))).collect();
-        let types = (!bufts.is_null()).then(|| (0..n).filter_map(|i| BufferTypeRef::from_ptr(*bufts.add(i))).collect());
-        (streams, types)
+    let has_types = !bufts.is_null();
+    list!(n; backends, bufts);
+    let stream = |&backend: &ggml_backend_t| {
+        optional!(backend);
+        backend
     };
+    let buffer_type = |&buft: &ggml_backend_buffer_type_t| {
+        optional!(buft);
+        buft
+    };
+    let streams: Vec<_> = backends.iter().filter_map(stream).collect();
+    let types: Option<Vec<_>> = has_types.then(|| bufts.iter().filter_map(buffer_type).collect());
     ggml_assert!(streams.len() == n && types.as_ref().is_none_or(|t| t.len() == n), "a backend or a type is NULL");
     Box::into_raw(Box::new(Scheduler::new(&streams, types.as_deref(), graph_size, parallel, op_offload))).cast()
 }
@@ -104,13 +85,12 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
-    if !sched.is_null() {
-        // SAFETY: a valid scheduler, by the contract.
-        let is_idle = logged("ggml_backend_sched_free", unsafe { need_sched(sched) }.write()).is_some();
-        if is_idle {
-            // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the contract forbids any later use.
-            drop(unsafe { Box::from_raw(sched.cast::<Scheduler>()) });
-        }
+    let address = sched;
+    optional!(sched);
+    let is_idle = sched.is_some_and(|s| logged("ggml_backend_sched_free", s.write()).is_some());
+    if is_idle {
+        // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the header forbids any later use.
+        drop(unsafe { Box::from_raw(address.cast::<Scheduler>()) });
     }
 }
 
@@ -124,11 +104,10 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
     sizes: *mut usize,
 ) {
     ggml_assert!(!sizes.is_null());
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(measure_graph)) };
-    let measured = logged("ggml_backend_sched_reserve_size", s.measure(graph));
-    let measured = measured.unwrap_or_else(|| vec![0; s.n_backends()]);
-    // SAFETY: `sizes` has room for a number for each backend, by the contract.
+    need!(sched, measure_graph);
+    let measured = logged("ggml_backend_sched_reserve_size", sched.measure(measure_graph));
+    let measured = measured.unwrap_or_else(|| vec![0; sched.n_backends()]);
+    // SAFETY: the header asks for room for a number for each backend, which `measured` has.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 
@@ -141,25 +120,24 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve(
     sched: ggml_backend_sched_t,
     measure_graph: *mut ggml_cgraph,
 ) -> bool {
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(measure_graph)) };
-    logged("ggml_backend_sched_reserve", s.reserve(graph)).is_some()
+    need!(sched, measure_graph);
+    logged("ggml_backend_sched_reserve", sched.reserve(measure_graph)).is_some()
 }
 
 /// Returns the number of backends.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_backends(sched: ggml_backend_sched_t) -> c_int {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_engine("ggml_backend_sched_get_n_backends", sched) }.map_or(0, |s| s.backends().len() as c_int)
+    optional!(sched);
+    engine("ggml_backend_sched_get_n_backends", sched).map_or(0, |s| s.backends().len() as c_int)
 }
 
 /// Returns backend `i`, in order of priority.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sched_t, i: c_int) -> ggml_backend_t {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_backend", sched) }) else { return std::ptr::null_mut() };
+    optional!(sched);
+    let Some(s) = engine("ggml_backend_sched_get_backend", sched) else { return std::ptr::null_mut() };
     ggml_assert!(i >= 0 && (i as usize) < s.backends().len());
     s.backends()[i as usize].as_ptr()
 }
@@ -168,16 +146,16 @@ pub unsafe extern "C" fn ggml_backend_sched_get_backend(sched: ggml_backend_sche
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_splits(sched: ggml_backend_sched_t) -> c_int {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_engine("ggml_backend_sched_get_n_splits", sched) }.map_or(0, |s| s.n_splits() as c_int)
+    optional!(sched);
+    engine("ggml_backend_sched_get_n_splits", sched).map_or(0, |s| s.n_splits() as c_int)
 }
 
 /// Returns the number of copies of each input: 1, or 4 for a scheduler created with `parallel`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_get_n_copies(sched: ggml_backend_sched_t) -> c_int {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    unsafe { opt_engine("ggml_backend_sched_get_n_copies", sched) }.map_or(0, |s| s.n_copies() as c_int)
+    optional!(sched);
+    engine("ggml_backend_sched_get_n_copies", sched).map_or(0, |s| s.n_copies() as c_int)
 }
 
 /// Returns the buffer type that `backend`, one of the scheduler's, computes in.
@@ -187,12 +165,9 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_type(
     sched: ggml_backend_sched_t,
     backend: ggml_backend_t,
 ) -> ggml_backend_buffer_type_t {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_buffer_type", sched) }) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: a valid backend, by the contract.
-    s.buffer_type(unsafe { index_of(&s, backend) }).as_ptr()
+    optional!(sched, backend);
+    let Some(s) = engine("ggml_backend_sched_get_buffer_type", sched) else { return std::ptr::null_mut() };
+    s.buffer_type(index_of(&s, backend)).as_ptr()
 }
 
 /// Returns the size in bytes of the compute buffers of `backend`, one of the scheduler's. 0 if it shares them with a
@@ -203,10 +178,9 @@ pub unsafe extern "C" fn ggml_backend_sched_get_buffer_size(
     sched: ggml_backend_sched_t,
     backend: ggml_backend_t,
 ) -> usize {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    let Some(s) = (unsafe { opt_engine("ggml_backend_sched_get_buffer_size", sched) }) else { return 0 };
-    // SAFETY: a valid backend, by the contract.
-    s.buffer_size(unsafe { index_of(&s, backend) })
+    optional!(sched, backend);
+    let Some(s) = engine("ggml_backend_sched_get_buffer_size", sched) else { return 0 };
+    s.buffer_size(index_of(&s, backend))
 }
 
 /// Assigns `node` to `backend`, one of the scheduler's, until the next reset. Computing a graph that has not been
@@ -218,13 +192,11 @@ pub unsafe extern "C" fn ggml_backend_sched_set_tensor_backend(
     node: *mut ggml_tensor,
     backend: ggml_backend_t,
 ) {
-    // SAFETY: a valid scheduler and a valid tensor, by the contract.
-    let (s, node) = unsafe { (need_sched(sched), need_tensor(node, "node")) };
-    let done = s.read().and_then(|engine| {
-        // SAFETY: a valid backend, by the contract.
-        let index = unsafe { index_of(&engine, backend) };
+    need!(sched, node; backend);
+    let done = sched.read().and_then(|engine| {
+        let index = index_of(&engine, backend);
         drop(engine);
-        s.set_tensor_backend(node, index)
+        sched.set_tensor_backend(node, index)
     });
     logged("ggml_backend_sched_set_tensor_backend", done);
 }
@@ -236,10 +208,8 @@ pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
     sched: ggml_backend_sched_t,
     node: *mut ggml_tensor,
 ) -> ggml_backend_t {
-    // SAFETY: NULL or a valid scheduler, NULL or a valid tensor, by the contract.
-    let (Some(s), Some(t)) =
-        (unsafe { (opt_engine("ggml_backend_sched_get_tensor_backend", sched), opt_tensor(node)) })
-    else {
+    optional!(sched, node);
+    let (Some(s), Some(t)) = (engine("ggml_backend_sched_get_tensor_backend", sched), node) else {
         return std::ptr::null_mut();
     };
     let placed = usize::try_from(s.placement(t).backend).ok();
@@ -252,9 +222,8 @@ pub unsafe extern "C" fn ggml_backend_sched_get_tensor_backend(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) {
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
-    logged("ggml_backend_sched_split_graph", s.split_graph(graph));
+    need!(sched, graph);
+    logged("ggml_backend_sched_split_graph", sched.split_graph(graph));
 }
 
 /// Splits and allocates `graph`, so that its inputs can be written before it is computed. The scheduler must have
@@ -263,9 +232,8 @@ pub unsafe extern "C" fn ggml_backend_sched_split_graph(sched: ggml_backend_sche
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_alloc_graph(sched: ggml_backend_sched_t, graph: *mut ggml_cgraph) -> bool {
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
-    logged("ggml_backend_sched_alloc_graph", s.alloc_graph(graph)).is_some()
+    need!(sched, graph);
+    logged("ggml_backend_sched_alloc_graph", sched.alloc_graph(graph)).is_some()
 }
 
 /// As `ggml_backend_sched_graph_compute_async`, and waits until all backends are done.
@@ -275,10 +243,9 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
     sched: ggml_backend_sched_t,
     graph: *mut ggml_cgraph,
 ) -> raw::ggml_status {
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
-    let result = s.compute_async(graph);
-    let result = s.synchronize().and(result);
+    need!(sched, graph);
+    let result = sched.compute_async(graph);
+    let result = sched.synchronize().and(result);
     status("ggml_backend_sched_graph_compute", result)
 }
 
@@ -292,17 +259,16 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute_async(
     sched: ggml_backend_sched_t,
     graph: *mut ggml_cgraph,
 ) -> raw::ggml_status {
-    // SAFETY: a valid scheduler and a valid graph, by the contract.
-    let (s, graph) = unsafe { (need_sched(sched), need_graph(graph)) };
-    status("ggml_backend_sched_graph_compute_async", s.compute_async(graph))
+    need!(sched, graph);
+    status("ggml_backend_sched_graph_compute_async", sched.compute_async(graph))
 }
 
 /// Waits until all backends are done. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sched_t) {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    if let Some(s) = unsafe { opt_sched(sched) } {
+    optional!(sched);
+    if let Some(s) = sched {
         logged("ggml_backend_sched_synchronize", s.synchronize());
     }
 }
@@ -312,8 +278,8 @@ pub unsafe extern "C" fn ggml_backend_sched_synchronize(sched: ggml_backend_sche
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_reset(sched: ggml_backend_sched_t) {
-    // SAFETY: NULL or a valid scheduler, by the contract.
-    if let Some(s) = unsafe { opt_sched(sched) } {
+    optional!(sched);
+    if let Some(s) = sched {
         logged("ggml_backend_sched_reset", s.reset());
     }
 }
@@ -327,8 +293,8 @@ pub unsafe extern "C" fn ggml_backend_sched_set_eval_callback(
     callback: ggml_backend_sched_eval_callback,
     user_data: *mut c_void,
 ) {
-    // SAFETY: a valid scheduler, by the contract.
-    let set = unsafe { need_sched(sched) }.set_eval(Eval { callback, user_data });
+    need!(sched);
+    let set = sched.set_eval(Eval { callback, user_data });
     logged("ggml_backend_sched_set_eval_callback", set);
 }
 
@@ -341,8 +307,8 @@ pub unsafe extern "C" fn ggml_backend_sched_set_copy_callback(
     callback: ggml_backend_sched_copy_callback,
     user_data: *mut c_void,
 ) {
-    // SAFETY: a valid scheduler, by the contract.
-    let set = unsafe { need_sched(sched) }.set_copy(CopyWeights { callback, user_data });
+    need!(sched);
+    let set = sched.set_copy(CopyWeights { callback, user_data });
     logged("ggml_backend_sched_set_copy_callback", set);
 }
 
@@ -356,6 +322,6 @@ pub unsafe extern "C" fn ggml_backend_sched_set_realloc_callback(
     callback: ggml_backend_sched_realloc_callback,
     user_data: *mut c_void,
 ) {
-    // SAFETY: a valid scheduler, by the contract.
-    unsafe { need_sched(sched) }.set_realloc(Realloc { callback, user_data });
+    need!(sched);
+    sched.set_realloc(Realloc { callback, user_data });
 }

@@ -1,13 +1,13 @@
 //! Backends as streams of work.
 
-use super::{asked_backend, asked_buft, buffer_out, need_backend};
+use super::buffer_out;
 use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::{ggml_guid_t, ggml_status, ggml_tensor};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
-use crate::backend::{BackendBox, BackendRef, DeviceRef};
-use crate::capi::convert::{graph as need_graph, opt_tensor};
+use crate::backend::{BackendRef, DeviceRef};
+use crate::capi::convert::{asked, need, optional, take};
 use crate::guard::guarded;
 use std::ffi::c_char;
 
@@ -15,32 +15,32 @@ use std::ffi::c_char;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_guid(backend: ggml_backend_t) -> ggml_guid_t {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { BackendRef::from_ptr(backend) }.map_or(std::ptr::null_mut(), BackendRef::guid_ptr)
+    optional!(backend);
+    backend.map_or(std::ptr::null_mut(), BackendRef::guid_ptr)
 }
 
 /// Returns the name, such as "CPU"; "NULL" for NULL. The string lives as long as the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_name(backend: ggml_backend_t) -> *const c_char {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { BackendRef::from_ptr(backend) }.map_or(c"NULL".as_ptr(), BackendRef::name_ptr)
+    optional!(backend);
+    backend.map_or(c"NULL".as_ptr(), BackendRef::name_ptr)
 }
 
 /// Frees a backend, but not its buffers. Does nothing for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
-    // SAFETY: a valid backend that is the caller's and not used afterwards, by the contract.
-    drop(unsafe { BackendRef::from_ptr(backend).map(|b| BackendBox::own(b)) });
+    take!(backend);
+    drop(backend);
 }
 
 /// Returns the default buffer type of the backend's device.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { asked_backend(backend) }.map_or(std::ptr::null_mut(), |it| it.default_buffer_type().as_ptr())
+    asked!(backend);
+    backend.map_or(std::ptr::null_mut(), |it| it.default_buffer_type().as_ptr())
 }
 
 /// Allocates a buffer of the default type, to be freed with `ggml_backend_buffer_free`. Returns NULL when out of
@@ -48,8 +48,8 @@ pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_back
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
-    // SAFETY: NULL or a valid backend, by the contract.
-    let Some(backend) = (unsafe { asked_backend(backend) }) else { return std::ptr::null_mut() };
+    asked!(backend);
+    let Some(backend) = backend else { return std::ptr::null_mut() };
     let buft = backend.default_buffer_type();
     buffer_out(buft, size, buft.alloc_buffer(size))
 }
@@ -58,24 +58,24 @@ pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().alignment())
+    asked!(backend);
+    backend.map_or(0, |it| it.default_buffer_type().alignment())
 }
 
 /// Returns the maximum size in bytes of a buffer of the default type.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { asked_backend(backend) }.map_or(0, |it| it.default_buffer_type().max_size())
+    asked!(backend);
+    backend.map_or(0, |it| it.default_buffer_type().max_size())
 }
 
 /// Waits until the backend has done everything in its queue.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_synchronize(backend: ggml_backend_t) {
-    // SAFETY: a valid backend, by the contract.
-    unsafe { need_backend(backend) }.synchronize()
+    need!(backend);
+    backend.synchronize()
 }
 
 /// Prepares a graph to be computed several times. Free the plan with `ggml_backend_graph_plan_free`. Only for
@@ -86,16 +86,17 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_create(
     backend: ggml_backend_t,
     cgraph: *mut ggml_cgraph,
 ) -> ggml_backend_graph_plan_t {
-    // SAFETY: a valid backend and a valid graph, by the contract.
-    unsafe { need_backend(backend).graph_plan_create(need_graph(cgraph)) }
+    need!(backend, cgraph);
+    backend.graph_plan_create(cgraph)
 }
 
 /// Frees a plan of this backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_free(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
-    // SAFETY: a valid backend and a plan of it that is not used afterwards, by the contract.
-    unsafe { need_backend(backend).graph_plan_free(plan) }
+    need!(backend);
+    // SAFETY: the header asks for a plan that this backend created and that nobody uses afterwards.
+    unsafe { backend.graph_plan_free(plan) }
 }
 
 /// Computes a plan of this backend.
@@ -105,8 +106,9 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
     backend: ggml_backend_t,
     plan: ggml_backend_graph_plan_t,
 ) -> raw::ggml_status {
-    // SAFETY: a valid backend and a plan of it, by the contract.
-    unsafe { need_backend(backend).graph_plan_compute(plan, None) as raw::ggml_status }
+    need!(backend);
+    // SAFETY: the header asks for a plan that this backend created and that has not been freed.
+    unsafe { backend.graph_plan_compute(plan, None) as raw::ggml_status }
 }
 
 /// Computes a graph, and returns when it is done.
@@ -116,8 +118,8 @@ pub unsafe extern "C" fn ggml_backend_graph_compute(
     backend: ggml_backend_t,
     cgraph: *mut ggml_cgraph,
 ) -> raw::ggml_status {
-    // SAFETY: a valid backend and a valid graph, by the contract.
-    unsafe { need_backend(backend).graph_compute(need_graph(cgraph)) as raw::ggml_status }
+    need!(backend, cgraph);
+    backend.graph_compute(cgraph) as raw::ggml_status
 }
 
 /// Computes a graph. An asynchronous backend only queues it; `ggml_backend_synchronize` waits for it.
@@ -127,16 +129,17 @@ pub unsafe extern "C" fn ggml_backend_graph_compute_async(
     backend: ggml_backend_t,
     cgraph: *mut ggml_cgraph,
 ) -> raw::ggml_status {
-    // SAFETY: a valid backend and a valid graph, by the contract.
-    unsafe { need_backend(backend).graph_compute_async(need_graph(cgraph)) as raw::ggml_status }
+    need!(backend, cgraph);
+    backend.graph_compute_async(cgraph) as raw::ggml_status
 }
 
 /// Returns whether the device of the backend can compute the node `op`; see `ggml_backend_dev_supports_op`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
-    unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.supports_op(op))
+    asked!(backend);
+    optional!(op);
+    backend.zip(op).is_some_and(|(it, op)| it.supports_op(op))
 }
 
 /// Returns whether the device of the backend can use tensors in buffers of this type; see
@@ -144,8 +147,8 @@ pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
-    // SAFETY: NULL or a valid backend and a valid buffer type, by the contract.
-    unsafe { asked_backend(backend).zip(asked_buft(buft)) }.is_some_and(|(it, buft)| it.supports_buft(buft))
+    asked!(backend, buft);
+    backend.zip(buft).is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
 /// Returns whether the device of the backend should compute `op` although its weights are in host memory; see
@@ -153,15 +156,15 @@ pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buf
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    // SAFETY: NULL or a valid backend and a valid tensor, by the contract.
-    unsafe { asked_backend(backend).zip(opt_tensor(op)) }.is_some_and(|(it, op)| it.offload_op(op))
+    asked!(backend);
+    optional!(op);
+    backend.zip(op).is_some_and(|(it, op)| it.offload_op(op))
 }
 
 /// Returns the device of the backend.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {
-    // SAFETY: NULL or a valid backend, by the contract.
-    unsafe { asked_backend(backend) }
-        .map_or(std::ptr::null_mut(), |it| it.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
+    asked!(backend);
+    backend.map_or(std::ptr::null_mut(), |it| it.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }

@@ -1,6 +1,5 @@
 //! Bytes into, out of and between tensors. `offset` and `size` count bytes of the tensor's data and must be inside it.
 
-use super::need_backend;
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::backend::batch::{self, Part};
@@ -29,7 +28,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
     dsts: *const *mut ggml_tensor,
     n_tensors: usize,
 ) {
-    // SAFETY: both lists hold `n_tensors` valid tensors, by the contract.
+    // SAFETY: the header asks for two lists of `n_tensors` valid tensors, and `list` refuses NULL.
     let pairs: Vec<_> = unsafe {
         std::iter::zip(list(srcs, n_tensors, "srcs"), list(dsts, n_tensors, "dsts"))
             .map(|(src, dst)| (need_tensor(*src, "src"), need_tensor(*dst, "dst")))
@@ -49,8 +48,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_async(
     offset: usize,
     size: usize,
 ) {
-    // SAFETY: a valid backend, a valid tensor and readable memory, by the contract.
-    unsafe { need_backend(backend).set_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+    need!(backend, tensor);
+    // SAFETY: the header asks for `size` bytes at `data` that stay unchanged until the backend is synchronized.
+    unsafe { backend.set_async(tensor, data.cast(), offset, size) }
 }
 
 /// Queues a copy of `size` bytes from byte `offset` of the tensor to `data`, which is valid once the backend is
@@ -64,8 +64,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_async(
     offset: usize,
     size: usize,
 ) {
-    // SAFETY: a valid backend, a valid tensor and writable memory, by the contract.
-    unsafe { need_backend(backend).get_async(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+    need!(backend, tensor);
+    // SAFETY: the header asks for `size` writable bytes at `data` that nobody uses until the backend is synchronized.
+    unsafe { backend.get_async(tensor, data.cast(), offset, size) }
 }
 
 /// As `ggml_backend_tensor_set_2d`, but queued.
@@ -82,8 +83,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
     stride_data: usize,
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
-    // SAFETY: a valid backend, a valid tensor and readable memory, by the contract.
-    unsafe { need_backend(backend).set_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+    need!(backend, tensor);
+    // SAFETY: the header asks for all pieces at `data`, unchanged until the backend is synchronized.
+    unsafe { backend.set_2d_async(tensor, data.cast(), pieces) }
 }
 
 /// As `ggml_backend_tensor_get_2d`, but queued.
@@ -100,8 +102,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
     stride_data: usize,
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
-    // SAFETY: a valid backend, a valid tensor and writable memory, by the contract.
-    unsafe { need_backend(backend).get_2d_async(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+    need!(backend, tensor);
+    // SAFETY: the header asks for room for all pieces at `data`, which nobody uses until the backend is synchronized.
+    unsafe { backend.get_2d_async(tensor, data.cast(), pieces) }
 }
 
 /// Copies `size` bytes from `data` to byte `offset` of the tensor.
@@ -113,8 +116,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_set(
     offset: usize,
     size: usize,
 ) {
-    // SAFETY: a valid tensor and readable memory, by the contract.
-    unsafe { tensor_io::set(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+    need!(tensor);
+    // SAFETY: the header asks for `size` readable bytes at `data`.
+    unsafe { tensor_io::set(tensor, data.cast(), offset, size) }
 }
 
 /// Copies `size` bytes from byte `offset` of the tensor to `data`.
@@ -126,8 +130,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_get(
     offset: usize,
     size: usize,
 ) {
-    // SAFETY: a valid tensor and writable memory, by the contract.
-    unsafe { tensor_io::get(need_tensor(tensor, "tensor"), data.cast(), offset, size) }
+    need!(tensor);
+    // SAFETY: the header asks for `size` writable bytes at `data`.
+    unsafe { tensor_io::get(tensor, data.cast(), offset, size) }
 }
 
 /// Copies `n_copies` pieces of `size` bytes: piece `i` from `data + i * stride_data` to byte `offset + i *
@@ -144,8 +149,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
     stride_data: usize,
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
-    // SAFETY: a valid tensor and readable memory, by the contract.
-    unsafe { tensor_io::set_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+    need!(tensor);
+    // SAFETY: the header asks for `n_copies` readable pieces at `data`.
+    unsafe { tensor_io::set_2d(tensor, data.cast(), pieces) }
 }
 
 /// Copies `n_copies` pieces of `size` bytes: piece `i` from byte `offset + i * stride_tensor` of the tensor to `data
@@ -162,8 +168,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
     stride_data: usize,
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
-    // SAFETY: a valid tensor and writable memory, by the contract.
-    unsafe { tensor_io::get_2d(need_tensor(tensor, "tensor"), data.cast(), pieces) }
+    need!(tensor);
+    // SAFETY: the header asks for room for `n_copies` pieces at `data`.
+    unsafe { tensor_io::get_2d(tensor, data.cast(), pieces) }
 }
 
 /// Writes `n_tensors` pieces: `sizes[i]` bytes from `data + data_offsets[i]` to byte `offsets[i]` of `tensors[i]`. A
@@ -178,7 +185,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_n(
     data_offsets: *const usize,
     n_tensors: usize,
 ) {
-    // SAFETY: the lists hold `n_tensors` entries, and the memory is readable, by the contract.
+    // SAFETY: the header asks for four lists of `n_tensors` entries, and for as many readable pieces at `data`.
     unsafe { batch::set(&parts(tensors.cast(), data.cast_mut(), offsets, sizes, data_offsets, n_tensors)) }
 }
 
@@ -194,7 +201,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_n(
     data_offsets: *const usize,
     n_tensors: usize,
 ) {
-    // SAFETY: the lists hold `n_tensors` entries, and the memory is writable, by the contract.
+    // SAFETY: the header asks for four lists of `n_tensors` entries, and for room for as many pieces at `data`.
     unsafe { batch::get(&parts(tensors, data, offsets, sizes, data_offsets, n_tensors)) }
 }
 
@@ -241,8 +248,8 @@ unsafe fn parts(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize) {
-    // SAFETY: a valid tensor, by the contract.
-    tensor_io::memset(unsafe { need_tensor(tensor, "tensor") }, value, offset, size)
+    need!(tensor);
+    tensor_io::memset(tensor, value, offset, size)
 }
 
 /// Copies `src` to `dst` after everything that is queued on `backend_src`; work queued on `backend_dst` afterwards
@@ -255,10 +262,6 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_async(
     src: *const ggml_tensor,
     dst: *mut ggml_tensor,
 ) {
-    // SAFETY: valid backends and tensors, by the contract.
-    let copied = unsafe {
-        let (src, dst) = (need_tensor(src, "src"), need_tensor(dst, "dst"));
-        tensor_io::copy_async(need_backend(backend_src), need_backend(backend_dst), src, dst)
-    };
-    logged("ggml_backend_tensor_copy_async", copied);
+    need!(src, dst, backend_src, backend_dst);
+    logged("ggml_backend_tensor_copy_async", tensor_io::copy_async(backend_src, backend_dst, src, dst));
 }

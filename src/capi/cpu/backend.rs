@@ -18,7 +18,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_init() -> ggml_backend_t {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_is_cpu(backend: ggml_backend_t) -> bool {
-    // SAFETY: NULL or a valid backend, by the contract.
+    // SAFETY: forwarded to the caller.
     unsafe { procs::is_cpu(backend) }
 }
 
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ggml_backend_is_cpu(backend: ggml_backend_t) -> bool {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backend_t, n_threads: c_int) {
-    // SAFETY: a valid CPU backend, by the contract.
+    // SAFETY: forwarded to the caller.
     unsafe { procs::set_n_threads(backend_cpu, n_threads) }
 }
 
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backen
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_threadpool(backend_cpu: ggml_backend_t, threadpool: ggml_threadpool_t) {
-    // SAFETY: a valid CPU backend and a pool that outlives its use, by the contract.
+    // SAFETY: forwarded to the caller; the header asks for a pool that outlives its use.
     unsafe { procs::set_threadpool(backend_cpu, threadpool) }
 }
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_abort_callback(
     abort_callback: ggml_abort_callback,
     abort_callback_data: *mut c_void,
 ) {
-    // SAFETY: a valid CPU backend and a callback that may be called, by the contract.
+    // SAFETY: forwarded to the caller; the header asks for a callback that may be called with its data during graphs.
     unsafe { procs::set_abort_callback(backend_cpu, abort_callback, abort_callback_data) }
 }
 
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_abort_callback(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_use_ref(backend_cpu: ggml_backend_t, use_ref: bool) {
-    // SAFETY: a valid CPU backend, by the contract.
+    // SAFETY: forwarded to the caller.
     unsafe { procs::set_use_ref(backend_cpu, use_ref) }
 }
 

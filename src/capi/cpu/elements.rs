@@ -1,7 +1,7 @@
 //! Single numbers of tensors in host memory.
 
 use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
-use crate::capi::convert::{need, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::cpu::elements;
 use crate::ggml_assert;
 use crate::guard::guarded;
@@ -29,36 +29,34 @@ pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mu
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::set_all(unsafe { need(tensor, "tensor") }, value.into());
-    tensor
+    need!(tensor);
+    elements::set_all(tensor, value.into());
+    tensor.as_ptr()
 }
 
 /// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::set_all(unsafe { need(tensor, "tensor") }, value.into());
-    tensor
+    need!(tensor);
+    elements::set_all(tensor, value.into());
+    tensor.as_ptr()
 }
 
 /// Returns element `i`, in row-major order, as an integer.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    let t = unsafe { need(tensor, "tensor") };
-    elements::get(t, elements::unravel(t, i.into())) as i32
+    need!(tensor);
+    elements::get(tensor, elements::unravel(tensor, i.into())) as i32
 }
 
 /// Sets element `i`, in row-major order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    let t = unsafe { need(tensor, "tensor") };
-    elements::set(t, elements::unravel(t, i.into()), value.into());
+    need!(tensor);
+    elements::set(tensor, elements::unravel(tensor, i.into()), value.into());
 }
 
 /// Returns the element at these indices, innermost first, as an integer.
@@ -71,8 +69,8 @@ pub unsafe extern "C" fn ggml_get_i32_nd(
     i2: c_int,
     i3: c_int,
 ) -> i32 {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::get(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from)) as i32
+    need!(tensor);
+    elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) as i32
 }
 
 /// Sets the element at these indices, innermost first.
@@ -86,26 +84,24 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
     i3: c_int,
     value: i32,
 ) {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::set(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from), value.into());
+    need!(tensor);
+    elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into());
 }
 
 /// Returns element `i`, in row-major order, as a float.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    let t = unsafe { need(tensor, "tensor") };
-    elements::get(t, elements::unravel(t, i.into())) as f32
+    need!(tensor);
+    elements::get(tensor, elements::unravel(tensor, i.into())) as f32
 }
 
 /// Sets element `i`, in row-major order.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    let t = unsafe { need(tensor, "tensor") };
-    elements::set(t, elements::unravel(t, i.into()), value.into());
+    need!(tensor);
+    elements::set(tensor, elements::unravel(tensor, i.into()), value.into());
 }
 
 /// Returns the element at these indices, innermost first, as a float.
@@ -118,8 +114,8 @@ pub unsafe extern "C" fn ggml_get_f32_nd(
     i2: c_int,
     i3: c_int,
 ) -> f32 {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::get(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from)) as f32
+    need!(tensor);
+    elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) as f32
 }
 
 /// Sets the element at these indices, innermost first.
@@ -133,6 +129,6 @@ pub unsafe extern "C" fn ggml_set_f32_nd(
     i3: c_int,
     value: f32,
 ) {
-    // SAFETY: a valid tensor whose data is in host memory, by the contract.
-    elements::set(unsafe { need(tensor, "tensor") }, [i0, i1, i2, i3].map(i64::from), value.into());
+    need!(tensor);
+    elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into());
 }

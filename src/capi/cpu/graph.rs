@@ -4,7 +4,7 @@ use crate::abi::cpu::ggml_cplan;
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, graph as need_graph};
+use crate::capi::convert::{need, optional, passed, shared};
 use crate::cpu::check::CheckedGraph;
 use crate::cpu::exec::{self, Abort, Settings};
 use crate::cpu::plan::Plan;
@@ -17,12 +17,16 @@ use crate::tensor::{ObjectKind, TensorRef};
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::c_int;
 
+passed! { 'c:
+    *mut ggml_threadpool, Some("threadpool") => &'c Pool, shared;
+}
+
 /// Creates a thread pool. Between graphs its threads spin for a while, as `params->poll` says, and then sleep. Free
 /// it with `ggml_threadpool_free`. Returns NULL if the threads cannot be started.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
-    // SAFETY: NULL or parameters, by the contract.
+    // SAFETY: the header asks for NULL or parameters.
     unsafe { procs::threadpool_new(params) }
 }
 
@@ -30,7 +34,7 @@ pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) {
-    // SAFETY: NULL or a pool that nobody uses any more, by the contract.
+    // SAFETY: the header asks for NULL or a pool that nobody uses any more.
     unsafe { procs::threadpool_free(threadpool) }
 }
 
@@ -38,16 +42,16 @@ pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_get_n_threads(threadpool: *mut ggml_threadpool) -> c_int {
-    // SAFETY: NULL or a valid pool, by the contract.
-    unsafe { procs::pool(threadpool) }.map_or(0, |p| p.n_threads() as c_int)
+    optional!(threadpool);
+    threadpool.map_or(0, |p| p.n_threads() as c_int)
 }
 
 /// Makes waiting threads sleep without spinning, until the pool is resumed or computes the next graph.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool) {
-    // SAFETY: NULL or a valid pool, by the contract.
-    if let Some(pool) = unsafe { procs::pool(threadpool) } {
+    optional!(threadpool);
+    if let Some(pool) = threadpool {
         pool.pause();
     }
 }
@@ -56,8 +60,8 @@ pub unsafe extern "C" fn ggml_threadpool_pause(threadpool: *mut ggml_threadpool)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_resume(threadpool: *mut ggml_threadpool) {
-    // SAFETY: NULL or a valid pool, by the contract.
-    if let Some(pool) = unsafe { procs::pool(threadpool) } {
+    optional!(threadpool);
+    if let Some(pool) = threadpool {
         pool.resume();
     }
 }
@@ -72,18 +76,19 @@ pub unsafe extern "C" fn ggml_graph_plan(
     n_threads: c_int,
     threadpool: *mut ggml_threadpool,
 ) -> ggml_cplan {
-    // SAFETY: a valid graph, and NULL or a valid pool, by the contract.
-    let (graph, pool) = unsafe { (need_graph(cgraph), procs::pool(threadpool)) };
+    need!(cgraph);
+    let address = threadpool;
+    optional!(threadpool);
     let n_threads = match usize::try_from(n_threads) {
         Ok(n) if n > 0 => n,
-        _ => pool.map_or(GGML_DEFAULT_N_THREADS as usize, Pool::n_threads),
+        _ => threadpool.map_or(GGML_DEFAULT_N_THREADS as usize, Pool::n_threads),
     };
-    let plan = Plan::of(graph.nodes(), n_threads);
+    let plan = Plan::of(cgraph.nodes(), n_threads);
     ggml_cplan {
         work_size: plan.work_size(),
         work_data: std::ptr::null_mut(),
         n_threads: plan.n_threads as c_int,
-        threadpool,
+        threadpool: address,
         abort_callback: None,
         abort_callback_data: std::ptr::null_mut(),
         use_ref: false,
@@ -96,25 +101,24 @@ pub unsafe extern "C" fn ggml_graph_plan(
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mut ggml_cplan) -> raw::ggml_status {
-    // SAFETY: a valid graph, by the contract.
-    let graph = unsafe { need_graph(cgraph) };
+    need!(cgraph);
     ggml_assert!(!cplan.is_null(), "cplan != NULL");
-    // SAFETY: not NULL, so a plan, by the contract.
+    // SAFETY: not NULL, so the plan that the header asks for.
     let plan = unsafe { cplan.read() };
     ggml_assert!(plan.n_threads > 0, "a plan of {} threads", plan.n_threads);
     ggml_assert!(plan.work_size == 0 || !plan.work_data.is_null(), "a plan without its work memory");
-    // SAFETY: NULL or a valid pool, by the contract.
-    let pool = unsafe { procs::pool(plan.threadpool) };
-    if let Some(pool) = pool
+    let threadpool = plan.threadpool;
+    optional!(threadpool);
+    if let Some(pool) = threadpool
         && plan.n_threads as usize > pool.n_threads()
     {
         log_warn!("the plan has {} threads, but the pool has {}", plan.n_threads, pool.n_threads());
     }
-    let nodes: Vec<TensorRef> = graph.nodes().collect();
+    let nodes: Vec<TensorRef> = cgraph.nodes().collect();
     let settings = Settings {
         n_threads: plan.n_threads as usize,
-        pool,
-        // SAFETY: `work_size` bytes that nobody else uses meanwhile, by the contract.
+        pool: threadpool,
+        // SAFETY: the header asks for `work_size` bytes at `work_data`, which nobody else uses during the call.
         scratch: unsafe { Scratch::new(plan.work_data, plan.work_size) },
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
@@ -141,8 +145,8 @@ pub unsafe extern "C" fn ggml_graph_compute_with_ctx(
 ) -> raw::ggml_status {
     // SAFETY: forwarded to the caller.
     let mut plan = unsafe { ggml_graph_plan(cgraph, n_threads, std::ptr::null_mut()) };
-    // SAFETY: a valid context, by the contract.
-    match unsafe { need_ctx(ctx) }.new_object(ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, plan.work_size) {
+    need!(ctx);
+    match ctx.new_object(ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, plan.work_size) {
         Ok(p) => plan.work_data = p.as_ptr(),
         Err(e) => {
             log_error!("ggml_graph_compute_with_ctx: {e}");

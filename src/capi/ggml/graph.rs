@@ -3,14 +3,11 @@
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::grad_reset::{reset_gradients, set_zero};
-use crate::capi::convert::{
-    ctx as need_ctx, graph as need_graph, logged, opt_graph, opt_out, opt_tensor, tensor as need,
-};
+use crate::capi::convert::{list, logged, need, opt_out, optional, tensor as need_tensor};
 use crate::graph::{GraphRef, backward, build};
 use crate::guard::guarded;
-use crate::sys::cstr;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph {
     logged(what, r).map_or(std::ptr::null_mut(), GraphRef::as_ptr)
@@ -27,13 +24,12 @@ pub unsafe extern "C" fn ggml_build_forward_select(
     idx: c_int,
 ) -> *mut ggml_tensor {
     ggml_assert!(idx >= 0 && idx < n_tensors && !tensors.is_null());
-    // SAFETY: a valid graph, by the contract.
-    let graph = unsafe { need_graph(cgraph) };
+    need!(cgraph);
     let mut chosen = std::ptr::null_mut();
     for i in 0..n_tensors {
-        // SAFETY: `tensors` holds `n_tensors` valid tensors, by the contract.
-        let t = unsafe { need(*tensors.add(i as usize), "tensors[i]") };
-        graph.expand(t, i == idx);
+        // SAFETY: not NULL, so the list of `n_tensors` valid tensors that the header asks for.
+        let t = unsafe { need_tensor(*tensors.add(i as usize), "tensors[i]") };
+        cgraph.expand(t, i == idx);
         if i == idx {
             chosen = t.as_ptr();
         }
@@ -46,16 +42,16 @@ pub unsafe extern "C" fn ggml_build_forward_select(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
-    // SAFETY: a valid graph and a valid tensor, by the contract.
-    unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), true) }
+    need!(cgraph, tensor);
+    cgraph.expand(tensor, true)
 }
 
 /// Adds `tensor`, and everything it depends on, to the graph, in order, but does not mark them to be computed.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
-    // SAFETY: a valid graph and a valid tensor, by the contract.
-    unsafe { need_graph(cgraph).expand(need(tensor, "tensor"), false) }
+    need!(cgraph, tensor);
+    cgraph.expand(tensor, false)
 }
 
 /// Adds the gradients of the losses (`ggml_set_loss`) with respect to the parameters (`ggml_set_param`) to a graph
@@ -69,13 +65,15 @@ pub unsafe extern "C" fn ggml_build_backward_expand(
     cgraph: *mut ggml_cgraph,
     grad_accs: *mut *mut ggml_tensor,
 ) {
-    // SAFETY: a valid context and a valid graph, by the contract.
-    let (ctx, graph) = unsafe { (need_ctx(ctx), need_graph(cgraph)) };
-    let n = if grad_accs.is_null() { 0 } else { graph.n_nodes() };
-    // SAFETY: `grad_accs` has an entry for each node, NULL or a valid tensor, by the contract.
-    let accs: Vec<_> = (0..n).map(|i| unsafe { opt_tensor(*grad_accs.add(i)) }).collect();
-    if let Err(e) = backward::build(graph, ctx, &accs) {
-        // There is no way to tell the caller, who would train with half of the gradients.
+    need!(ctx, cgraph);
+    list!(cgraph.n_nodes(); grad_accs);
+    let handle = |&acc: &*mut ggml_tensor| {
+        optional!(acc);
+        acc
+    };
+    let accs: Vec<_> = grad_accs.iter().map(handle).collect();
+    if let Err(e) = backward::build(cgraph, ctx, &accs) {
+        // The function cannot return an error, and the caller would train with some of the gradients missing.
         ggml_abort!("ggml_build_backward_expand: {e}");
     }
 }
@@ -85,8 +83,8 @@ pub unsafe extern "C" fn ggml_build_backward_expand(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgraph {
-    // SAFETY: a valid context, by the contract.
-    out_graph("ggml_new_graph", build::new(unsafe { need_ctx(ctx) }, GGML_DEFAULT_GRAPH_SIZE, false))
+    need!(ctx);
+    out_graph("ggml_new_graph", build::new(ctx, GGML_DEFAULT_GRAPH_SIZE, false))
 }
 
 /// Creates an empty graph in `ctx`, for `size` nodes and as many leafs, and for their gradients if `grads` is true.
@@ -94,8 +92,8 @@ pub unsafe extern "C" fn ggml_new_graph(ctx: *mut ggml_context) -> *mut ggml_cgr
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_new_graph_custom(ctx: *mut ggml_context, size: usize, grads: bool) -> *mut ggml_cgraph {
-    // SAFETY: a valid context, by the contract.
-    out_graph("ggml_new_graph_custom", build::new(unsafe { need_ctx(ctx) }, size, grads))
+    need!(ctx);
+    out_graph("ggml_new_graph_custom", build::new(ctx, size, grads))
 }
 
 /// Creates a copy of a graph in `ctx`, which refers to the same tensors. With `force_grads` the copy has room for
@@ -107,26 +105,25 @@ pub unsafe extern "C" fn ggml_graph_dup(
     cgraph: *mut ggml_cgraph,
     force_grads: bool,
 ) -> *mut ggml_cgraph {
-    // SAFETY: a valid graph and a valid context, by the contract.
-    let (graph, ctx) = unsafe { (need_graph(cgraph), need_ctx(ctx)) };
-    out_graph("ggml_graph_dup", graph.dup(ctx, force_grads))
+    need!(cgraph, ctx);
+    out_graph("ggml_graph_dup", cgraph.dup(ctx, force_grads))
 }
 
 /// Copies the graph `src` to `dst`, which needs at least as much room, and room for gradients if `src` has gradients.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cgraph) {
-    // SAFETY: valid graphs, by the contract.
-    unsafe { need_graph(src).copy_to(need_graph(dst)) }
+    need!(src, dst);
+    src.copy_to(dst)
 }
 
 /// Sets all bytes of the data to 0, in host memory or through the buffer. Returns the tensor.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: a valid tensor with data, by the contract.
-    set_zero(unsafe { need(tensor, "tensor") });
-    tensor
+    need!(tensor);
+    set_zero(tensor);
+    tensor.as_ptr()
 }
 
 /// Prepares a graph with gradients for a training step: sets the gradient accumulators to 0 (those of losses to 1),
@@ -134,8 +131,8 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
-    // SAFETY: NULL or a valid graph, by the contract.
-    let Some(graph) = (unsafe { opt_graph(cgraph) }) else { return };
+    optional!(cgraph);
+    let Some(graph) = cgraph else { return };
     reset_gradients(graph);
 }
 
@@ -143,28 +140,27 @@ pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
-    // SAFETY: a valid graph, by the contract.
-    unsafe { need_graph(cgraph) }.clear();
+    need!(cgraph);
+    cgraph.clear();
 }
 
 /// Returns the number of nodes that the graph has room for; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_size(cgraph: *mut ggml_cgraph) -> c_int {
-    // SAFETY: NULL or a valid graph, by the contract.
-    unsafe { opt_graph(cgraph) }.map_or(0, |g| g.size() as c_int)
+    optional!(cgraph);
+    cgraph.map_or(0, |g| g.size() as c_int)
 }
 
 /// Returns node `i`, which must exist. A negative `i` counts from the end.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> *mut ggml_tensor {
-    // SAFETY: a valid graph, by the contract.
-    let graph = unsafe { need_graph(cgraph) };
-    let n = graph.n_nodes() as i64;
+    need!(cgraph);
+    let n = cgraph.n_nodes() as i64;
     let at = if i < 0 { n + i64::from(i) } else { i64::from(i) };
     match usize::try_from(at) {
-        Ok(at) => graph.node(at).as_ptr(),
+        Ok(at) => cgraph.node(at).as_ptr(),
         Err(_) => ggml_abort!("node {i} of a graph with {n} nodes"),
     }
 }
@@ -173,24 +169,24 @@ pub unsafe extern "C" fn ggml_graph_node(cgraph: *mut ggml_cgraph, i: c_int) -> 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_nodes(cgraph: *mut ggml_cgraph) -> *mut *mut ggml_tensor {
-    // SAFETY: NULL or a valid graph, by the contract.
-    unsafe { opt_graph(cgraph) }.map_or(std::ptr::null_mut(), |g| g.raw().nodes)
+    optional!(cgraph);
+    cgraph.map_or(std::ptr::null_mut(), |g| g.raw().nodes)
 }
 
 /// Returns the number of nodes; 0 for NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
-    // SAFETY: NULL or a valid graph, by the contract.
-    unsafe { opt_graph(cgraph) }.map_or(0, |g| g.n_nodes() as c_int)
+    optional!(cgraph);
+    cgraph.map_or(0, |g| g.n_nodes() as c_int)
 }
 
 /// Appends a node, without the tensors it depends on. The graph must have room for it.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
-    // SAFETY: a valid graph and a valid tensor, by the contract.
-    let (graph, t) = unsafe { (need_graph(cgraph), need(tensor, "tensor")) };
+    need!(cgraph, tensor);
+    let (graph, t) = (cgraph, tensor);
     ggml_assert!(graph.push_node(t), "the graph has room for {} nodes only", graph.size());
 }
 
@@ -212,16 +208,16 @@ pub unsafe extern "C" fn ggml_graph_overhead_custom(size: usize, grads: bool) ->
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_tensor(cgraph: *const ggml_cgraph, name: *const c_char) -> *mut ggml_tensor {
-    // SAFETY: NULL or a valid graph and a valid C string, by the contract.
-    opt_out(unsafe { opt_graph(cgraph).zip(cstr::bytes(name)) }.and_then(|(g, name)| g.find_by_name(name)))
+    optional!(cgraph, name);
+    opt_out(cgraph.zip(name).and_then(|(g, name)| g.find_by_name(name.to_bytes())))
 }
 
 /// Returns the gradient of a node, or NULL.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_get_grad(cgraph: *const ggml_cgraph, node: *const ggml_tensor) -> *mut ggml_tensor {
-    // SAFETY: NULL or a valid graph and a valid tensor, by the contract.
-    opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad(t)))
+    optional!(cgraph, node);
+    opt_out(cgraph.zip(node).and_then(|(g, t)| g.grad(t)))
 }
 
 /// Returns the gradient accumulator of a node, or NULL.
@@ -231,16 +227,16 @@ pub unsafe extern "C" fn ggml_graph_get_grad_acc(
     cgraph: *const ggml_cgraph,
     node: *const ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: NULL or a valid graph and a valid tensor, by the contract.
-    opt_out(unsafe { opt_graph(cgraph).zip(opt_tensor(node)) }.and_then(|(g, t)| g.grad_acc(t)))
+    optional!(cgraph, node);
+    opt_out(cgraph.zip(node).and_then(|(g, t)| g.grad_acc(t)))
 }
 
 /// Logs a listing of the graph.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
-    // SAFETY: NULL or a valid graph, by the contract.
-    if let Some(graph) = unsafe { opt_graph(cgraph) } {
+    optional!(cgraph);
+    if let Some(graph) = cgraph {
         graph.listing().iter().for_each(|line| log_info!("{line}"));
     }
 }
@@ -254,10 +250,11 @@ pub unsafe extern "C" fn ggml_graph_dump_dot(
     cgraph: *const ggml_cgraph,
     filename: *const c_char,
 ) {
-    // SAFETY: a valid graph, NULL or a valid graph, and a valid C string, by the contract.
-    let (graph, forward, path) = unsafe { (need_graph(gb), opt_graph(cgraph), cstr::text(filename)) };
-    let Some(path) = path else { return log_error!("ggml_graph_dump_dot: no file name") };
-    match std::fs::write(&*path, graph.dot(forward)) {
+    need!(gb; cgraph, filename);
+    let Some(path) = filename.map(CStr::to_string_lossy) else {
+        return log_error!("ggml_graph_dump_dot: no file name");
+    };
+    match std::fs::write(&*path, gb.dot(cgraph)) {
         Ok(()) => log_info!("ggml_graph_dump_dot: dot -Tpng {path} -o {path}.png && open {path}.png"),
         Err(e) => log_error!("ggml_graph_dump_dot: {path}: {e}"),
     }

@@ -19,7 +19,7 @@ fn row_bytes<const T: usize>(k: i64) -> i64 {
 /// Reads a row for a C caller.
 unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: i64) {
     if let Some(f) = TABLE[T].to_float {
-        // SAFETY: by the contract of `to_float` a row of `k` values at `x` and room for them at `y`.
+        // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y` overlaps.
         unsafe { f(&source::<u8, _>(x.cast(), row_bytes::<T>(k), y, k), values_mut(y, k)) }
     }
 }
@@ -28,7 +28,7 @@ unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: 
 unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k: i64) {
     if let Some(f) = TABLE[T].from_float_ref {
         let (y, bytes) = (y.cast::<u8>(), row_bytes::<T>(k));
-        // SAFETY: by the contract of `from_float_ref` `k` values at `x` and room for a row of them at `y`.
+        // SAFETY: the header asks for `k` values at `x` and room for a row of them at `y`; `source` copies what `y` overlaps.
         unsafe { f(&source(x, k, y, bytes), values_mut(y, bytes)) }
     }
 }
@@ -72,7 +72,7 @@ macro_rules! entries {
     }};
 }
 
-/// The types as C sees them, numbers that were given up among them.
+/// The traits of all types by number. Removed types have an entry without functions.
 static TYPES: Table = Table(each_type!(entries));
 
 /// Converts a half-precision number, exactly.
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ggml_fp32_to_fp16(x: f32) -> ggml_fp16_t {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp16_to_fp32_row(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
-    // SAFETY: by the contract `n` numbers on both sides.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps.
     unsafe { convert::f16_to_f32_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn ggml_fp16_to_fp32_row(x: *const ggml_fp16_t, y: *mut f3
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_fp16_row(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
-    // SAFETY: by the contract `n` numbers on both sides.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps.
     unsafe { convert::f32_to_f16_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32(x: ggml_bf16_t) -> f32 {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
-    // SAFETY: by the contract `n` numbers on both sides; a bfloat16 is its 16 bits.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its 16 bits.
     unsafe { convert::bf16_to_f32_row(&source::<u16, _>(x.cast(), n, y, n), values_mut(y, n)) }
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f3
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
-    // SAFETY: by the contract `n` numbers on both sides; a bfloat16 is its 16 bits.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its 16 bits.
     unsafe { convert::f32_to_bf16_row(&source(x, n, y, n), values_mut(y.cast(), n)) }
 }
 
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn ggml_is_quantized(ty: raw::ggml_type) -> bool {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_ftype_to_ggml_type(ftype: raw::ggml_ftype) -> raw::ggml_type {
-    // The enums name a format alike.
+    // Both enums have the same name for a format.
     let same_name = |file: ggml_ftype| {
         let name = format!("{file:?}");
         let name = name.strip_prefix("GGML_FTYPE_MOSTLY_").or(name.strip_prefix("GGML_FTYPE_ALL_"))?;
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const
         log_error!("ggml_validate_row_data: no data");
         return false;
     }
-    // SAFETY: not NULL, so by the contract `nbytes` readable bytes.
+    // SAFETY: not NULL, so the `nbytes` readable bytes that the header asks for.
     logged("ggml_validate_row_data", quant::validate_row(ty, unsafe { values(data.cast(), n) })).is_some()
 }
 
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn ggml_quantize_chunk(
     };
     let bytes = (nrows as usize).saturating_mul(row);
     // The chunk alone, so that other threads may fill other chunks meanwhile.
-    // SAFETY: by the contract the tensors hold the chunk's rows, and nobody else writes them; the weights, when given, are one a column.
+    // SAFETY: the header asks for tensors that hold the rows of the chunk, which nobody else writes, and for a weight for each column or NULL.
     let (x, y, w) = unsafe {
         let first = (start / n_per_row) as usize * row;
         let (y, bytes) = (dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));
@@ -357,7 +357,7 @@ mod tests {
             assert_eq!(std::slice::from_raw_parts(p.cast::<u16>(), 512), halves);
             ggml_fp16_to_fp32_row(p.cast(), p, 512);
             assert_eq!(m[..512], floats);
-            // Not at the same place, but over it.
+            // Overlapping, but not at the same address.
             let mut m = memory(&x);
             let p = m.as_mut_ptr();
             ggml_fp32_to_bf16_row(p, p.cast::<ggml_bf16_t>().add(700), 512);

@@ -2,12 +2,12 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::put;
+use crate::capi::convert::{optional, outputs};
 use crate::guard::guarded;
 use crate::log;
 use crate::sys::{file, time};
 use libc::FILE;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{c_char, c_void};
 
 /// Installs a callback that receives the message before a broken contract ends the process. NULL restores the
 /// default, which prints the message and a backtrace to standard error. Returns the previous callback.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *con
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_guid_t) -> bool {
-    // SAFETY: not NULL, so by the contract 16 readable bytes each.
+    // SAFETY: NULL is excluded first; the header asks for two identifiers of 16 bytes.
     unsafe { !guid_a.is_null() && !guid_b.is_null() && guid_a.read() == guid_b.read() }
 }
 
@@ -91,18 +91,15 @@ pub unsafe extern "C" fn ggml_cycles_per_ms() -> i64 {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fopen(fname: *const c_char, mode: *const c_char) -> *mut FILE {
-    if fname.is_null() || mode.is_null() {
-        return std::ptr::null_mut();
-    }
-    // SAFETY: not NULL, so by the contract valid C strings.
-    let (fname, mode) = unsafe { (CStr::from_ptr(fname), CStr::from_ptr(mode)) };
+    optional!(fname, mode);
+    let (Some(fname), Some(mode)) = (fname, mode) else { return std::ptr::null_mut() };
     file::open_stream(fname, mode)
 }
 
 unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_char, _user_data: *mut c_void) {
-    if !text.is_null() {
-        // SAFETY: not NULL, so by the contract a valid C string.
-        log::to_stderr(unsafe { CStr::from_ptr(text) });
+    optional!(text);
+    if let Some(text) = text {
+        log::to_stderr(text);
     }
 }
 
@@ -112,11 +109,9 @@ unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_cha
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_log_get(log_callback: *mut ggml_log_callback, user_data: *mut *mut c_void) {
     let (callback, data) = log::callback();
-    // SAFETY: NULL or valid for writing, by the contract.
-    unsafe {
-        put(log_callback, callback.or(Some(default_log)));
-        put(user_data, data);
-    }
+    outputs!(log_callback, user_data);
+    log_callback.put(callback.or(Some(default_log)));
+    user_data.put(data);
 }
 
 /// Sends the log of all threads to `log_callback`, with `user_data`. NULL restores standard error. A line may arrive

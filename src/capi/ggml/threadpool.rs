@@ -1,10 +1,14 @@
 //! Parameters of thread pools.
 
 use crate::abi::ggml::ggml_threadpool_params;
-use crate::capi::convert::put;
+use crate::capi::convert::{optional, outputs, passed, shared};
 use crate::cpu::threadpool::default_params;
 use crate::guard::guarded;
 use std::ffi::c_int;
+
+passed! { 'c:
+    *const ggml_threadpool_params, None => &'c ggml_threadpool_params, shared;
+}
 
 /// Returns parameters for `n_threads` threads: any processor, normal priority, medium polling, not paused.
 #[unsafe(no_mangle)]
@@ -16,8 +20,8 @@ pub unsafe extern "C" fn ggml_threadpool_params_default(n_threads: c_int) -> ggm
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_params_init(p: *mut ggml_threadpool_params, n_threads: c_int) {
-    // SAFETY: NULL or writable, by the contract.
-    unsafe { put(p, default_params(n_threads)) }
+    outputs!(p);
+    p.put(default_params(n_threads));
 }
 
 /// Returns whether a pool with parameters `p0` can replace one with `p1`: all but `paused` are equal. False if either
@@ -28,7 +32,7 @@ pub unsafe extern "C" fn ggml_threadpool_params_match(
     p0: *const ggml_threadpool_params,
     p1: *const ggml_threadpool_params,
 ) -> bool {
-    // SAFETY: NULL or readable, by the contract.
-    let (Some(a), Some(b)) = (unsafe { (p0.as_ref(), p1.as_ref()) }) else { return false };
+    optional!(p0, p1);
+    let (Some(a), Some(b)) = (p0, p1) else { return false };
     (a.n_threads, a.prio, a.poll, a.strict_cpu, &a.cpumask) == (b.n_threads, b.prio, b.poll, b.strict_cpu, &b.cpumask)
 }

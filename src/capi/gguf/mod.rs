@@ -13,22 +13,14 @@ pub use read::*;
 pub use write::*;
 
 use crate::abi::gguf::gguf_context;
+use crate::capi::convert::{boxed, exclusive, given, passed, shared};
 use crate::gguf::Gguf;
 
-/// # Safety
-/// `ctx` is NULL or a valid `gguf_context` that nobody changes meanwhile.
-pub(crate) unsafe fn file<'a>(ctx: *const gguf_context) -> Option<&'a Gguf> {
-    // SAFETY: forwarded to the caller; a `gguf_context` is a `Gguf` behind an opaque name.
-    unsafe { ctx.cast::<Gguf>().as_ref() }
+passed! { 'c:
+    *const gguf_context, Some("ctx") => &'c Gguf, shared;
+    *mut gguf_context, Some("ctx") => &'c mut Gguf, exclusive;
 }
 
-/// # Safety
-/// `ctx` is NULL or a valid `gguf_context` that nobody else uses meanwhile.
-#[track_caller]
-pub(crate) unsafe fn file_mut<'a>(ctx: *mut gguf_context) -> &'a mut Gguf {
-    // SAFETY: forwarded to the caller.
-    match unsafe { ctx.cast::<Gguf>().as_mut() } {
-        Some(f) => f,
-        None => crate::capi::convert::broken("GGML_ASSERT(ctx != NULL) failed"),
-    }
+given! {
+    *mut gguf_context => Box<Gguf>, boxed;
 }

@@ -1,8 +1,7 @@
 //! `gguf_write_to_buf`: the one function of the original's libggml-base whose C++ type shows in its name. No header declares it.
 
-use super::file as content;
 use crate::abi::gguf::gguf_context;
-use crate::capi::convert::logged;
+use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::guard::guarded;
@@ -10,7 +9,8 @@ use crate::sys::library;
 use std::ffi::c_void;
 use std::io::Write;
 
-/// A `std::vector<int8_t>` as both C++ libraries lay it out: first byte, end of the contents, end of the memory, which `operator new` gave.
+/// A `std::vector<int8_t>` with the layout of both common C++ libraries: first byte, end of the contents, end of the memory, which comes from
+/// `operator new`.
 #[repr(C)]
 pub struct Vector {
     begin: *mut u8,
@@ -18,11 +18,11 @@ pub struct Vector {
     limit: *mut u8,
 }
 
-/// `operator new` that gives NULL instead of throwing; its second argument only chooses it.
+/// `operator new` that returns NULL instead of throwing. The second argument only selects the overload.
 type New = unsafe extern "C" fn(usize, *const u8) -> *mut c_void;
 type Delete = unsafe extern "C" fn(*mut c_void);
 
-/// `operator new` and `operator delete` of the process: a caller with a vector brings them.
+/// `operator new` and `operator delete` of the process: a caller that has a vector has loaded a C++ library.
 struct Operators {
     new: New,
     delete: Delete,
@@ -44,7 +44,7 @@ impl Operators {
     }
 }
 
-/// A vector that is written behind its contents.
+/// Appends what is written to a vector.
 struct Appended<'a> {
     vector: &'a mut Vector,
     operators: Operators,
@@ -82,7 +82,7 @@ impl Write for Appended<'_> {
     }
 }
 
-/// Appends the file to `buf`, a `std::vector<int8_t>`; with `only_meta` everything before the tensor data.
+/// Appends the file to `buf`, a `std::vector<int8_t>`; with `only_meta`, only what is before the tensor data.
 ///
 /// # Safety
 /// `ctx` is a valid `gguf_context`, `buf` a valid vector that nobody else uses during the call.
@@ -92,9 +92,9 @@ impl Write for Appended<'_> {
 #[unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb")]
 pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut Vector, only_meta: bool) {
     ggml_assert!(!buf.is_null());
-    // SAFETY: NULL or valid, by the contract.
-    let Some(gguf) = (unsafe { content(ctx) }) else { return };
-    // SAFETY: a valid vector that nobody else uses, by the contract.
+    optional!(ctx);
+    let Some(gguf) = ctx else { return };
+    // SAFETY: not NULL, so by the caller's promise a valid vector that nobody else uses.
     let vector = unsafe { &mut *buf };
     let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &super::write::fetch);
     logged("gguf_write_to_buf", Operators::find().and_then(write));

@@ -1,12 +1,10 @@
 //! Writing files.
 
-use super::file as content;
 use crate::abi::gguf::*;
 use crate::backend::tensor_io;
-use crate::capi::convert::logged;
+use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
-use crate::sys::cstr;
 use crate::sys::file::{self, CStream};
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
@@ -19,7 +17,7 @@ pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
     if !t.buffer_raw().is_null() {
         tensor_io::get_bytes(t, out, 0);
     } else if !t.data().is_null() {
-        // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, by the contract of `gguf_add_tensor`.
+        // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, as the header of `gguf_add_tensor` asks.
         out.copy_from_slice(unsafe { std::slice::from_raw_parts(t.data(), out.len()) });
     } else if !out.is_empty() {
         return Err(Error::Invalid(format!("tensor '{}' has no data", t.name())));
@@ -33,9 +31,9 @@ pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: *mut FILE, only_meta: bool) -> bool {
     ggml_assert!(!file.is_null());
-    // SAFETY: NULL or valid, by the contract.
-    let Some(gguf) = (unsafe { content(ctx) }) else { return false };
-    // SAFETY: an open stream that nobody else uses during the call, by the contract.
+    optional!(ctx);
+    let Some(gguf) = ctx else { return false };
+    // SAFETY: the header asks for an open stream, which nobody else uses during the call; NULL was refused above.
     let mut out = unsafe { CStream::new(file) };
     logged("gguf_write_to_file_ptr", gguf.write(&mut out, only_meta, &fetch)).is_some()
 }
@@ -44,9 +42,9 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
-    // SAFETY: NULL or valid, by the contract.
-    let Some((gguf, name)) = (unsafe { content(ctx).zip(cstr::bytes(fname)) }) else { return false };
-    let Some(path) = file::path(name) else {
+    optional!(ctx, fname);
+    let Some((gguf, name)) = ctx.zip(fname) else { return false };
+    let Some(path) = file::path(name.to_bytes()) else {
         log_error!("gguf_write_to_file: the path is not UTF-8");
         return false;
     };
@@ -63,18 +61,18 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
-    // SAFETY: NULL or valid, by the contract.
-    unsafe { content(ctx) }.map_or(0, |f| f.meta_bytes().len())
+    optional!(ctx);
+    ctx.map_or(0, |f| f.meta_bytes().len())
 }
 
 /// Copies everything before the tensor data to `data`, which must have room for `gguf_get_meta_size` bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {
-    // SAFETY: NULL or valid, by the contract.
-    let Some(gguf) = (unsafe { content(ctx) }) else { return };
+    optional!(ctx);
+    let Some(gguf) = ctx else { return };
     ggml_assert!(!data.is_null());
     let bytes = gguf.meta_bytes();
-    // SAFETY: `data` has room for as many bytes as `gguf_get_meta_size` says, by the contract.
+    // SAFETY: the header asks for room for `gguf_get_meta_size` bytes, the length of `bytes`.
     unsafe { data.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }

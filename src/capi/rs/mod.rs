@@ -1,5 +1,5 @@
 //! ggml-rs.h, in the order of the header: `identity` (which library this is), `policy` (errors, broken contracts),
-//! `trace`, `report` (where a scheduler put things, and why).
+//! `trace`, `report` (placement of a graph, fallbacks).
 
 pub(crate) mod identity;
 pub(crate) mod policy;

@@ -1,10 +1,9 @@
-//! Where a scheduler put things, and why.
+//! Reports on the graph that a scheduler split last: placement, fallbacks to the CPU.
 
 use crate::abi::backend::ggml_backend_sched_t;
 use crate::abi::raw;
 use crate::abi::rs::{ggml_rs_fallback, ggml_rs_format};
-use crate::capi::backend::sched::need_sched;
-use crate::capi::convert::{known, logged, text_path};
+use crate::capi::convert::{self, known, logged, need, optional};
 use crate::guard::guarded;
 use crate::log_error;
 use crate::sched::report::Format;
@@ -34,8 +33,7 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
     let format = format_of(format);
-    // SAFETY: a valid scheduler whose graph lives, by the contract.
-    let sched = unsafe { need_sched(sched) };
+    need!(sched);
     let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| Ok(s.view()?.report_text(format))));
     // JSON writes a zero byte of a name as an escape, so there is none in the text.
     text.and_then(|t| CString::new(t).ok()).map_or(std::ptr::null_mut(), CString::into_raw)
@@ -51,13 +49,12 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
     path: *const c_char,
 ) -> bool {
     let format = format_of(format);
-    // SAFETY: NULL or a valid C string, by the contract.
-    let Some(path) = (unsafe { text_path(path) }) else {
+    optional!(path);
+    let Some(path) = convert::path(path) else {
         log_error!("ggml_rs_sched_write_report: no path");
         return false;
     };
-    // SAFETY: a valid scheduler whose graph lives, by the contract.
-    let sched = unsafe { need_sched(sched) };
+    need!(sched);
     logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.view()?.write_report(format, path))).is_some()
 }
 
@@ -65,7 +62,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: it came from `CString::into_raw` and is not used afterwards, by the contract.
+        // SAFETY: the header asks for a string of this library, which is not used afterwards; all of them came from `CString::into_raw`.
         drop(unsafe { CString::from_raw(text) });
     }
 }
@@ -80,8 +77,7 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
     list: *mut ggml_rs_fallback,
     max: usize,
 ) -> usize {
-    // SAFETY: a valid scheduler whose graph lives, by the contract.
-    let sched = unsafe { need_sched(sched) };
+    need!(sched);
     let Some(all) = logged("ggml_rs_sched_fallbacks", sched.read().map(|s| s.fallbacks())) else { return 0 };
     let room = if list.is_null() { 0 } else { max.min(all.len()) };
     for (i, f) in all.iter().take(room).enumerate() {
@@ -90,7 +86,7 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
         for (to, &from) in out.reason.iter_mut().zip(&f.reason.as_bytes()[..end]) {
             *to = from as c_char;
         }
-        // SAFETY: `list` has room for `max` entries, by the contract.
+        // SAFETY: the header asks for room for `max` entries, and `i` is less than `max`.
         unsafe { list.add(i).write(out) };
     }
     all.len()

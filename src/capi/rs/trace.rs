@@ -1,6 +1,6 @@
 //! The timeline.
 
-use crate::capi::convert::text_path;
+use crate::capi::convert::{self, optional};
 use crate::guard::guarded;
 use crate::{log_error, trace};
 use std::ffi::c_char;
@@ -16,8 +16,8 @@ use std::ffi::c_char;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_trace_start(path: *const c_char) -> bool {
-    // SAFETY: NULL or a valid C string, by the contract.
-    let Some(path) = (unsafe { text_path(path) }) else {
+    optional!(path);
+    let Some(path) = convert::path(path) else {
         log_error!("ggml_rs_trace_start: no path");
         return false;
     };

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, need, opt_tensor, out, tensor as need};
+use crate::capi::convert::{known, need, out};
 use crate::ggml_abort;
 use crate::guard::guarded;
 use crate::tensor::ops::attention::{self, Picks};
@@ -41,8 +41,8 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec:
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_get_prec(a: *const ggml_tensor) -> raw::ggml_prec {
-    // SAFETY: a valid tensor, by the contract.
-    attention::prec(unsafe { need(a, "a") })
+    need!(a);
+    attention::prec(a)
 }
 
 /// Promises that no row of the mask has more than `n_kv_max` finite elements, so that a backend may read only those.
@@ -112,15 +112,7 @@ pub unsafe extern "C" fn ggml_top_k_mask(
     blocks: *mut ggml_tensor,
     extra: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, valid tensors and NULL or valid tensors, by the contract.
-    let (ctx, mask, picks) = unsafe {
-        let picks = Picks {
-            top_k: need(top_k, "top_k"),
-            score: opt_tensor(score),
-            blocks: opt_tensor(blocks),
-            extra: opt_tensor(extra),
-        };
-        (need_ctx(ctx), need(mask, "mask"), picks)
-    };
-    out(attention::top_k_mask(ctx, mask, picks))
+    need!(top_k; score, blocks, extra);
+    need!(ctx, mask);
+    out(attention::top_k_mask(ctx, mask, Picks { top_k, score, blocks, extra }))
 }

@@ -4,7 +4,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{dtype, need, out};
+use crate::capi::convert::{dtype, need, numbers, out};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -68,9 +68,8 @@ pub unsafe extern "C" fn ggml_im2col_back(
 ) -> *mut ggml_tensor {
     need!(ctx, a, b);
     ggml_assert!(!ne.is_null());
-    // SAFETY: not NULL, so four numbers, by the contract.
-    let dims = unsafe { ne.cast::<[i64; 4]>().read_unaligned() };
-    out(conv::im2col_back(ctx, a, b, dims, &window2([s0, s1], [p0, p1], [d0, d1]), is_2D))
+    numbers!(ne);
+    out(conv::im2col_back(ctx, a, b, ne.unwrap_or_default(), &window2([s0, s1], [p0, p1], [d0, d1]), is_2D))
 }
 
 /// Adds the overlapping columns of a transposed convolution: `a` [K * oc, T], contiguous, gives [(T - 1) * s0 + K - 2

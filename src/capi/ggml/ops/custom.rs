@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, dtype, need, opt_tensor, out, tensor as need};
+use crate::capi::convert::{dtype, need, out};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::TensorRef;
@@ -18,7 +18,7 @@ unsafe fn list(args: *mut *mut ggml_tensor, n: c_int) -> Vec<Option<TensorRef>> 
     let n = usize::try_from(n).unwrap_or(0);
     ggml_assert!(n < GGML_MAX_SRC && (n == 0 || !args.is_null()), "{n} sources, {} at most", GGML_MAX_SRC - 1);
     // SAFETY: there are `n` pointers, each NULL or a valid tensor, by the caller's promise.
-    (0..n).map(|i| unsafe { opt_tensor(args.add(i).read_unaligned()) }).collect()
+    (0..n).map(|i| unsafe { TensorRef::from_ptr(args.add(i).read_unaligned()) }).collect()
 }
 
 /// Custom operation on `a`. The result has its type and shape.
@@ -128,8 +128,9 @@ pub unsafe extern "C" fn ggml_custom_4d(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and an array of valid tensors, by the contract.
-    let (ctx, args) = unsafe { (need_ctx(ctx), list(args, n_args)) };
+    need!(ctx);
+    // SAFETY: the header asks for a list of `n_args` tensors.
+    let args = unsafe { list(args, n_args) };
     out(custom::custom(ctx, dtype(ty), [ne0, ne1, ne2, ne3], &args, Job::new(fun, n_tasks, userdata)))
 }
 
@@ -146,7 +147,8 @@ pub unsafe extern "C" fn ggml_custom_inplace(
     n_tasks: c_int,
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context, a valid tensor and an array of valid tensors, by the contract.
-    let (ctx, a, args) = unsafe { (need_ctx(ctx), need(a, "a"), list(args, n_args)) };
+    need!(ctx, a);
+    // SAFETY: the header asks for a list of `n_args` tensors.
+    let args = unsafe { list(args, n_args) };
     out(custom::custom_inplace(ctx, a, &args, Job::new(fun, n_tasks, userdata)))
 }

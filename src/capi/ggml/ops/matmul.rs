@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{ctx as need_ctx, known, need, out, tensor as need};
+use crate::capi::convert::{known, need, out, tensor as need_tensor};
 use crate::guard::guarded;
 use crate::tensor::ops::matmul;
 use std::ffi::c_int;
@@ -31,8 +31,8 @@ pub unsafe extern "C" fn ggml_prec_set_src(a: *mut ggml_tensor, prec: raw::ggml_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_get_acc(a: *const ggml_tensor) -> raw::ggml_prec {
-    // SAFETY: a valid tensor, by the contract.
-    matmul::acc_precision(unsafe { need(a, "a") })
+    need!(a);
+    matmul::acc_precision(a)
 }
 
 /// Returns the precision set by `ggml_prec_set_src` for source `idx`. `GGML_PREC_UNDEFINED` for sources that have
@@ -40,8 +40,8 @@ pub unsafe extern "C" fn ggml_prec_get_acc(a: *const ggml_tensor) -> raw::ggml_p
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_prec_get_src(a: *const ggml_tensor, idx: c_int) -> raw::ggml_prec {
-    // SAFETY: a valid tensor, by the contract.
-    matmul::src_precision(unsafe { need(a, "a") }, idx)
+    need!(a);
+    matmul::src_precision(a, idx)
 }
 
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q]. Each element is the dot product of
@@ -89,8 +89,10 @@ pub unsafe extern "C" fn ggml_mul_mat_id(
     b: *mut ggml_tensor,
     ids: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, experts, b, ids) = unsafe { (need_ctx(ctx), need(r#as, "as"), need(b, "b"), need(ids, "ids")) };
+    need!(ctx);
+    // SAFETY: the header asks for a valid tensor. (`need!` would say "r#as" in its message.)
+    let experts = unsafe { need_tensor(r#as, "as") };
+    need!(b, ids);
     out(matmul::mul_mat_id(ctx, experts, b, ids))
 }
 

@@ -1,7 +1,7 @@
 //! Steps of optimizers.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::optimizer;
 
@@ -18,17 +18,7 @@ pub unsafe extern "C" fn ggml_opt_step_adamw(
     v: *mut ggml_tensor,
     adamw_params: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, a, grad, m, v, adamw_params) = unsafe {
-        (
-            need_ctx(ctx),
-            need(a, "a"),
-            need(grad, "grad"),
-            need(m, "m"),
-            need(v, "v"),
-            need(adamw_params, "adamw_params"),
-        )
-    };
+    need!(ctx, a, grad, m, v, adamw_params);
     out(optimizer::opt_step_adamw(ctx, a, grad, m, v, adamw_params))
 }
 

@@ -2,7 +2,7 @@
 #![allow(non_snake_case)] // The parameters are named as in C.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{ctx as need_ctx, need, out, tensor as need};
+use crate::capi::convert::{need, out};
 use crate::guard::guarded;
 use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
 
@@ -36,20 +36,8 @@ pub unsafe extern "C" fn ggml_ssm_scan(
     ids: *mut ggml_tensor,
     K: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, s, x, dt, a, b, c, ids) = unsafe {
-        (
-            need_ctx(ctx),
-            need(s, "s"),
-            need(x, "x"),
-            need(dt, "dt"),
-            need(A, "A"),
-            need(B, "B"),
-            need(C, "C"),
-            need(ids, "ids"),
-        )
-    };
-    out(recurrent::ssm_scan(ctx, &SsmScan { s, x, dt, a, b, c, ids }, K))
+    need!(ctx, s, x, dt, A, B, C, ids);
+    out(recurrent::ssm_scan(ctx, &SsmScan { s, x, dt, a: A, b: B, c: C, ids }, K))
 }
 
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
@@ -66,10 +54,7 @@ pub unsafe extern "C" fn ggml_rwkv_wkv6(
     td: *mut ggml_tensor,
     state: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, k, v, r, tf, td, state) = unsafe {
-        (need_ctx(ctx), need(k, "k"), need(v, "v"), need(r, "r"), need(tf, "tf"), need(td, "td"), need(state, "state"))
-    };
+    need!(ctx, k, v, r, tf, td, state);
     out(recurrent::rwkv_wkv6(ctx, [k, v, r], tf, td, state))
 }
 
@@ -106,19 +91,7 @@ pub unsafe extern "C" fn ggml_rwkv_wkv7(
     b: *mut ggml_tensor,
     state: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, r, w, k, v, a, b, state) = unsafe {
-        (
-            need_ctx(ctx),
-            need(r, "r"),
-            need(w, "w"),
-            need(k, "k"),
-            need(v, "v"),
-            need(a, "a"),
-            need(b, "b"),
-            need(state, "state"),
-        )
-    };
+    need!(ctx, r, w, k, v, a, b, state);
     out(recurrent::rwkv_wkv7(ctx, [r, w, k, v], a, b, state))
 }
 
@@ -139,17 +112,6 @@ pub unsafe extern "C" fn ggml_gated_delta_net(
     state: *mut ggml_tensor,
     K: i64,
 ) -> *mut ggml_tensor {
-    // SAFETY: a valid context and valid tensors, by the contract.
-    let (ctx, q, k, v, g, beta, state) = unsafe {
-        (
-            need_ctx(ctx),
-            need(q, "q"),
-            need(k, "k"),
-            need(v, "v"),
-            need(g, "g"),
-            need(beta, "beta"),
-            need(state, "state"),
-        )
-    };
+    need!(ctx, q, k, v, g, beta, state);
     out(recurrent::gated_delta_net(ctx, &DeltaNet { q, k, v, g, beta, state }, K))
 }

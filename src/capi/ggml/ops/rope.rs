@@ -1,7 +1,7 @@
 //! Rotary position embedding.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{need, out};
+use crate::capi::convert::{need, numbers, out};
 use crate::guard::guarded;
 use crate::tensor::ops::Place;
 use crate::tensor::ops::rope::{self, Rope};
@@ -22,16 +22,12 @@ fn angles(n_dims: c_int, mode: c_int, n_ctx_orig: c_int, floats: [f32; 6]) -> Ro
     }
 }
 
-/// `rope` with the sections at `p`, if any.
-///
-/// # Safety
-/// `p` is NULL or points to four numbers.
-unsafe fn multi(rope: Rope, p: *const c_int) -> Rope {
-    if p.is_null() {
-        return rope;
+/// `rope` with sections, if any.
+fn multi(rope: Rope, sections: Option<[c_int; 4]>) -> Rope {
+    match sections {
+        Some(sections) => Rope { sections, ..rope },
+        None => rope,
     }
-    // SAFETY: not NULL, so four numbers, by the caller's promise.
-    Rope { sections: unsafe { p.cast::<[c_int; 4]>().read_unaligned() }, ..rope }
 }
 
 /// Rotary position embedding: rotates the first `n_dims` elements of each row of `a` [n, heads, tokens, ...] by
@@ -135,13 +131,10 @@ pub unsafe extern "C" fn ggml_rope_multi(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    // SAFETY: NULL or four numbers, by the contract.
-    let params = unsafe {
-        multi(
-            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
-            sections,
-        )
-    };
+    numbers!(sections);
+    let angles =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    let params = multi(angles, sections);
     out(rope::rope(ctx, a, b, c, &params, Place::New))
 }
 
@@ -165,13 +158,10 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    // SAFETY: NULL or four numbers, by the contract.
-    let params = unsafe {
-        multi(
-            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
-            sections,
-        )
-    };
+    numbers!(sections);
+    let angles =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    let params = multi(angles, sections);
     out(rope::rope(ctx, a, b, c, &params, Place::Inplace))
 }
 
@@ -237,7 +227,7 @@ pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
 ) {
     if !dims.is_null() {
         let range = rope::yarn_corr_dims(n_dims, n_ctx_orig, freq_base, beta_fast, beta_slow);
-        // SAFETY: not NULL, so room for two numbers, by the contract.
+        // SAFETY: not NULL, so the room for two numbers that the header asks for.
         unsafe { dims.cast::<[f32; 2]>().write_unaligned(range) };
     }
 }
@@ -286,13 +276,10 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    // SAFETY: NULL or four numbers, by the contract.
-    let params = unsafe {
-        multi(
-            angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]),
-            sections,
-        )
-    };
+    numbers!(sections);
+    let angles =
+        angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
+    let params = multi(angles, sections);
     out(rope::rope_back(ctx, a, b, c, &params))
 }
 
