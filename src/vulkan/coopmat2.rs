@@ -4,6 +4,7 @@
 //! the workgroup's or a subgroup's is left to the driver: NVIDIA's has both, Mesa's software driver those of subgroups.
 
 use super::ladder::{SUBGROUPS, TILE};
+use super::query::Physical;
 use ash::vk;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -176,8 +177,7 @@ type GetDimensions = unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mu
 /// that fit, F16 into F32.
 pub fn owner(
     entry: &ash::Entry,
-    vk: &ash::Instance,
-    physical: vk::PhysicalDevice,
+    device: Physical<'_>,
     features: &Features<'_>,
     properties: &Properties<'_>,
     shared_memory: u32,
@@ -186,18 +186,20 @@ pub fn owner(
         return None;
     }
     let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
-    // SAFETY: the instance is alive.
-    let get = unsafe { entry.get_instance_proc_addr(vk.handle(), name.as_ptr()) }?;
-    // SAFETY: this is the function's type by the extension's specification.
+    // SAFETY: `Physical` holds a valid instance, and the name is a C string.
+    let get = unsafe { entry.get_instance_proc_addr(device.instance().handle(), name.as_ptr()) }?;
+    // SAFETY: the specification of the extension gives this type to the function of this name.
     let get = unsafe { std::mem::transmute::<unsafe extern "system" fn(), GetDimensions>(get) };
     let mut n = 0;
-    // SAFETY: the device is one of the instance and offers the extension; without an array only the number is written.
-    if unsafe { get(physical, &mut n, std::ptr::null_mut()) } != vk::Result::SUCCESS {
+    // SAFETY: `Physical`: the handle is one of the instance. Only a device with the extension reports features that suffice. Without
+    // an array the function writes only the number.
+    if unsafe { get(device.handle(), &mut n, std::ptr::null_mut()) } != vk::Result::SUCCESS {
         return None;
     }
     let mut all = vec![NO_DIMENSIONS; n as usize];
-    // SAFETY: as above; the array has room for `n` and its elements say what they are.
-    let result = unsafe { get(physical, &mut n, all.as_mut_ptr()) };
+    // SAFETY: handle and extension as in the call before. The array has `n` elements with the type of struct in `s_type`, and the function
+    // writes at most `n`.
+    let result = unsafe { get(device.handle(), &mut n, all.as_mut_ptr()) };
     if result != vk::Result::SUCCESS && result != vk::Result::INCOMPLETE {
         return None;
     }

@@ -4,6 +4,7 @@
 //! end, and nothing of them may go away under another thread's feet.
 
 use super::info::{Identity, Info};
+use super::query::Physical;
 use super::{env, nodes};
 use crate::sys::process;
 use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
@@ -27,9 +28,8 @@ pub struct Instance {
 impl Instance {
     /// All devices that can be used, chosen or not.
     pub fn all(&self) -> Vec<Arc<Info>> {
-        // SAFETY: the instance lives.
-        let all = unsafe { self.vk.enumerate_physical_devices() }.unwrap_or_default();
-        all.into_iter().filter_map(|d| Info::probe(&self.entry, &self.vk, d).ok()).map(Arc::new).collect()
+        let all = Physical::all(&self.vk).unwrap_or_default();
+        all.into_iter().filter_map(|d| Info::probe(&self.entry, d).ok()).map(Arc::new).collect()
     }
 }
 
@@ -181,12 +181,11 @@ unsafe extern "system" fn message(
 /// Which devices to use: those that GGML_VK_VISIBLE_DEVICES names, else all graphics processors, each once, else the
 /// first device that is no processor.
 fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
-    // SAFETY: the instance lives.
-    let all = unsafe { vk.enumerate_physical_devices() }.unwrap_or_else(|e| {
+    let all = Physical::all(vk).unwrap_or_else(|e| {
         log_warn!("ggml_vulkan: cannot list the devices: {e:?}");
         Vec::new()
     });
-    let identities: Vec<_> = all.iter().map(|d| Identity::of(vk, *d)).collect();
+    let identities: Vec<_> = all.iter().map(|d| Identity::of(*d)).collect();
     let named = env::visible_devices();
     let chosen = match &named {
         Some(list) => pick_named(list, all.len()),
@@ -194,7 +193,7 @@ fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
     };
     let mut cards = Vec::new();
     for i in chosen {
-        match Info::probe(entry, vk, all[i]) {
+        match Info::probe(entry, all[i]) {
             Ok(info) => cards.push(Arc::new(info)),
             Err(reason) => log_info!("ggml_vulkan: {} is not used: {reason}", identities[i].name),
         }
