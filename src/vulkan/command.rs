@@ -35,7 +35,7 @@ pub struct Place {
 impl Place {
     /// The byte at `offset` of `memory`.
     pub fn new(memory: &Memory, offset: u64) -> Self {
-        Self { buffer: memory.buffer, offset, address: memory.address + offset }
+        Self { buffer: memory.buffer(), offset, address: memory.address + offset }
     }
 
     fn range(&self, len: u64) -> Range {

@@ -106,7 +106,7 @@ impl VkStream {
         let at = self.place(tensor)?;
         let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
         let mut recorder = lock(&self.recorder);
-        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+        if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.write_2d(&at.memory, offset, bytes, p);
         }
         let to = Place::new(&at.memory, offset);
@@ -130,7 +130,7 @@ impl VkStream {
         let offset = at.offset + p.offset as u64;
         let mut recorder = lock(&self.recorder);
         let bytes = data.bytes();
-        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+        if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.read_2d(&at.memory, offset, bytes, p);
         }
         let (from, len) = (Place::new(&at.memory, offset), bytes.len());
