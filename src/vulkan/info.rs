@@ -5,7 +5,7 @@ use super::query::{Physical, PropertyChain};
 use ash::vk;
 use std::ffi::{CStr, CString};
 
-/// What tells devices and drivers apart.
+/// Identifies a device and its driver.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Name of the product.
@@ -16,9 +16,9 @@ pub struct Identity {
     pub vendor: u32,
     /// The driver.
     pub driver: vk::DriverId,
-    /// The same for one card in all drivers.
+    /// Identifies the card. All drivers report the same value.
     pub uuid: [u8; 16],
-    /// The same for one card on Windows.
+    /// Identifies the card on Windows.
     pub luid: Option<[u8; 8]>,
 }
 
@@ -42,12 +42,12 @@ impl Identity {
     }
 
     pub(super) fn same_card(&self, other: &Self) -> bool {
-        // MoltenVK gives several cards of one machine the same number.
+        // MoltenVK reports the same UUID for all cards of a machine.
         let molten = self.driver == vk::DriverId::MOLTENVK && other.driver == vk::DriverId::MOLTENVK;
         !molten && (self.uuid == other.uuid || (self.luid.is_some() && self.luid == other.luid))
     }
 
-    /// Of two drivers for one card, the smaller is taken.
+    /// If a card has several drivers, the one with the lowest rank is used.
     pub(super) fn driver_rank(&self) -> u32 {
         match self.driver {
             vk::DriverId::MESA_RADV | vk::DriverId::INTEL_OPEN_SOURCE_MESA => 1,
@@ -61,11 +61,11 @@ impl Identity {
     }
 }
 
-/// What a device may or may not have. What every device here has: Vulkan 1.2, buffer addresses, timeline semaphores, scalar
-/// block layout, 8-bit and 16-bit storage.
+/// Optional features. Every device has Vulkan 1.2, buffer addresses, timeline semaphores, scalar block layout, and 8-bit and 16-bit
+/// storage.
 #[derive(Clone, Debug, Default)]
 pub struct Features {
-    /// Arithmetic on half floats in shaders.
+    /// F16 arithmetic in shaders.
     pub float16: bool,
     /// Arithmetic on 8-bit integers.
     pub int8: bool,
@@ -75,23 +75,23 @@ pub struct Features {
     pub int64: bool,
     /// Shaders may use dot products of four 8-bit integers.
     pub integer_dot: bool,
-    /// They are done in hardware.
+    /// Such dot products are done in hardware.
     pub fast_integer_dot: bool,
     /// Such dot products with operands of different signs, in hardware.
     pub mixed_sign_dot: bool,
-    /// Work may be queued; else every call waits for its work.
+    /// Work may be queued. Otherwise every call waits for its work.
     pub queues: bool,
-    /// Sizes of cooperative matrices (KHR), subgroup scope; empty when there are none.
+    /// Sizes of cooperative matrices (KHR) with subgroup scope. Empty if there are none.
     pub coopmat: Vec<Coopmat>,
-    /// NV's second version of them, as `mul_mat_coop2` needs it: whose a matrix is.
+    /// The owner of a matrix in `mul_mat_coop2`, if the device has VK_NV_cooperative_matrix2 as this shader needs it.
     pub coopmat2: Option<coopmat2::Owner>,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
-    /// A pipeline may ask for a subgroup size, and for full subgroups.
+    /// Pipelines may require a subgroup size, and full subgroups.
     pub subgroup_size_control: bool,
     /// The Vulkan memory model.
     pub memory_model: bool,
-    /// The limits of maintenance4 are known, and shaders may size their workgroup with LocalSizeId.
+    /// maintenance4: its limits are known, and shaders may set their workgroup size with LocalSizeId.
     pub maintenance4: bool,
     /// The driver reports free memory.
     pub memory_budget: bool,
@@ -101,7 +101,7 @@ pub struct Features {
     pub pipeline_statistics: bool,
 }
 
-/// A size of cooperative matrices: a MxK matrix times a KxN matrix.
+/// A size of cooperative matrices: an MxK matrix times a KxN matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coopmat {
     /// Rows of A and the result.
@@ -119,52 +119,52 @@ pub struct Coopmat {
 /// Limits of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Bytes of shared memory per workgroup.
+    /// Maximum shared memory of a workgroup in bytes.
     pub shared_memory: u32,
-    /// Workgroups per dispatch.
+    /// Maximum number of workgroups of a dispatch in each dimension.
     pub groups: [u32; 3],
-    /// Invocations per workgroup.
+    /// Maximum number of invocations of a workgroup.
     pub group_invocations: u32,
     /// Invocations per subgroup, unless a pipeline requests another size.
     pub subgroup_size: u32,
     /// Smallest and largest subgroup size that can be requested.
     pub subgroup_range: [u32; 2],
-    /// Bytes of one allocation.
+    /// Maximum size of an allocation in bytes.
     pub allocation: u64,
-    /// Bytes of one buffer object.
+    /// Maximum size of a buffer object in bytes.
     pub buffer: u64,
     /// Alignment of storage in bytes.
     pub storage_alignment: u64,
     /// Alignment of imported host memory in bytes.
     pub import_alignment: u64,
-    /// Nanoseconds per tick of the timestamps; 0 when there are none.
+    /// Nanoseconds per tick of the timestamps. 0 if the queue has none.
     pub timestamp_period: f32,
 }
 
-/// A device that can be used.
+/// The description of a device that can be used.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// The device.
     pub physical: vk::PhysicalDevice,
-    /// What tells it apart.
+    /// Device and driver.
     pub identity: Identity,
-    /// Whether work is cut as for a driver that runs lanes on the processor: few groups with much work each, no shared memory, no barriers.
+    /// Whether work is divided as for a driver that runs lanes on the CPU: few large groups, without shared memory and barriers.
     pub software: bool,
     /// Name of the product.
     pub description: CString,
     /// PCI address, as "0000:01:00.0".
     pub pci: Option<CString>,
-    /// Version of the driver, in its own counting.
+    /// Version of the driver, in the driver's encoding.
     pub driver_version: u32,
-    /// The driver's name and version, for people.
+    /// Name and version of the driver as text.
     pub driver_text: String,
     /// PCI number of the product.
     pub device_id: u32,
-    /// What pipelines may be kept under.
+    /// Identifies the format of cached pipelines.
     pub pipeline_uuid: [u8; 16],
     /// Version of Vulkan.
     pub api_version: u32,
-    /// What it may or may not have.
+    /// Its optional features.
     pub features: Features,
     /// Its limits.
     pub limits: Limits,
@@ -172,7 +172,7 @@ pub struct Info {
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Index of the queue family to compute on.
     pub queue_family: u32,
-    /// Names of the extensions to switch on.
+    /// Names of the extensions to enable.
     pub extensions: Vec<&'static CStr>,
 }
 
@@ -182,7 +182,7 @@ impl Info {
         matches!(self.identity.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU)
     }
 
-    /// One line for people.
+    /// A line for the log.
     pub fn summary(&self) -> String {
         let (f, l) = (&self.features, &self.limits);
         let matrices = match (f.coopmat2, f.coopmat.is_empty()) {
