@@ -363,6 +363,24 @@ fn long_work_is_submitted_in_growing_pieces() {
 }
 
 #[test]
+fn copies_outside_of_the_memory_fail() {
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let gpu = author(device).unwrap().gpu().unwrap();
+    let mut r = Recorder::new(&gpu.core).unwrap();
+    let memory = Memory::new(&gpu.core, 1024, Purpose::Tensors, "a test").unwrap();
+    let at = |offset| Place::new(&memory, offset);
+    r.copy(at(0), at(512), 512).unwrap();
+    assert!(r.copy(at(0), at(513), 512).is_err());
+    assert!(r.copy(at(1000), at(0), 25).is_err());
+    assert!(r.copy_pieces(at(0), at(512), 100, 6, (10, 100)).is_err());
+    assert!(r.fill(at(1020), 5, 1).is_err());
+    assert!(r.fill(at(2000), 1, 1).is_err());
+    assert!(memory.window(1000, 25).is_none() && memory.window(u64::MAX, 1).is_none());
+    r.finish().unwrap();
+}
+
+#[test]
 fn events_of_another_device_are_waited_for() {
     let Some([first, second]) = devices() else { return };
     let (a, b) = (Bench::bytes(first, &[1 << 20]), Bench::bytes(second, &[1 << 20]));
