@@ -1,9 +1,9 @@
-// What every shader shares: extensions, typed pointers, conversions, the work a group has.
+// For all shaders: extensions, typed pointers, conversions, and the numbers of workgroups.
 //
-// Conventions. A shader has no descriptors: addresses come in push constants (scalar layout, addresses first). Strides are counted in
-// elements (blocks, for quantized formats) and fit into 32 bits; what they are multiplied with is widened first (`at`). Workgroup sizes
-// are the specialization constants 0 to 2; the shader's own constants start at 3. Types are specialization constants with the numbers
-// of ggml_type, so one module serves many and the driver drops what is not taken.
+// Conventions. Shaders have no descriptors. Push constants (scalar layout, addresses first) have the addresses. Strides are in elements
+// (in blocks for quantized formats) and fit into 32 bits. Products with strides are computed with 64 bits (`at`). Specialization constants
+// 0 to 2 are the size of the workgroup, and those of the shader start at 3. Types are specialization constants with the numbers of
+// ggml_type, so that one module is enough for many types, and the driver removes unused branches.
 
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
@@ -15,7 +15,7 @@
 
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 
-// Arrays behind an address. Indices are relative to it and 32 bits wide.
+// Arrays at an address. Indices have 32 bits.
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer F32s { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer F32x4s { vec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer F16s { float16_t v[]; };
@@ -37,7 +37,7 @@ const uint F8 = 43; // E4M3
 // Address of element `i` of an array of elements of `size` bytes.
 uint64_t at(uint64_t base, uint64_t i, uint size) { return base + i * size; }
 
-// i1 * s1 + i2 * s2 + i3 * s3, widened.
+// i1 * s1 + i2 * s2 + i3 * s3 with 64 bits.
 uint64_t offset3(uvec3 i, uvec3 s) {
     return uint64_t(i.x) * s.x + uint64_t(i.y) * s.y + uint64_t(i.z) * s.z;
 }
@@ -48,14 +48,14 @@ uvec3 row_coords(uint r, uint ne1, uint ne2) {
     return uvec3(r - q * ne1, q % ne2, q / ne2);
 }
 
-// The y and z numbers of workgroups taken as one: the host splits long lists of rows over both (`Grid` in plan.rs).
+// Number of the workgroup in dimensions y and z. The host splits long lists of rows over both (`Grid` in plan.rs).
 uint group_yz() { return gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y; }
-// All three taken as one.
+// Number of the workgroup in all three dimensions.
 uint group_xyz() { return group_yz() * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 
 float bf16_to_f32(uint bits) { return uintBitsToFloat(bits << 16); }
 
-// To nearest, ties to even; NaN stays one.
+// Rounds to nearest, ties to even. NaN remains NaN.
 uint f32_to_bf16(float x) {
     const uint u = floatBitsToUint(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
@@ -64,14 +64,14 @@ uint f32_to_bf16(float x) {
     return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
-// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Without subnormal floats on the way, which drivers may flush.
+// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Avoids subnormal F32 values, which drivers may flush to 0.
 float f8_to_f32(uint bits) {
     const uint m = bits & 127u;
     const float x = m < 8 ? float(m) * 0.001953125 : uintBitsToFloat((m << 20) + (120u << 23));
     return uintBitsToFloat((m == 127 ? 0x7fc00000u : floatBitsToUint(x)) | (bits & 128u) << 24);
 }
 
-// To nearest, ties to even, at most 448; NaN stays one.
+// Rounds to nearest, ties to even, and clamps to 448. NaN remains NaN.
 uint f32_to_f8(float x) {
     const uint u = floatBitsToUint(x) & 0x7fffffffu;
     if (u > 0x7f800000u) { return 127; }

@@ -1,22 +1,22 @@
-//! What a pack of shaders was made from: one line of hash and name for each source. The build script and tools/shaders share this file.
+//! Hashes of the sources of a pack of shaders, by which outdated packs are detected. The build script and tools/shaders share this file.
 
 use std::path::Path;
 
 /// First line of every pack.
 pub const MAGIC: &str = "shader pack 1";
 
-/// FNV-1a, 64 bits: detects sources that were changed without packing them again; no defence against an adversary.
+/// FNV-1a with 64 bits. Detects changed sources, but is not secure against forgery.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The include that stands for the file of a variant's format.
+/// The name that sources include for the file of the format.
 pub const FORMAT_FILE: &str = "quant_FMT.glsl";
 
-/// A number format, and the manifest's lists that it is in.
+/// A number format, and the lists of the manifest that contain it.
 #[derive(Clone)]
 pub struct Format {
-    /// That of `ggml_type`, without `GGML_TYPE_`.
+    /// Its name in `ggml_type`, without `GGML_TYPE_`.
     pub name: String,
     /// Names of lists.
     pub lists: Vec<String>,
@@ -32,7 +32,7 @@ impl Format {
         })
     }
 
-    /// Whether it is in a list; all are in `all`.
+    /// Whether a list contains it. `all` contains all formats.
     pub fn is_in(&self, list: &str) -> bool {
         list == "all" || self.lists.iter().any(|l| l == list)
     }
@@ -57,13 +57,13 @@ pub struct Section {
 }
 
 impl Section {
-    /// The source, from the folder of shaders.
+    /// Path of the source in the folder of shaders.
     pub fn file(&self) -> String {
         format!("{}/{}.comp", self.family, self.name)
     }
 }
 
-/// The section for formats, and the sections of the sources, in order.
+/// The formats, and the sections of the sources, in the order of the manifest.
 pub fn sections(manifest: &str) -> (Vec<Format>, Vec<Section>) {
     let mut out: Vec<Section> = Vec::new();
     for line in manifest.lines() {
@@ -97,7 +97,7 @@ pub fn sections(manifest: &str) -> (Vec<Format>, Vec<Section>) {
     (lines.lines().filter_map(Format::of_line).collect(), out)
 }
 
-/// Files that a section's source includes by `#include "name"`, the source first, each once.
+/// The source of a section, and then the files that it includes with `#include "name"`, each once.
 pub fn closure(folder: &Path, section: &Section) -> std::io::Result<Vec<String>> {
     let mut files = vec![section.file()];
     let mut next = 0;
@@ -122,7 +122,7 @@ pub fn closure(folder: &Path, section: &Section) -> std::io::Result<Vec<String>>
     Ok(files)
 }
 
-/// The head of a section's pack: magic, then a line for the section and for each source file, then an empty line.
+/// The head of the pack of a section: the magic line, a line for the section and for each source file, and an empty line.
 pub fn head(folder: &Path, section: &Section) -> std::io::Result<String> {
     let mut head = format!("{MAGIC}\n{:016x} [{}]\n", hash(section.text.as_bytes()), section.name);
     for file in closure(folder, section)? {

@@ -1,17 +1,17 @@
-// Functions of one number. `op` is a constant: the number of ggml_unary_op, or one of the numbers from 64 on.
+// Functions of one number. `op` is a constant: a number of ggml_unary_op, or one of the numbers from 64 on.
 
 const uint SQR = 64;
 const uint SQRT = 65;
 const uint LOG = 66;
 const uint SIN = 67;
 const uint COS = 68;
-const uint CLAMP = 69; // param: least, most
+const uint CLAMP = 69; // param: minimum, maximum
 const uint SCALE = 70; // param: factor, summand
 const uint LEAKY_RELU = 71; // param: slope
 const uint COPY = 72;
 const uint FILL = 73; // param: value
 
-// exp that goes to the limits without NaN.
+// x * sigmoid(x), without NaN for large arguments.
 float silu(float x) { return x / (1.0 + exp(-x)); }
 
 // tanh by exp, safe for large arguments.
@@ -21,7 +21,7 @@ float tanh_safe(float x) {
     return x < 0.0 ? -t : t;
 }
 
-// exp(x) - 1, by series where the difference would cancel.
+// exp(x) - 1, by a series where the subtraction would cancel.
 float expm1(float x) {
     if (abs(x) < 0.05) {
         return x * (1.0 + x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0)))));
@@ -29,7 +29,7 @@ float expm1(float x) {
     return exp(x) - 1.0;
 }
 
-// Error function, Abramowitz and Stegun 7.1.26: off by at most 1.5e-7.
+// Error function, Abramowitz and Stegun 7.1.26, with an error of at most 1.5e-7.
 float erf_near(float x) {
     const float a = abs(x);
     const float t = 1.0 / (1.0 + 0.3275911 * a);
@@ -65,7 +65,7 @@ float unary(uint op, float x, vec4 param) {
         case 17: return x > 0.0 ? param.y * x * x + param.z * x : (expm1(min(x, param.w)) - x) * param.x + param.z * x;
         case 18: return floor(x);
         case 19: return ceil(x);
-        case 20: { // halves away from zero
+        case 20: { // round, ties away from zero
             const float t = trunc(x);
             return abs(x - t) >= 0.5 ? t + sign(x) : t;
         }

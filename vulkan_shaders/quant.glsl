@@ -1,13 +1,12 @@
-// Block formats. One macro, FMT, says which: FMT_Q4_0 and so on. For each there are
-//   BLOCK    values in a block
+// Number formats. The macro FMT selects one: FMT_Q4_0 and so on. Each format defines
+//   BLOCK    values of a block
 //   BYTES    bytes of a block
-//   dequant8(base, i, y): values 8*i to 8*i+7 of an array of blocks at `base`, i counted over the whole row
-// and, where it pays, dequant32 (values 32*i ...), from which dequant8 is not derived, and dequant64 (values 64*i ...; HAS_DEQUANT64), which
-// reads whole words: rows must begin at multiples of 4 bytes. LONG: decoding is so much code that a shader should contain it once only.
-// Plain formats are there too, so that what reads rows needs no cases.
+//   dequant8(base, i, y): values 8*i to 8*i+7 of the row of blocks at `base`
+// Some formats also define a faster dequant32 (values 32*i ...; HAS_DEQUANT32) and dequant64 (values 64*i ...; HAS_DEQUANT64), which reads
+// words, so that rows must be aligned to 4 bytes. LONG: decoding is so much code that a shader should contain it only once.
+// Plain formats have blocks of one value, so that shaders need no special cases for them.
 
-// The manifest lists the formats. Each has a file of its own, quant_NAME.glsl, so that several people can work on them; make shaders
-// includes that of FMT here.
+// The manifest lists the formats. Each format of blocks has a file, quant_NAME.glsl. `make shaders` includes that of FMT here.
 #include "quant_FMT.glsl"
 
 #ifndef HAS_DEQUANT32

@@ -1,10 +1,10 @@
-// What the formats with grids share: a value is a point's magnitude times a sign times a scale.
+// For formats with grids: a value is the magnitude of a grid point, times a sign, times a scale.
 #include "grids.glsl"
 
-// Level numbers of point `index`.
+// Levels of grid point `index`.
 uint point(uint index) { return GRID[index / 2] >> ((index & 1u) * 16); }
 
-// Seven sign bits and the eighth that makes their number even.
+// Seven sign bits, and the eighth bit that makes the parity even.
 uint even_signs(uint s) {
     s &= 127u;
     return s | (uint(bitCount(s)) & 1u) << 7;
@@ -12,7 +12,7 @@ uint even_signs(uint s) {
 
 float signed_by(float x, uint signs, uint j) { return (signs >> j & 1u) != 0 ? -x : x; }
 
-// Eight values of an IQ2 format: magnitudes 8, 25, 43.
+// Eight values of an IQ2 format. The magnitudes are 8, 25 and 43.
 void eight_of_iq2(uint index, uint signs, float scale, out float y[8]) {
     const uint p = point(index);
     [[unroll]] for (uint j = 0; j < 8; ++j) {

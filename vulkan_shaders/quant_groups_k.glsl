@@ -1,5 +1,5 @@
-// Q4_K and Q5_K: eight groups of 32 codes, each times the group's scale, less its offset. The format gives
-//   codes(block, g, j)   codes 4*j to 4*j+3 of group g, a byte each
+// Q4_K and Q5_K: eight groups of 32 codes. A value is code * scale - offset of its group. The format defines
+//   codes(block, g, j)   codes 4*j to 4*j+3 of group g, in the bytes of a word
 #include "quant_scales_k.glsl"
 
 void dequant8(uint64_t base, uint i, out float y[8]) {

@@ -1,12 +1,12 @@
-// Formats whose values are scale * integer + offset over groups of 16: the integers as they are, for integer dot products.
-//   ints16(base, i, q, scale, offset): values 16*i to 16*i+15 of a row of blocks, four signed bytes a word, the first one lowest
-// Include it after quant.glsl. Where the integers lie is said in the formats' own files.
+// For integer dot products: the integers of formats whose values are scale * integer + offset in groups of 16.
+//   ints16(base, i, q, scale, offset): values 16*i to 16*i+15 of a row of blocks, four signed bytes in a word, the first one lowest
+// Include it after quant.glsl. The files of the formats describe the layout of blocks.
 #extension GL_EXT_integer_dot_product : require
 
-// A word at a multiple of two bytes.
+// The word at 16-bit word i.
 uint word_at(uint64_t block, uint i) { return uint(U16s(block).v[i]) | uint(U16s(block).v[i + 1]) << 16; }
 
-// Bits 0 to 3 of x at bit 4 of the four bytes.
+// Moves bits 0 to 3 of x to bit 4 of the four bytes.
 uint fifth_bits(uint x) { return (x & 1u) << 4 | (x & 2u) << 11 | (x & 4u) << 18 | (x & 8u) << 25; }
 
 #if FMT == FMT_IQ4_NL || FMT == FMT_IQ4_XS || FMT == FMT_MXFP4 || FMT == FMT_NVFP4
@@ -15,7 +15,7 @@ uint level(uint i) { return uint(int(CURVE[i])) & 255u; }
 #else
 uint level(uint i) { return uint(int(fp4_doubled(i))) & 255u; }
 #endif
-// The levels that the low halves of the four bytes name.
+// Levels for the low 4 bits of each byte.
 uint levels(uint x) {
     return level(x & 15u) | level((x >> 8) & 15u) << 8 | level((x >> 16) & 15u) << 16 | level((x >> 24) & 15u) << 24;
 }
@@ -63,7 +63,7 @@ void ints16(uint64_t base, uint i, out int q[4], out float scale, out float offs
     [[unroll]] for (uint j = 0; j < 4; ++j) { q[j] = int(levels(word_at(block, 1 + 2 * j) >> shift)); }
 #elif FMT == FMT_MXFP4
     const uint e = uint(U8s(block).v[0]);
-    scale = uintBitsToFloat(e < 2 ? 0x00200000u << e : (e - 1) << 23); // half of it: levels are doubled
+    scale = uintBitsToFloat(e < 2 ? 0x00200000u << e : (e - 1) << 23); // half of the scale, because levels are doubled
     offset = 0.0;
     [[unroll]] for (uint j = 0; j < 4; ++j) {
         uint w = 0;
@@ -126,7 +126,7 @@ void ints16(uint64_t base, uint i, out int q[4], out float scale, out float offs
 #endif
 }
 
-// A block of `product_blocks`: scale and, for its half h, sum of the integers.
+// Scale of a block of `product_blocks`, and sum of the integers in its half h.
 vec2 scale_and_sum(uint64_t block, uint h) {
     return vec2(F32s(block).v[0], float(bitfieldExtract(int(U32s(block).v[1]), int(16 * h), 16)));
 }

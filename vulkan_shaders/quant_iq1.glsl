@@ -1,4 +1,4 @@
-// What IQ1_S and IQ1_M share: points of -1, 0, 1, all shifted by an eighth up or down.
+// For IQ1_S and IQ1_M: grid points of -1, 0, 1, all shifted by 1/8 or -1/8.
 #include "grids.glsl"
 
 void eight_of_iq1(uint index, float scale, bool down, out float y[8]) {

@@ -1,5 +1,5 @@
-// IQ1_M: 32 low bytes of grid indices; 16 bytes with three high bits and the shift for two indices each; four 16-bit words with four 3-bit
-// scales for 16 values each, whose top four bits together are the f16 scale of the block.
+// IQ1_M: low bytes of 32 grid indices; 16 bytes, each with three high bits and the sign of the shift for two indices; four 16-bit words, each
+// with four 3-bit scales for 16 values. The top four bits of these words form the f16 scale of the block.
 #define BLOCK 256
 #define BYTES 56
 #include "quant_iq1.glsl"

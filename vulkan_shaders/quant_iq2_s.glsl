@@ -1,4 +1,4 @@
-// IQ2_S: f16 scale; 32 low bytes of grid indices, 32 bytes of signs, 8 bytes with the high two bits of the indices, 8 bytes of 4-bit scales
+// IQ2_S: f16 scale; low bytes of 32 grid indices; 32 bytes of signs; 8 bytes with the high two bits of the indices; 8 bytes of 4-bit scales
 // for 16 values each.
 #define BLOCK 256
 #define BYTES 82

@@ -1,4 +1,4 @@
-// IQ3_XXS: f16 scale; 64 grid indices for four values each; for 32 values 28 sign bits and the scale in the top four.
+// IQ3_XXS: f16 scale; 64 grid indices for four values each; for each 32 values a word with 28 sign bits and a scale in the top four bits.
 #define BLOCK 256
 #define BYTES 98
 #include "quant_grid.glsl"

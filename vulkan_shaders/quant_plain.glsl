@@ -45,7 +45,7 @@ void dequant64(uint64_t base, uint i, out float y[64]) {
 
 void dequant8(uint64_t base, uint i, out float y[8]) {
 #if defined(ALIGNED4) && FMT != FMT_F32
-    // Rows start at multiples of four bytes.
+    // Rows are aligned to four bytes.
     [[unroll]] for (uint j = 0; j < 8 / PER_WORD; ++j) {
         const uint word = U32s(base).v[8 / PER_WORD * i + j];
         [[unroll]] for (uint l = 0; l < PER_WORD; ++l) { y[PER_WORD * j + l] = of_word(word, l); }

@@ -1,4 +1,4 @@
-// Q1_0: f16 scale, then 128 signs: a set bit is plus.
+// Q1_0: f16 scale, then 128 sign bits. 1 is positive.
 #define BLOCK 128
 #define BYTES 18
 

@@ -1,4 +1,4 @@
-// Q2_0: f16 scale, then 64 2-bit values, less 1.
+// Q2_0: f16 scale, then 64 2-bit codes. A value is (code - 1) * scale.
 #define BLOCK 64
 #define BYTES 18
 

@@ -1,4 +1,4 @@
-// Q4_1: f16 scale, f16 offset, then 16 bytes; low halves are values 0 to 15, high halves 16 to 31.
+// Q4_1: f16 scale, f16 offset, then 16 bytes; the low 4 bits are values 0 to 15, the high 4 bits 16 to 31.
 #define BLOCK 32
 #define BYTES 20
 

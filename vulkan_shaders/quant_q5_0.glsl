@@ -1,4 +1,4 @@
-// Q5_0: f16 scale, 32 fifth bits, then 16 bytes with the low four; low halves are values 0 to 15, high halves 16 to 31, all less 16.
+// Q5_0: as Q4_0, with the fifth bits of the 32 codes after the scale. A value is (code - 16) * scale.
 #define BLOCK 32
 #define BYTES 22
 

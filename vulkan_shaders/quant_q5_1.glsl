@@ -1,4 +1,4 @@
-// Q5_1: f16 scale, f16 offset, 32 fifth bits, then 16 bytes with the low four; low halves are values 0 to 15, high halves 16 to 31.
+// Q5_1: as Q4_1, with the fifth bits of the 32 codes after the offset.
 #define BLOCK 32
 #define BYTES 24
 

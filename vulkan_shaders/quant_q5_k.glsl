@@ -1,4 +1,4 @@
-// Q5_K: as Q4_K, with 32 bytes of fifth bits before the low four: bit g of byte l belongs to value l of group g.
+// Q5_K: as Q4_K, with 32 bytes of fifth bits before the codes. Bit g of byte l belongs to value l of group g.
 #define BLOCK 256
 #define BYTES 176
 #define HAS_DEQUANT32

@@ -1,4 +1,4 @@
-// Scale and offset of group `g` of 32 values, six bits each, packed into three words.
+// Scale and offset of group `g` of 32 values. Both have six bits, packed into three words.
 vec2 scale_and_offset(uint64_t block, uint g) {
     const vec2 dm = unpackHalf2x16(U32s(block).v[0]);
     const uint shift = 8 * (g & 3u);

@@ -1,4 +1,4 @@
-// TQ2_0: 64 bytes of 2-bit digits 0 to 2, less 1; of 32 bytes the four pairs of bits are 32 values each. f16 scale last.
+// TQ2_0: 64 bytes of 2-bit codes, then the f16 scale. In each 32 bytes, each pair of bits has 32 values. A value is (code - 1) * scale.
 #define BLOCK 256
 #define BYTES 66
 

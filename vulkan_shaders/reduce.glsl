@@ -1,6 +1,6 @@
-// Sums and maxima over a workgroup of one dimension. Every invocation must call them, none may leave before.
-// Two variants: SUBGROUP (subgroup arithmetic), and shared memory alone. Constant 3 is taken: the workgroup is one subgroup, so that
-// nothing is shared at all (`reduction` in tune.rs gives variant, size and constant).
+// Sums and maxima over a workgroup of one dimension. All invocations must call them, so none may return before.
+// There are two variants: SUBGROUP (subgroup arithmetic), and one with shared memory only. Constant 3 says that the workgroup is one
+// subgroup, which needs no shared memory. `reduction` in tune.rs selects variant, size and constant.
 
 layout(constant_id = 3) const bool ONE_SUBGROUP = false;
 

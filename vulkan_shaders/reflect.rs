@@ -1,23 +1,23 @@
-//! What a SPIR-V module takes from its caller: the members of its push block and its specialization constants. tools/shaders writes
-//! the Rust structs from it, and the library's tests compare these with the modules; both share this file.
+//! The interface of a SPIR-V module: the members of its push block, and its specialization constants. tools/shaders writes Rust structs from
+//! it, and the tests of the library compare them with the modules. Both share this file.
 
 use std::collections::HashMap;
 
 /// A member of the push block, or a specialization constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its byte offset in the block; of a constant, its number.
+    /// Byte offset in the block, or number of the constant.
     pub place: u32,
     /// Empty in a module without debug names.
     pub name: String,
-    /// As Rust writes it: `u32`, `[f32; 4]`.
+    /// Its type in Rust: `u32`, `[f32; 4]`.
     pub ty: String,
 }
 
 /// The interface of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Name of the push block's type; empty in a module without debug names.
+    /// Name of the type of the push block. Empty in a module without debug names.
     pub block: String,
     /// The push block, in the order of its members.
     pub push: Vec<Member>,
@@ -25,7 +25,7 @@ pub struct Interface {
     pub constants: Vec<Member>,
 }
 
-/// What the instructions say about ids.
+/// Properties of ids, from the instructions.
 #[derive(Default)]
 struct Facts {
     names: HashMap<u32, String>,
@@ -47,7 +47,7 @@ fn text(words: &[u32]) -> String {
 }
 
 impl Facts {
-    /// Takes in one instruction. The numbers are those of the SPIR-V specification.
+    /// Reads an instruction. The numbers are those of the SPIR-V specification.
     fn read(&mut self, opcode: u32, operands: &[u32]) {
         match (opcode, operands) {
             // OpName, OpMemberName
@@ -89,7 +89,7 @@ impl Facts {
     }
 }
 
-/// The interface of a module, or why it cannot be read.
+/// The interface of a module. Fails, with the reason, if the module cannot be read.
 pub fn interface(words: &[u32]) -> Result<Interface, String> {
     let mut facts = Facts::default();
     let mut rest = words.get(5..).ok_or("the module ends in its header")?;

@@ -1,4 +1,4 @@
-// What set_rows.comp and quantize.comp are pushed.
+// Push constants of set_rows.comp and quantize.comp.
 layout(push_constant, scalar) uniform SetRows {
     uint64_t a, ids, d;
     uvec4 ne;      // shape of a

@@ -1,5 +1,5 @@
-//! Data points and their labels, in host memory. A shard is a number of neighbouring points; shards are shuffled, and batches are
-//! made of whole shards.
+//! Data points and their labels, in host memory. A shard is a fixed number of neighbouring points. Shards are shuffled, and batches consist
+//! of whole shards.
 
 use super::random::Twister;
 use crate::abi::ggml::ggml_type;
@@ -24,7 +24,7 @@ impl Column {
         Ok(Self { tensor, shard: usize::try_from(bytes).map_err(|_| too_large())? })
     }
 
-    /// Address of shard `i`.
+    /// Address of shard `i`, which must be in the tensor.
     fn at(&self, i: usize) -> *const u8 {
         self.tensor.data().wrapping_add(i * self.shard)
     }
@@ -36,14 +36,14 @@ pub struct Dataset {
     labels: Option<Column>,
     n_points: i64,
     points_per_shard: i64,
-    /// Shards in the order in which batches take them.
+    /// Numbers of the shards in the order of batches.
     order: Vec<usize>,
     // Dropped in this order: the buffer holds the memory of the context's tensors.
     _buffer: BufferBox,
     _ctx: Context,
 }
 
-/// What a data set shall hold.
+/// Formats and sizes of a data set.
 pub struct Shape {
     /// Number format of the data.
     pub data: ggml_type,
@@ -51,20 +51,20 @@ pub struct Shape {
     pub labels: ggml_type,
     /// Elements of a data point.
     pub point: i64,
-    /// Elements of a label; 0 for a set without labels.
+    /// Elements of a label. 0 for a set without labels.
     pub label: i64,
-    /// Points.
+    /// Number of points.
     pub points: i64,
     /// Points of a shard.
     pub shard: i64,
 }
 
 impl Dataset {
-    /// A data set with room for points; its memory is not set.
+    /// Creates a data set. Its memory is not initialised.
     pub fn new(shape: &Shape) -> Result<Self> {
         ggml_assert!(shape.point > 0 && shape.label >= 0 && shape.points > 0 && shape.shard > 0);
-        // SAFETY: the tensors are beside their context. Loops borrow the data set while they use them; hosts use them while their data
-        // set lives, by the contract of `ggml_opt_dataset_free`.
+        // SAFETY: `Dataset` owns the context and the only handles. Loops borrow the data set while they use its tensors, and hosts use them
+        // only until `ggml_opt_dataset_free`, by its contract.
         let mut ctx = unsafe { Context::owned(2 * (TENSOR_SIZE + OBJECT_SIZE), true) }?;
         let data = ctx.new_tensor(shape.data, &[shape.point, shape.points])?;
         let labels = match shape.label {
@@ -85,7 +85,7 @@ impl Dataset {
         })
     }
 
-    /// Points.
+    /// Number of points.
     pub fn n_points(&self) -> i64 {
         self.n_points
     }
@@ -100,7 +100,7 @@ impl Dataset {
         self.labels.as_ref().map(|c| c.tensor)
     }
 
-    /// Shuffles the shards of the first `n_points` points, or all for `None`. `n_points` must be whole shards of the set.
+    /// Shuffles the shards of the first `n_points` points, or all shards for `None`. `n_points` must be a multiple of the shard size.
     pub fn shuffle(&mut self, random: &mut Twister, n_points: Option<i64>) {
         let n = match n_points {
             None => self.order.len(),
@@ -113,7 +113,7 @@ impl Dataset {
         random.shuffle(&mut self.order[..n]);
     }
 
-    /// The shards of batch `index`, when a batch has `bytes` bytes of data.
+    /// The shards of batch `index`, if a batch has `bytes` bytes of data.
     fn batch(&self, bytes: usize, index: i64) -> &[usize] {
         ggml_assert!(
             self.data.shard > 0 && bytes.is_multiple_of(self.data.shard),
@@ -128,7 +128,7 @@ impl Dataset {
         shards.unwrap_or(&[])
     }
 
-    /// Copies batch `index` into tensors as large as a batch. `labels` must be given exactly if the data set has labels.
+    /// Copies batch `index` into tensors with the size of a batch. `labels` must be given if, and only if, the data set has labels.
     pub fn get_batch(&self, data: TensorRef, labels: Option<TensorRef>, index: i64) {
         ggml_assert!(data.is_contiguous() && data.dtype() == self.data.tensor.dtype());
         ggml_assert!(labels.is_some() == self.labels.is_some(), "a batch has labels when its data set has");
@@ -144,16 +144,16 @@ impl Dataset {
     /// Copies batch `index` into host memory.
     ///
     /// # Safety
-    /// `data` is writable for `data_bytes` bytes, `labels` is NULL or writable for the labels of as many points; nobody writes
-    /// the data set meanwhile.
+    /// `data` points to `data_bytes` writable bytes. `labels` is NULL, or points to writable memory for the labels of the same points. Nobody
+    /// writes the data set meanwhile.
     pub unsafe fn get_batch_host(&self, data: *mut u8, data_bytes: usize, labels: *mut u8, index: i64) {
         ggml_assert!(labels.is_null() == self.labels.is_none(), "a batch has labels when its data set has");
         let shards = self.batch(data_bytes, index);
         for (column, to) in [(Some(&self.data), data), (self.labels.as_ref(), labels)] {
             let Some(column) = column else { continue };
             for (i, &shard) in shards.iter().enumerate() {
-                // SAFETY: shards are inside the tensor, whose data is in host memory; `to` has room for all of them, by the
-                // caller's promise.
+                // SAFETY: `batch` gives shards in the tensor, whose data is in host memory (`host::buffer_type`). The caller promises that `to`
+                // is writable for all shards of the batch, and that nobody writes the data set.
                 unsafe { column.at(shard).copy_to_nonoverlapping(to.add(i * column.shard), column.shard) };
             }
         }
@@ -162,7 +162,8 @@ impl Dataset {
 
 fn copy_shards(column: &Column, shards: &[usize], to: TensorRef) {
     for (i, &shard) in shards.iter().enumerate() {
-        // SAFETY: shards are inside the tensor, whose data is in host memory.
+        // SAFETY: `batch` gives shards in the tensor of the column, whose data is in host memory (`host::buffer_type`), so `column.shard` bytes
+        // are readable.
         unsafe { tensor_io::set(to, column.at(shard), i * column.shard, column.shard) };
     }
 }
@@ -184,7 +185,7 @@ mod tests {
 
     fn batch(set: &Dataset, points: usize, index: i64) -> (Vec<f32>, Vec<f32>) {
         let (mut data, mut labels) = (vec![0f32; 2 * points], vec![0f32; points]);
-        // SAFETY: the vectors are as large as a batch.
+        // SAFETY: the vectors have the size of a batch, and this thread has the data set alone.
         unsafe { set.get_batch_host(data.as_mut_ptr().cast(), 8 * points, labels.as_mut_ptr().cast(), index) };
         (data, labels)
     }

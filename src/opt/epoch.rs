@@ -6,24 +6,24 @@ use super::{Dataset, Results, Run, Shared, eval};
 use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};
 
-/// Batches of one kind: where they are in the data set, and what each gets.
+/// Training or evaluation, and its batches.
 struct Part<'a> {
     train: bool,
     batches: std::ops::Range<i64>,
     watch: Watch<'a>,
 }
 
-/// What training and evaluation each get: results, and a callback after each batch.
+/// Results and callback for the batches of training or evaluation.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// Where results are added, if anywhere.
+    /// Results to add to, if any.
     pub results: Option<&'a Shared<Results>>,
     /// Called after each batch.
     pub callback: BatchCallback,
 }
 
-/// Trains on the first `split` points (all when negative), evaluates on the others. The run has static graphs, and the points
-/// are whole batches (the contract).
+/// Trains on the first `split` points (on all if it is negative), and evaluates on the others. By the contract of `ggml_opt_epoch` the run
+/// has static graphs, and both numbers of points are multiples of the batch.
 pub fn epoch(run: &Shared<Run>, dataset: &Shared<Dataset>, split: i64, train: Watch<'_>, evaluate: Watch<'_>) {
     let (n_points, per_batch) = {
         let (is_static, model) = run.with(|r| (r.is_static(), r.model()));

@@ -1,4 +1,4 @@
-//! One evaluation: the graph that waits is computed, the optimizer takes its step if one is due, and results are added up.
+//! An evaluation: computes the allocated graph, which includes a step of the optimizer if one is due, and adds up results.
 #![forbid(unsafe_code)]
 
 use super::results::Outcome;
@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
 
-/// Evaluates what `Run::alloc` prepared, and adds to `results`. After an error nothing is added; the run counts on all the same.
+/// Evaluates the graph that `Run::alloc` prepared, and adds to `results`. After an error nothing is added, but the run counts the
+/// evaluation.
 pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> {
     let (scheduler, graph) = run.with(|r| r.pending());
     if let Some(source) = run.with(|r| r.step().is_some().then_some(r.settings().params)) {
-        // Outside of `with`: the host may ask the run things.
+        // Outside of `with`, because the host's function may use the run.
         let params = source.get();
         run.with(|r| {
             if let Some((numbers, iteration)) = r.step() {
@@ -46,7 +47,7 @@ fn read<const N: usize>(t: TensorRef) -> [u8; N] {
     bytes
 }
 
-/// What the graph that was just computed gave.
+/// The results of the graph that was just computed.
 fn outcome_of(run: &Run) -> Option<Outcome> {
     let (model, o) = (run.model()?, run.objective()?);
     let n_points = model.outputs.ne()[1];

@@ -1,4 +1,4 @@
-//! Training from the first to the last epoch.
+//! Training over several epochs.
 
 use super::epoch::{Watch, epoch};
 use super::progress;
@@ -9,19 +9,19 @@ use crate::sys::time::monotonic_us;
 use crate::tensor::Context;
 use std::cell::Cell;
 
-/// How long and on what to train.
+/// How long to train, and on which share of the data.
 pub struct Plan {
     /// Passes over the data.
     pub epochs: i64,
-    /// Points of a step of the optimizer: a multiple of the model's batch, and a divisor of the data.
+    /// Points of a step of the optimizer. A multiple of the model's batch, and a divisor of the number of points.
     pub points_per_step: i64,
-    /// Share of the data that is kept for evaluation, from 0 up to but not including 1.
+    /// Share of the data for evaluation, at least 0 and less than 1.
     pub validation: f32,
-    /// Drawn after each batch. With a progress bar, epochs are printed to standard error too.
+    /// Progress bar, called after each batch. If there is one, epochs are printed to standard error, too.
     pub show: BatchCallback,
 }
 
-/// Steps of a data set and how they are cut into batches.
+/// How the data is split into batches, steps, and a part for validation.
 struct Cut {
     period: i32,
     /// Points to train on.
@@ -34,16 +34,16 @@ fn cut(n_points: i64, per_batch: i64, plan: &Plan) -> Cut {
     ggml_assert!(per_batch > 0 && per_step % per_batch == 0, "{per_step} points are no whole batches of {per_batch}");
     ggml_assert!((0.0..1.0).contains(&plan.validation), "a share of {} for validation", plan.validation);
     let period = i32::try_from(per_step / per_batch).unwrap_or(0);
-    // Single precision, as the original has it: the cut decides what is trained on.
+    // In F32 as in the original, so that the same points are for training.
     let steps = ((1.0 - plan.validation) * (n_points / per_step) as f32) as i64;
     Cut { period, train: steps * per_step }
 }
 
-/// Trains `model` on a data set. The settings' period follows from the plan; their callback gets the epoch, an `int64_t` that
-/// counts from 1, as its argument.
+/// Trains `model` on a data set. The plan determines the period of the settings. Their callback gets a pointer to the number of the epoch, an
+/// `int64_t` that counts from 1.
 ///
 /// # Safety
-/// The settings' callback may be called with such an argument.
+/// The callback of the settings may be called with a pointer to an `int64_t` that is valid during the call.
 pub unsafe fn fit(
     settings: Settings,
     model: (Lent<Context>, Model),
@@ -53,13 +53,13 @@ pub unsafe fn fit(
     let started = monotonic_us();
     let n_points = dataset.with(|d| d.n_points());
     let Cut { period, train } = cut(n_points, model.1.inputs.ne()[1], plan);
-    // The callback reads it while the loop counts.
+    // A `Cell`, because the callback reads it through a pointer while the loop counts.
     let number = Cell::new(1i64);
-    // SAFETY: the caller's promise; the number outlives the run, which alone gets this.
+    // SAFETY: the caller promises that the callback takes a pointer to an `int64_t`. Only `run` below gets `params`, and `number` outlives it.
     let params = unsafe { settings.params.with_argument(number.as_ptr().cast()) };
     let run = &Shared::new(Run::new(Settings { period, params, ..settings }, Some(model))?);
     let shuffle = |n| run.with(|r| dataset.with(|d| d.shuffle(r.random(), n)));
-    // There is no point in another order when a step takes all the data.
+    // The order does not matter if a step takes all points.
     if plan.points_per_step < n_points {
         shuffle(None);
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn steps_are_cut_into_batches_and_validation_takes_the_rest() {
-        // SAFETY: there is no function.
+        // SAFETY: NULL is allowed.
         let show = unsafe { BatchCallback::new(None) };
         let plan = |validation| Plan { epochs: 1, points_per_step: 20, validation, show };
         let of = |validation| (cut(100, 5, &plan(validation)).period, cut(100, 5, &plan(validation)).train);

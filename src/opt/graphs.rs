@@ -1,4 +1,4 @@
-//! Extends a forward graph by two more: one with gradients, and one that also has the steps of the optimizer.
+//! Makes two more graphs of a forward graph: one with gradients, and one that also has the steps of the optimizer.
 #![forbid(unsafe_code)]
 
 use super::state::{State, StepNumbers};
@@ -9,15 +9,15 @@ use crate::graph::{GraphRef, backward};
 use crate::tensor::Context;
 use crate::tensor::ops::optimizer;
 
-/// A copy of `forward` in `ctx` with the backward pass after it; gradients go where `state` says.
+/// A copy of `forward` in `ctx`, followed by the backward pass. Gradients are added to the accumulators of `state`.
 pub fn with_gradients(ctx: &mut Context, forward: GraphRef, state: &State) -> Result<GraphRef> {
     let graph = forward.dup(ctx, true)?;
     backward::build(graph, ctx, &state.accumulators)?;
     Ok(graph)
 }
 
-/// A copy of `gradients` in `ctx` with a step for each parameter among its first `n_forward` nodes, last one first. `numbers` sets
-/// the steps; moments, if the optimizer has some, are those of `state`.
+/// A copy of `gradients` in `ctx`, followed by a step for each parameter among its first `n_forward` nodes, last one first. `numbers` has the
+/// parameters of the steps, and `state` the moments, if the optimizer has any.
 pub fn with_steps(
     ctx: &mut Context,
     gradients: GraphRef,

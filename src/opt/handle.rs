@@ -1,5 +1,5 @@
-//! Objects that hosts hold by a C pointer, and that callbacks of the host may use while a loop of ours runs; objects and functions of
-//! the host's that a run uses.
+//! Objects that hosts hold by a C pointer, and that callbacks of the host may use during our loops. Objects and functions of the host that a
+//! run uses.
 
 use crate::abi::opt::{
     ggml_opt_epoch_callback, ggml_opt_get_optimizer_params, ggml_opt_optimizer_params, ggml_opt_result_t,
@@ -9,27 +9,28 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// An object that a host holds by its address. Functions and callbacks take turns on it; one that uses it while another works on it breaks
-/// the contract.
+/// An object that a host holds by its address. Functions and callbacks use it in turn. Using it while another function works on it breaks the
+/// contract.
 pub struct Shared<T>(RefCell<T>);
 
 impl<T> Shared<T> {
-    /// The object, to share.
+    /// Wraps an object.
     pub fn new(object: T) -> Self {
         Self(RefCell::new(object))
     }
 
-    /// The address for a host to hold, until [`Self::from_raw`].
+    /// Moves the object to the heap. Returns its address for a host, which frees it with a function that calls [`Self::from_raw`].
     pub fn into_raw<C>(self) -> *mut C {
         Box::into_raw(Box::new(self)).cast()
     }
 
-    /// The object at `p`, to be freed; `None` for NULL.
+    /// Takes the object at `p` back, to free it. `None` for NULL.
     ///
     /// # Safety
     /// `p` is NULL or came from [`Self::into_raw`] of this type, and nobody uses it any more.
     pub unsafe fn from_raw<C>(p: *mut C) -> Option<Box<Self>> {
-        // SAFETY: not NULL, so by the caller's promise the address that `into_raw` took out of a box.
+        // SAFETY: `p` is not NULL, so the caller promises that it came from `into_raw`, which took it from a `Box` of this type, and that nobody uses
+        // the object any more.
         (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<Self>()) })
     }
 
@@ -39,7 +40,8 @@ impl<T> Shared<T> {
     /// `p` is NULL, or came from [`Self::into_raw`] or [`Self::as_ptr`] of this type; the object lives for as long as the reference is
     /// used, and no other thread uses it meanwhile.
     pub unsafe fn at<'a, C>(p: *mut C) -> Option<&'a Self> {
-        // SAFETY: NULL, or by the caller's promise an object that lives. Who holds its address holds it by shared references only, as here.
+        // SAFETY: the caller promises NULL, or an object of this type that is alive and that no other thread uses. Only shared references to
+        // the object exist: it changes only through its `RefCell`.
         unsafe { p.cast::<Self>().as_ref() }
     }
 
@@ -48,7 +50,7 @@ impl<T> Shared<T> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Works on the object.
+    /// Calls `work` with the object.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         match self.0.try_borrow_mut() {
             Ok(mut object) => work(&mut object),
@@ -66,26 +68,28 @@ impl<T> Lent<T> {
     /// The object at `p`, or `None` for NULL.
     ///
     /// # Safety
-    /// `p` is NULL, or valid for as long as the result lives. While a reference of ours is in use, no other thread uses the object and nobody
-    /// has a mutable reference to it; while one from [`Self::get`] is, nobody has any other.
+    /// `p` is NULL, or points to an object that is valid as long as the result lives. While a reference from [`Self::look`] is in use, no other
+    /// thread uses the object, and nobody has a mutable reference to it. While one from [`Self::get`] is in use, there is no other reference.
     pub unsafe fn from_ptr(p: *mut T) -> Option<Self> {
         NonNull::new(p).map(Self)
     }
 
-    /// The object, which others may look at too: callbacks of a scheduler call it again.
+    /// The object, shared: callbacks of a scheduler may use the scheduler.
     pub fn look(&self) -> &T {
-        // SAFETY: valid, and no other thread uses it, by the promise of `from_ptr`. A mutable reference of ours would borrow this handle.
+        // SAFETY: the promise of `from_ptr`: the object is valid, no other thread uses it, and nobody has a mutable reference. One from `get`
+        // would borrow this handle mutably.
         unsafe { self.0.as_ref() }
     }
 
-    /// The object, to change.
+    /// The object, mutable.
     pub fn get(&mut self) -> &mut T {
-        // SAFETY: valid, and nobody else uses it, by the promise of `from_ptr`. Nor do we: this type is not `Copy`, and it is borrowed.
+        // SAFETY: the promise of `from_ptr`: the object is valid, and there is no other reference. One from `look` would borrow this handle,
+        // which is not `Copy`.
         unsafe { self.0.as_mut() }
     }
 }
 
-/// The host's function that gives an optimizer's parameters, with its argument.
+/// The host's function that returns the parameters of an optimizer, with its argument.
 #[derive(Clone, Copy)]
 pub struct ParamsSource {
     function: ggml_opt_get_optimizer_params,
@@ -102,15 +106,15 @@ impl ParamsSource {
     /// The same function with another argument.
     ///
     /// # Safety
-    /// As for [`Self::new`].
+    /// The function may be called with `argument` for as long as the result, or a copy of it, is used.
     pub unsafe fn with_argument(self, argument: *mut c_void) -> Self {
         Self { argument, ..self }
     }
 
-    /// Asks the host. It may ask things in return: hold no object of its own meanwhile.
+    /// Calls the host's function, which may use the host's objects: do not call this inside of [`Shared::with`].
     pub fn get(&self) -> ggml_opt_optimizer_params {
         let Some(function) = self.function else { ggml_abort!("a step needs get_opt_pars") };
-        // SAFETY: by the promise of the code that made this, the function may be called with the argument.
+        // SAFETY: the promise of `new` and `with_argument`: the function may be called with this argument.
         unsafe { function(self.argument) }
     }
 }
@@ -121,11 +125,11 @@ pub struct BatchCallback(ggml_opt_epoch_callback);
 
 /// The arguments of a [`BatchCallback`].
 pub struct Batch {
-    /// Training, not evaluation.
+    /// Training, or evaluation if false.
     pub train: bool,
-    /// Batches done, this one included.
+    /// Number of batches done, including this one.
     pub done: i64,
-    /// Batches in all.
+    /// Number of all batches.
     pub all: i64,
     /// When the first one began, in microseconds of `ggml_time_us`.
     pub started: i64,
@@ -154,7 +158,8 @@ impl BatchCallback {
         let Some(function) = self.0 else { return };
         let results: ggml_opt_result_t = results.map_or(std::ptr::null_mut(), Shared::as_ptr);
         let Batch { train, done, all, started } = *batch;
-        // SAFETY: the function may be called, by the promise of `new`, with objects as the header has them, which live during the call.
+        // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of borrowed objects, which live
+        // during the call, and none of these is in use (`Shared::with`).
         unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
     }
 }
@@ -165,16 +170,16 @@ mod tests {
     use crate::guard;
 
     #[test]
-    fn an_object_in_use_is_no_second_time() {
+    fn an_object_in_use_is_not_used_again() {
         let object = Shared::new(1);
         let address: *mut c_void = object.as_ptr();
-        // SAFETY: `object` lives, and this thread alone uses it.
+        // SAFETY: the address is of `object`, which lives to the end of the test and is used by this thread only.
         let again = unsafe { Shared::<i32>::at(address) }.unwrap();
         object.with(|x| *x += 1);
         again.with(|x| *x += 1);
         assert_eq!(object.with(|x| *x), 3);
         assert!(object.with(|_| again.0.try_borrow_mut().is_err()), "`with` finds it in use");
-        // What unwinds out of a function gives the object back.
+        // The object is no longer in use after a panic unwinds.
         assert!(guard::contained(|| object.with(|_| panic!("on purpose"))).is_err());
         assert_eq!(again.with(|x| *x), 3);
         // SAFETY: NULL is allowed.
@@ -186,7 +191,7 @@ mod tests {
         let counted = std::rc::Rc::new(());
         let address: *mut c_void = Shared::new(std::rc::Rc::clone(&counted)).into_raw();
         assert_eq!(std::rc::Rc::strong_count(&counted), 2);
-        // SAFETY: the address of the object above, which nobody uses any more; then NULL.
+        // SAFETY: `into_raw` returned the address, and nobody uses the object any more. NULL is allowed.
         unsafe {
             drop(Shared::<std::rc::Rc<()>>::from_raw(address));
             assert!(Shared::<std::rc::Rc<()>>::from_raw(std::ptr::null_mut::<c_void>()).is_none());

@@ -1,4 +1,4 @@
-//! What training minimises, as nodes after the outputs of a model.
+//! Loss functions, as nodes after the outputs of a model.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_LOSS};
@@ -12,19 +12,19 @@ use crate::tensor::ops::unary::{self, Plain};
 use crate::tensor::ops::{Place, loss, reduce};
 use crate::tensor::{Context, TensorRef};
 
-/// Tensors that [`Objective::build`] makes at most.
+/// Maximum number of tensors that [`Objective::build`] creates.
 pub const MAX_TENSORS: usize = 9;
 
 /// The nodes after the outputs.
 #[derive(Clone, Copy)]
 pub struct Objective {
-    /// What the outputs should be, in their shape, for losses that compare.
+    /// Expected outputs, in the shape of the outputs, if the loss compares them.
     pub labels: Option<TensorRef>,
     /// The loss, one number.
     pub loss: TensorRef,
-    /// The class of each point, where outputs are logits of classes.
+    /// The predicted class of each point, if the outputs are logits of classes.
     pub predictions: Option<TensorRef>,
-    /// How many of them are right, one number.
+    /// Number of correct predictions, one number.
     pub n_correct: Option<TensorRef>,
     /// Whether the loss is a mean over points.
     pub per_point: bool,
@@ -36,8 +36,7 @@ fn named(t: TensorRef, name: &str) -> TensorRef {
 }
 
 impl Objective {
-    /// Adds the loss of `outputs` to `graph`. A mean is divided by `period` too, so that the sum over the evaluations of a step is
-    /// their mean.
+    /// Adds the loss of `outputs` to `graph`. A mean is also divided by `period`, so that the sum over the evaluations of a step is their mean.
     pub fn build(
         ctx: &mut Context,
         graph: GraphRef,

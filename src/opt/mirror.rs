@@ -1,5 +1,5 @@
-//! A copy of a graph with tensors of its own, bound to the same memory. A scheduler writes into the graphs that it places; with
-//! mirrors the graphs of a run can be placed again and again.
+//! A copy of a graph with its own tensors, bound to the same memory. A scheduler changes the graphs that it allocates. With mirrors the
+//! graphs of a run can be allocated again.
 
 use crate::error::Result;
 use crate::ggml_assert;
@@ -20,8 +20,8 @@ struct Copier {
 }
 
 impl Copier {
-    /// The copy of a tensor. What it reads and views is copied first; nodes come in an order in which that is done already, but for
-    /// tensors outside the graph that are only viewed.
+    /// The copy of a tensor. Copies its sources and its view source first. In the order of the nodes these are copied already, except for view
+    /// sources outside of the graph.
     fn copy(&mut self, t: TensorRef) -> Result<TensorRef> {
         if let Some(&copy) = self.known.get(&t) {
             return Ok(copy);
@@ -50,11 +50,11 @@ impl Copier {
 impl Mirror {
     /// A mirror of `graph`, without room for gradients.
     pub fn new(graph: GraphRef) -> Result<Self> {
-        // Views name a base that may stand outside the graph.
+        // A view source may be outside of the graph.
         let n_tensors = 2 * (graph.n_leafs() + graph.n_nodes());
         let bytes = n_tensors * (TENSOR_SIZE + OBJECT_SIZE) + build::overhead(graph.size(), false);
-        // SAFETY: the copies are beside their context, in the copier and then in the mirror. A run keeps the mirror for as long as it
-        // has its graph computed.
+        // SAFETY: the copier, and then the mirror, owns the context next to the handles of its objects. A run keeps the mirror until the
+        // scheduler no longer uses its graph.
         let ctx = unsafe { Context::owned(bytes, true) }?;
         let mut copier = Copier { ctx, known: HashMap::with_capacity(n_tensors) };
         let copy = build::new(&mut copier.ctx, graph.size(), false)?;

@@ -3,28 +3,28 @@
 
 /// What the bar shows.
 pub struct Progress {
-    /// Training, or else evaluation.
+    /// Training, or evaluation if false.
     pub train: bool,
-    /// Batches done.
+    /// Number of batches done.
     pub done: i64,
-    /// Batches in all.
+    /// Number of all batches.
     pub all: i64,
     /// Points of a batch.
     pub per_batch: i64,
     /// Loss and its standard error.
     pub loss: (f64, f64),
-    /// Share of right predictions and its standard error.
+    /// Share of correct predictions and its standard error.
     pub accuracy: (f64, f64),
     /// Microseconds since the first batch began.
     pub elapsed_us: i64,
 }
 
-/// Blocks of the bar.
+/// Length of the bar in blocks.
 const BLOCKS: i64 = 8;
-/// A block from full to one eighth.
+/// Blocks from full to one eighth.
 const EIGHTHS: [char; 8] = ['█', '▉', '▊', '▋', '▌', '▍', '▎', '▏'];
 
-/// Hours, minutes and seconds of microseconds.
+/// Microseconds as hours, minutes and seconds.
 pub fn clock(us: i64) -> String {
     let s = us / 1_000_000;
     format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
@@ -47,7 +47,7 @@ impl Progress {
         (0..BLOCKS).map(block).collect()
     }
 
-    /// The line. It ends in a carriage return, so that the next one is written over it; after the last there is a line end.
+    /// The line. It ends in a carriage return, so that the next line overwrites it. The last line also has a line feed.
     pub fn line(&self) -> String {
         let left = i128::from(self.elapsed_us) * i128::from(self.all - self.done) / i128::from(self.done.max(1));
         format!(

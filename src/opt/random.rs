@@ -1,12 +1,12 @@
-//! Random numbers for shuffles: the Mersenne twister MT19937 with its standard seed, and the shuffle that GNU's C++ library makes
-//! of it. Hosts that compare runs see the same order of batches as with the original.
+//! Random numbers for shuffles: the Mersenne Twister MT19937 with its standard seed, and `std::shuffle` of GNU's C++ library. The order of
+//! batches is the same as with the original.
 #![forbid(unsafe_code)]
 
 /// Words of state.
 const N: usize = 624;
-/// Distance of the words that are mixed.
+/// Distance between words that are mixed.
 const M: usize = 397;
-/// Numbers that the generator can give.
+/// Number of values of the generator.
 const RANGE: u64 = 1 << 32;
 
 /// The generator.
@@ -54,11 +54,11 @@ impl Twister {
         x ^ (x >> 18)
     }
 
-    /// A number below `n`, each as likely as the others; `n` is not 0.
+    /// A uniformly distributed number below `n`, which must not be 0.
     fn below(&mut self, n: u64) -> u64 {
         match n {
             RANGE => u64::from(self.next_u32()),
-            // High half of a product; low halves that would make some results likelier are drawn again.
+            // The high half of a product. Draws again if the low half would make some results more likely than others.
             1..RANGE => {
                 let unfair = (RANGE - n) % n;
                 loop {
@@ -68,7 +68,7 @@ impl Twister {
                     }
                 }
             }
-            // More than one number can give: digits of base 2^32, highest first.
+            // More than 32 bits: digits of base 2^32, highest first.
             _ => loop {
                 let high = self.below((n - 1) / RANGE + 1).wrapping_mul(RANGE);
                 let drawn = high.wrapping_add(u64::from(self.next_u32()));
@@ -79,7 +79,7 @@ impl Twister {
         }
     }
 
-    /// Brings `items` into random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         let n = items.len() as u64;
         if n == 0 {
@@ -92,7 +92,7 @@ impl Twister {
             }
             return;
         }
-        // One number is large enough for the places of two items.
+        // One number is large enough for the positions of two items.
         let mut i = 1;
         if n.is_multiple_of(2) {
             let other = self.below(2) as usize;
@@ -118,7 +118,7 @@ mod tests {
         let mut g = Twister::default();
         assert_eq!([g.next_u32(), g.next_u32()], [3_499_211_612, 581_869_302]);
         let mut g = Twister::default();
-        // C++ demands this of the 10000th number.
+        // The C++ standard specifies the 10000th number.
         assert_eq!((0..10_000).map(|_| g.next_u32()).last(), Some(4_123_659_995));
     }
 
@@ -130,7 +130,7 @@ mod tests {
             g.shuffle(&mut v);
             v
         };
-        // std::shuffle(v.begin(), v.end(), g) of libstdc++ 12, one after the other from the same generator.
+        // Results of std::shuffle(v.begin(), v.end(), g) of libstdc++ 12, in this order and with one generator.
         assert_eq!(shuffled(6), GNU_6);
         assert_eq!(shuffled(7), GNU_7);
         assert_eq!(shuffled(1), [0]);

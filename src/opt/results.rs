@@ -1,19 +1,19 @@
-//! What evaluations gave, and how sure that is.
+//! Results of evaluations, with standard errors.
 #![forbid(unsafe_code)]
 
 use crate::ggml_assert;
 
-/// One evaluation's contribution.
+/// The result of an evaluation.
 pub struct Outcome {
-    /// Points evaluated.
+    /// Number of points.
     pub n_points: i64,
     /// The loss.
     pub loss: f32,
-    /// Predicted classes, one for each point, where the loss has them.
+    /// The predicted class of each point, if the loss has classes.
     pub predictions: Option<Vec<i32>>,
-    /// Right predictions, where the loss counts them.
+    /// Number of correct predictions, if the loss counts them.
     pub n_correct: Option<i64>,
-    /// Whether the loss is a mean over points; it was divided by `period` then.
+    /// Whether the loss is a mean over points, divided by `period`.
     pub per_point: bool,
     /// Evaluations of a step of the optimizer.
     pub period: i32,
@@ -26,19 +26,19 @@ pub struct Results {
     losses: Vec<f32>,
     predictions: Vec<i32>,
     n_correct: i64,
-    /// An evaluation did not count right predictions, so their sum means nothing.
+    /// An evaluation did not count correct predictions, so `n_correct` is not valid.
     uncounted: bool,
     per_point: bool,
     period: i32,
 }
 
 impl Results {
-    /// Forgets all evaluations.
+    /// Removes all evaluations.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Adds an evaluation. All have the same number of points, period and kind of loss (the contract).
+    /// Adds an evaluation. All must have the same number of points, period and kind of loss.
     pub fn add(&mut self, outcome: Outcome) {
         if self.n_points == 0 {
             (self.per_point, self.period) = (outcome.per_point, outcome.period);
@@ -57,7 +57,7 @@ impl Results {
         }
     }
 
-    /// Points evaluated.
+    /// Number of points.
     pub fn n_points(&self) -> i64 {
         self.n_points
     }
@@ -67,14 +67,14 @@ impl Results {
         &self.predictions
     }
 
-    /// The loss, and its standard error: of the mean for losses per point, of the sum for others. Without evaluations 0; the
-    /// error of fewer than two is not a number.
+    /// The loss, and its standard error: that of the mean if the loss is per point, otherwise that of the sum. The loss is 0 if there are no
+    /// evaluations. The error is NaN if there are fewer than two.
     pub fn loss(&self) -> (f64, f64) {
         let n = self.losses.len() as f64;
         if self.losses.is_empty() {
             return (0.0, f64::NAN);
         }
-        // Single precision for each batch, as the original has it.
+        // In F32 for each batch, as in the original.
         let scale = if self.per_point { self.period as f32 } else { 1.0 };
         let (mut sum, mut squares) = (0f64, 0f64);
         for loss in self.losses.iter().map(|l| l * scale) {
@@ -91,7 +91,7 @@ impl Results {
         (if self.per_point { mean } else { sum }, error)
     }
 
-    /// Share of right predictions, and its standard error; not a number where they are not known.
+    /// Share of correct predictions, and its standard error. NaN if they were not counted.
     pub fn accuracy(&self) -> (f64, f64) {
         if self.uncounted {
             return (f64::NAN, f64::NAN);
@@ -130,7 +130,7 @@ mod tests {
         r.add(outcome(1.0, true, Some(2)));
         assert!(r.loss().0 == 3.0 && r.loss().1.is_nan());
         r.add(outcome(2.0, true, Some(1)));
-        // 3 and 6: mean 4.5, standard error 1.5; three of four right.
+        // 3 and 6: mean 4.5, standard error 1.5. Three of four predictions are correct.
         assert_eq!((r.loss(), r.accuracy(), r.n_points()), ((4.5, 1.5), (0.75, 0.25), 4));
         assert_eq!(r.predictions(), [2, 2, 1, 1]);
         r.reset();

@@ -1,5 +1,5 @@
-//! A training run: the object that hosts hold as `ggml_opt_context_t`. Which graph comes next, what it is built of, and the
-//! counters that decide when the optimizer takes a step. `eval` computes what this file prepares.
+//! A training run: the object that hosts hold as `ggml_opt_context_t`. It builds and selects graphs, and counts evaluations until a step of
+//! the optimizer is due. `eval` computes the graph that [`Run::alloc`] prepares.
 #![forbid(unsafe_code)]
 
 use super::graphs;
@@ -19,33 +19,33 @@ use crate::tensor::{Context, TensorRef};
 use crate::{ggml_abort, ggml_assert};
 use std::rc::Rc;
 
-/// What a run needs to know; the checked form of `ggml_opt_params`.
+/// Settings of a run: the checked form of `ggml_opt_params`.
 #[derive(Clone)]
 pub struct Settings {
     /// Computes the graphs.
     pub scheduler: Rc<Lent<Scheduler>>,
-    /// What is minimised.
+    /// The loss function.
     pub loss: ggml_opt_loss_type,
-    /// The most that is built.
+    /// The last kind of graph that is built.
     pub build: ggml_opt_build_type,
-    /// Evaluations of a step; at least 1.
+    /// Evaluations of a step, at least 1.
     pub period: i32,
     /// The optimizer.
     pub optimizer: ggml_opt_optimizer_type,
-    /// Gives the optimizer's parameters before a step.
+    /// Returns the parameters of the optimizer before a step.
     pub params: ParamsSource,
 }
 
 /// Input and output of a model.
 #[derive(Clone, Copy)]
 pub struct Model {
-    /// Input; its second dimension counts data points.
+    /// Input. Its second dimension is the number of data points.
     pub inputs: TensorRef,
-    /// Output; its second dimension counts data points.
+    /// Output. Its second dimension is the number of data points.
     pub outputs: TensorRef,
 }
 
-/// A graph of the run and what the scheduler computes in its place: the graph itself, or its mirror.
+/// A graph of the run, and the graph that the scheduler computes for it: the same graph, or its mirror.
 #[derive(Clone, Copy)]
 struct Allocated {
     graph: GraphRef,
@@ -66,10 +66,10 @@ pub struct Run {
     objective: Option<Objective>,
     allocated: Option<Allocated>,
     mirror: Option<Mirror>,
-    /// Kind of the graph that was allocated last.
+    /// Kind of the last allocated graph.
     kind: ggml_opt_build_type,
     is_ready: bool,
-    /// The next step of the optimizer, from 1.
+    /// Number of the next step of the optimizer, from 1.
     iteration: i64,
     /// Evaluations since the last step.
     in_period: i32,
@@ -79,7 +79,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run; with a model, and the context of its nodes, its graphs are built now, and only now.
+    /// Creates a run. If a model is given, with the context of its nodes, the graphs are static: they are built now, and only once.
     pub fn new(settings: Settings, model: Option<(Lent<Context>, Model)>) -> Result<Self> {
         ggml_assert!(settings.period >= 1, "a step takes at least one evaluation, not {}", settings.period);
         let kind = settings.build;
@@ -113,7 +113,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Gives the model for the next evaluation of a run without static graphs, and the context of its nodes.
+    /// Sets the model for the next evaluation of a run without static graphs, and the context of its nodes.
     pub fn set_model(&mut self, ctx: Lent<Context>, model: Model, forward: GraphRef) {
         ggml_assert!(!self.is_static, "a run with static graphs keeps its model");
         self.ctx = Some(Rc::new(Shared::new(ctx)));
@@ -130,12 +130,12 @@ impl Run {
         &self.settings
     }
 
-    /// The model, if there is one yet.
+    /// The model, if it was set.
     pub fn model(&self) -> Option<Model> {
         self.model
     }
 
-    /// The nodes of the loss, once they are built.
+    /// The nodes of the loss, if they were built.
     pub fn objective(&self) -> Option<Objective> {
         self.objective
     }
@@ -145,12 +145,12 @@ impl Run {
         &mut self.random
     }
 
-    /// What the gradient of `node` is added to.
+    /// The accumulator of the gradient of `node`.
     pub fn accumulator(&self, node: TensorRef) -> Option<TensorRef> {
         self.steps.or(self.gradients)?.grad_acc(node)
     }
 
-    /// Sets gradients back; with `optimizer` its moments and the count of steps too.
+    /// Resets gradients. If `optimizer` is set, also resets the moments and the count of steps.
     pub fn reset(&mut self, optimizer: bool) {
         if optimizer {
             self.iteration = 1;
@@ -172,8 +172,8 @@ impl Run {
             && self.settings.optimizer == ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW
     }
 
-    /// Adds the loss to the forward graph, and then the graphs that are needed. The first call builds everything that the settings allow,
-    /// because it also allocates the memory.
+    /// Adds the loss to the forward graph, and builds the other graphs that are needed. The first call builds everything that the settings
+    /// allow, because it also allocates the memory.
     fn build(&mut self) -> Result<()> {
         let (Some(model), Some(forward), Some(ctx)) = (self.model, self.forward, self.ctx.clone()) else {
             ggml_abort!(
@@ -203,7 +203,7 @@ impl Run {
         let Settings { loss, build, period, optimizer, .. } = self.settings;
         let buft = self.settings.scheduler.look().read()?.backends()[0].default_buffer_type();
         let first = !state.is_allocated();
-        // What to build: all when memory is made, later what the next evaluation needs.
+        // Everything if memory is allocated, otherwise what the next evaluation needs.
         let kind = if first { build } else { self.kind };
         let objective =
             Objective::build(if self.is_static { &mut state.ctx } else { ctx }, forward, loss, outputs, period)?;
@@ -234,15 +234,15 @@ impl Run {
         Ok(())
     }
 
-    /// Prepares the next evaluation: chooses the graph, builds it where graphs are not static, and has the scheduler place it. The
-    /// evaluation itself fails when it cannot be placed, as it does with the original.
+    /// Prepares the next evaluation: selects the graph, builds it if graphs are not static, and lets the scheduler allocate it. If allocation
+    /// fails, the evaluation fails, too, as in the original.
     pub fn alloc(&mut self, backward: bool) -> Result<()> {
         ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
-        // Called from a callback of the scheduler, it fails before anything has changed.
+        // Fails before anything has changed if it is called from a callback of the scheduler.
         drop(self.settings.scheduler.look().write()?);
         let Settings { build, period, .. } = self.settings;
         if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
-            // The step is done: the sums start again.
+            // The last step is done, so the sums start again.
             self.gradients.into_iter().for_each(reset_gradients);
         }
         self.kind = match backward {
@@ -250,12 +250,12 @@ impl Run {
             true if (self.in_period + 1) % period == 0 => GGML_OPT_BUILD_TYPE_OPT,
             true => GGML_OPT_BUILD_TYPE_GRAD,
         };
-        // A run that only gathers gradients leaves the steps to its host.
+        // If only gradients are built, the host performs the steps.
         ggml_assert!(!backward || build >= GGML_OPT_BUILD_TYPE_GRAD, "the run was made without gradients");
         self.kind = self.kind.min(build);
         let built = if self.is_static { Ok(()) } else { self.build() };
         if let Err(e) = built {
-            // There is no way to tell the caller, who would train with half of the graph.
+            // The C function returns nothing, and the caller would train with an incomplete graph.
             ggml_abort!("ggml_opt_alloc: {e}");
         }
         let graph = match self.kind {
@@ -280,7 +280,7 @@ impl Run {
         self.settings.scheduler.look().alloc_graph(placed)
     }
 
-    /// The graph that waits for its evaluation, and the scheduler to compute it with.
+    /// The allocated graph, and the scheduler that computes it.
     pub(super) fn pending(&self) -> (Rc<Lent<Scheduler>>, GraphRef) {
         ggml_assert!(self.is_ready, "nothing is allocated: call ggml_opt_alloc");
         match self.allocated {
@@ -289,13 +289,13 @@ impl Run {
         }
     }
 
-    /// The numbers to fill in before the evaluation, when it ends in a step, and the count of that step.
+    /// If the evaluation ends in a step of the optimizer, the tensor of its parameters, and the number of the step.
     pub(super) fn step(&self) -> Option<(&StepNumbers, i64)> {
         let is_step = self.steps.is_some() && self.allocated.map(|a| a.graph) == self.steps;
         self.numbers.as_ref().filter(|_| is_step).map(|n| (n, self.iteration))
     }
 
-    /// Counts the evaluation. Without static graphs its graphs are the host's again.
+    /// Counts the evaluation. Without static graphs, drops the handles of its graphs, which belong to the host.
     pub(super) fn advance(&mut self) {
         self.iteration += i64::from(self.step().is_some());
         self.in_period = (self.in_period + 1) % self.settings.period;

@@ -1,4 +1,4 @@
-//! What outlives an evaluation, in buffers of a run's own: sums of gradients, moments of AdamW, and the numbers that set a step.
+//! Tensors that a run keeps between evaluations: sums of gradients, moments of AdamW, and the parameters of a step.
 
 use crate::abi::ggml::GGML_MAX_DIMS;
 use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_LOSS, GGML_TENSOR_FLAG_PARAM};
@@ -12,7 +12,7 @@ use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_abort, ggml_assert};
 
-/// Buffers of `buft` for all tensors of a context; `None` when they need no byte.
+/// Allocates all tensors of a context in buffers of `buft`. `None` if they need no memory.
 fn allocate(ctx: &Context, buft: BufferTypeRef) -> Result<Option<BufferBox>> {
     let mut list: Vec<_> = ctx.tensors().map(TensorRef::as_ptr).collect();
     buft.alloc_buffer_n(&mut list)
@@ -21,9 +21,9 @@ fn allocate(ctx: &Context, buft: BufferTypeRef) -> Result<Option<BufferBox>> {
 /// A context for the structs of `n` tensors.
 ///
 /// # Safety
-/// As for [`Context::owned`].
+/// The objects of the context are used only while it lives, as [`Context::owned`] requires.
 unsafe fn context_for(n: usize) -> Result<Context> {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises that the objects are used only while the context lives.
     unsafe { Context::owned(n * (TENSOR_SIZE + OBJECT_SIZE), true) }
 }
 
@@ -38,28 +38,28 @@ pub struct Moments {
 
 /// Tensors that a run keeps from one evaluation to the next.
 pub struct State {
-    // The buffer is freed first: it holds the memory of the context's tensors.
+    // Dropped first: it has the memory of the tensors of `ctx`.
     buffer: Option<BufferBox>,
     is_allocated: bool,
-    /// Where the tensors are made. With static graphs the nodes of the loss are, too.
+    /// The context of the tensors. With static graphs also that of the loss.
     pub ctx: Context,
-    /// For each node of the forward graph: what its gradient is added to.
+    /// For each node of the forward graph, the sum of its gradients.
     pub accumulators: Vec<Option<TensorRef>>,
-    /// For each node of the forward graph: its moments, when it is a parameter of AdamW.
+    /// For each node of the forward graph, its moments if it is a parameter of AdamW.
     pub moments: Vec<Option<Moments>>,
 }
 
 impl State {
-    /// Room for `n_params` parameters with `per_param` tensors each, and `others`.
+    /// Creates a context for `n_params` parameters with `per_param` tensors each, and `others` other tensors.
     pub fn new(n_params: usize, per_param: usize, others: usize) -> Result<Self> {
-        // SAFETY: a run holds this for as long as it lives, and with it the graphs that have the tensors in them. A host uses what
-        // `ggml_opt_loss` and the like give it while its run lives, by their contract.
+        // SAFETY: a run owns this together with the graphs that use the tensors. A host uses the tensors that `ggml_opt_loss` and similar
+        // functions return only until it frees the run, by their contract.
         let ctx = unsafe { context_for(n_params * per_param + others) }?;
         Ok(Self { buffer: None, is_allocated: false, ctx, accumulators: Vec::new(), moments: Vec::new() })
     }
 
-    /// Makes the tensors for a forward graph: sums for losses, and for parameters when `accumulate` is set; moments for
-    /// parameters when `moments` is.
+    /// Creates the tensors for a forward graph: sums for losses, sums for parameters if `accumulate` is set, and moments for parameters if
+    /// `moments` is set.
     pub fn fill(&mut self, forward: GraphRef, accumulate: bool, moments: bool) -> Result<()> {
         let new =
             |ctx: &mut Context, like: TensorRef| ctx.new_tensor(GGML_TYPE_F32, &like.ne() as &[i64; GGML_MAX_DIMS]);
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives the tensors memory of type `buft`, once. Returns whether this call did.
+    /// Allocates the tensors in `buft` on the first call. Returns whether this call did.
     pub fn allocate(&mut self, buft: BufferTypeRef) -> Result<bool> {
         if self.is_allocated {
             return Ok(false);
@@ -93,13 +93,13 @@ impl State {
         Ok(true)
     }
 
-    /// Whether the tensors have their memory.
+    /// Whether the tensors are allocated.
     pub fn is_allocated(&self) -> bool {
         self.is_allocated
     }
 }
 
-/// The numbers that set a step of the optimizer, as a tensor in host memory.
+/// The parameters of a step of the optimizer, as a tensor in host memory.
 pub struct StepNumbers {
     _buffer: Option<BufferBox>,
     _ctx: Context,
@@ -108,9 +108,9 @@ pub struct StepNumbers {
 }
 
 impl StepNumbers {
-    /// A tensor with as many elements as the step of this optimizer needs.
+    /// Creates the tensor, with as many elements as this optimizer needs.
     pub fn new(optimizer: ggml_opt_optimizer_type) -> Result<Self> {
-        // SAFETY: the tensor is beside its context; a run holds both for as long as the graph that has it in it.
+        // SAFETY: `StepNumbers` owns the context and the handle. A run replaces it only together with the graph that uses the tensor.
         let mut ctx = unsafe { context_for(1) }?;
         let (n, name) = match optimizer {
             GGML_OPT_OPTIMIZER_TYPE_ADAMW => (7, b"adamw_params".as_slice()),
@@ -154,7 +154,7 @@ fn adamw_numbers(p: &ggml_opt_adamw_params, iteration: i64) -> [f32; 7] {
         p.beta2
     );
     ggml_assert!((0.0..=1.0).contains(&p.wd), "AdamW: weight decay {}", p.wd);
-    // Moments start at zero; the first means are too small by this.
+    // Moments start at 0. These factors correct the bias of the first steps.
     let correction = |beta: f32| 1.0 / (1.0 - beta.powf(iteration as f32));
     [p.alpha, p.beta1, p.beta2, p.eps, p.wd, correction(p.beta1), correction(p.beta2)]
 }

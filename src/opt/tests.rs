@@ -16,7 +16,7 @@ use crate::tensor::{Context, TensorRef};
 use std::ffi::c_void;
 use std::rc::Rc;
 
-/// The model y = x w of four points, and all that it lives in.
+/// The model y = x w with four points, and everything that it needs.
 struct Bench {
     settings: Settings,
     model: Model,
@@ -28,9 +28,9 @@ struct Bench {
     backend: BackendBox,
 }
 
-/// Rates of one half; counts its calls where `user_data` points.
+/// Returns rates of 0.5. Counts its calls in the `i64` at `user_data`, unless that is NULL.
 unsafe extern "C" fn rates(user_data: *mut c_void) -> ggml_opt_optimizer_params {
-    // SAFETY: the tests give NULL or a number.
+    // SAFETY: the tests pass NULL, or the address of an `i64` that they do not use meanwhile.
     if let Some(calls) = unsafe { user_data.cast::<i64>().as_mut() } {
         *calls += 1;
     }
@@ -63,7 +63,7 @@ fn bench() -> Bench {
     let mut compute = Box::new(Context::with_size(1 << 20, true).unwrap());
     let outputs = binary::mul(&mut compute, inputs, weight).unwrap();
     let scheduler = Box::into_raw(Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false)));
-    // SAFETY: it lives until the bench is dropped; `rates` takes NULL.
+    // SAFETY: the scheduler lives until the bench is dropped, and only this thread uses it. `rates` may be called with NULL.
     let (lent, params) =
         unsafe { (Lent::from_ptr(scheduler).unwrap(), ParamsSource::new(Some(rates), std::ptr::null_mut())) };
     let settings = Settings {
@@ -81,7 +81,8 @@ fn bench() -> Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // SAFETY: taken out of boxes in `bench`; the tests end their runs, which use them, first.
+        // SAFETY: `bench` took both from boxes. The runs that use them borrow nothing, but the tests declare them after the bench, so they are
+        // dropped first.
         unsafe {
             drop(Box::from_raw(self.scheduler));
             drop(Box::from_raw(self.compute));
@@ -93,10 +94,10 @@ impl Bench {
     fn run(&self, change: impl FnOnce(&mut Settings)) -> Shared<Run> {
         let mut settings = self.settings.clone();
         change(&mut settings);
-        // SAFETY: the bench outlives its runs; each test has one.
+        // SAFETY: the tests declare their run after the bench, so the context outlives it. Each test has one run, on one thread.
         let ctx = unsafe { Lent::from_ptr(self.compute) }.unwrap();
         let run = Run::new(settings, Some((ctx, self.model))).unwrap();
-        // 2x: the weight has to double.
+        // Labels are 2 x, so the weight must double.
         set(run.objective().unwrap().labels.unwrap(), &[2.0, 4.0, 6.0, 8.0]);
         Shared::new(run)
     }
@@ -113,7 +114,7 @@ fn a_step_of_gradient_descent_goes_down_the_slope() {
     let mut calls = 0i64;
     let run = &b.run(|s| {
         s.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
-        // SAFETY: `rates` takes a number, and `calls` outlives the run.
+        // SAFETY: `rates` takes the address of an `i64`, and `calls` is declared before the run, so it outlives it.
         s.params = unsafe { s.params.with_argument((&raw mut calls).cast()) };
     });
     let results = &Shared::new(Results::default());

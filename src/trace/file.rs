@@ -1,5 +1,5 @@
-//! The file of a trace. It is complete JSON after every write: the closing brackets are written each time, and the next
-//! write begins over them. A process that ends in whatever way leaves a file that can be read.
+//! The file of a trace. It is complete JSON after every write: each write ends with the closing brackets, which the next one overwrites.
+//! The file can be read even if the process is killed.
 
 use super::{Arg, Event, Track, now};
 use crate::sys::sync::lock;
@@ -11,21 +11,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once, TryLockError};
 
-/// Bytes that gather before they are written.
+/// Pending bytes that are written at once.
 const FULL: usize = 1 << 18;
-/// Nanoseconds between two writes at the end of graphs.
+/// Minimum time in nanoseconds between two writes at the end of graphs.
 const PAUSE: u64 = 200_000_000;
 const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 const TAIL: &str = "\n]}\n";
 
 struct Sink {
     file: File,
-    /// Events that are not in the file yet, each with the comma or the line end before it.
+    /// Events that are not in the file yet, each after its separator.
     pending: String,
-    /// Where the closing brackets stand.
+    /// Offset of the closing brackets.
     tail: u64,
     first: bool,
-    /// By name and thread (0 for a device): the number of the line.
+    /// Number of the line for a name and a thread (0 for a device).
     tracks: HashMap<(String, u32), u32>,
     written: u64,
     failed: bool,
@@ -33,14 +33,14 @@ struct Sink {
 
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
 
-/// A small number for the calling thread, from 1.
+/// Number of the calling thread, from 1.
 fn thread_number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     thread_local!(static MINE: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
     MINE.with(|n| *n)
 }
 
-/// Text as JSON, quotes included.
+/// Writes text as a JSON string.
 fn quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -56,7 +56,7 @@ fn quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Microseconds with three decimal places, as the format requires.
+/// Writes microseconds with three decimal places, as the format requires.
 fn micros(out: &mut String, ns: u64) {
     let _ = write!(out, "{}.{:03}", ns / 1000, ns % 1000);
 }
@@ -72,7 +72,7 @@ impl Sink {
             Track::Here(name) => (name, thread_number()),
             Track::Device(name) => (name, 0),
         };
-        // A look-up by parts would need a map of maps; traces are not written where every nanosecond counts.
+        // A look-up without a copy of the name would need nested maps, and traces need not be that fast.
         let key = (name.to_owned(), thread);
         if let Some(&n) = self.tracks.get(&key) {
             return n;
@@ -153,7 +153,7 @@ fn with_sink<T>(f: impl FnOnce(&mut Sink) -> T) -> Option<T> {
     lock(&SINK).as_mut().map(f)
 }
 
-/// Makes the file, and has the rest written at the end of the process.
+/// Creates the file, and registers a handler that writes pending events at the end of the process.
 pub(super) fn open(path: &Path) -> Result<()> {
     let name = path.to_string_lossy();
     let path = match name.contains("%p") {
@@ -173,7 +173,7 @@ pub(super) fn open(path: &Path) -> Result<()> {
     });
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
-        // SAFETY: the function takes nothing and does not unwind; this library is never unloaded.
+        // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is never unloaded.
         unsafe { libc::atexit(at_exit) };
     });
     Ok(())
@@ -203,7 +203,7 @@ pub(super) fn flush_if_due() {
     });
 }
 
-/// Writes without waiting: another thread, or this one further up, may hold the lock and never let go.
+/// Writes pending events unless the lock is taken. It does not wait, because another thread, or a caller on this one, may never release it.
 pub(super) fn rescue() {
     let mut sink = match SINK.try_lock() {
         Ok(sink) => sink,

@@ -1,9 +1,9 @@
-//! What ran when: events for a timeline in the Chrome trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing read.
+//! Timelines: events in the Chrome trace format, which Perfetto (ui.perfetto.dev) and chrome://tracing read.
 //!
 //! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
-//! A trace is written while `GGML_TRACE=file.json` is set (`%p` in the name becomes the number of the process), or from
-//! [`start`] to [`stop`]. When none is, [`is_on`] is one relaxed load, and nothing else of this module should be called:
+//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`] to [`stop`]. Call the
+//! other functions only if [`is_on`] returns true. It is a relaxed load:
 //!
 //! ```ignore
 //! # use ggml::trace::{self, Arg, Event, Track};
@@ -15,9 +15,8 @@
 //! }
 //! ```
 //!
-//! A backend whose device has a clock of its own turns its timestamps into this clock's nanoseconds (on Linux
-//! `CLOCK_MONOTONIC`) and records them when it has read them, on a [`Track::Device`]. Events of one track must be nested or
-//! apart, never half over each other; those of a node are best made with `tensor::traced::node`.
+//! A backend whose device has its own clock converts timestamps to nanoseconds of [`now`] (on Linux `CLOCK_MONOTONIC`), and records them on a
+//! [`Track::Device`]. Two events of a track must be nested or disjoint. Use `tensor::traced::node` for the event of a node.
 
 mod file;
 
@@ -33,9 +32,9 @@ static STATE: AtomicU8 = AtomicU8::new(UNASKED);
 /// The line of the timeline that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track<'a> {
-    /// Work of the calling thread under a name, such as that of a backend. Threads have lines of their own.
+    /// Work of the calling thread under a name, such as that of a backend. Each thread has its own line.
     Here(&'a str),
-    /// Work of a device, the same line from whichever thread it is recorded.
+    /// Work of a device. All threads record it on the same line.
     Device(&'a str),
 }
 
@@ -44,24 +43,24 @@ pub enum Track<'a> {
 pub enum Arg<'a> {
     /// Text.
     Text(&'a str),
-    /// A count, or bytes.
+    /// A count, or a size in bytes.
     Number(u64),
 }
 
-/// Something that took time.
+/// A period of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Where it is shown.
+    /// Its line.
     pub track: Track<'a>,
-    /// What it is called.
+    /// Its name.
     pub name: &'a str,
-    /// What kind of thing it is: `split`, `copy`, `node`, `plan` ...
+    /// Its category: `split`, `copy`, `node`, `plan` ...
     pub category: &'a str,
-    /// Begin, in nanoseconds of [`now`].
+    /// Start in nanoseconds of [`now`].
     pub from: u64,
-    /// End, not before the begin.
+    /// End, at or after the start.
     pub to: u64,
-    /// More about it.
+    /// Names and values that are shown with it.
     pub args: &'a [(&'a str, Arg<'a>)],
 }
 
@@ -77,7 +76,7 @@ pub fn is_on() -> bool {
 
 #[cold]
 fn first_look() -> bool {
-    // Claimed by one thread; the others have no trace until it has looked.
+    // The first thread reads the variable. For the others tracing is off until then.
     if STATE.compare_exchange(UNASKED, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         && let Some(path) = std::env::var_os("GGML_TRACE").filter(|p| !p.is_empty())
         && let Err(e) = start(Path::new(&path))
@@ -87,10 +86,10 @@ fn first_look() -> bool {
     STATE.load(Ordering::Relaxed) == ON
 }
 
-/// Starts a trace into a new file; a trace under way is ended first. `%p` in the path stands for the number of the process.
+/// Starts a trace in a new file, after it has ended the current trace. `%p` in the path stands for the process id.
 ///
 /// # Errors
-/// The file cannot be made.
+/// The file cannot be created.
 pub fn start(path: &Path) -> std::io::Result<()> {
     stop();
     file::open(path)?;
@@ -98,23 +97,23 @@ pub fn start(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends the trace, if there is one, and writes the rest of it. `false` if not everything could be written.
+/// Ends the trace, if there is one, and writes pending events. Returns false if not everything could be written.
 pub fn stop() -> bool {
     STATE.store(OFF, Ordering::Relaxed);
     file::close()
 }
 
-/// Adds an event. It is in the file at the next [`flush`], when many have gathered, at [`stop`], and at the end of the process.
+/// Adds an event. Events are written by [`flush`] and [`stop`], if many are pending, and at the end of the process.
 pub fn record(event: &Event<'_>) {
     file::record(event);
 }
 
-/// Writes what has gathered, unless that was done a moment ago. The file is complete JSON after it. For the end of a graph.
+/// Writes pending events, unless the last write was a moment ago. Call it at the end of a graph.
 pub fn flush() {
     file::flush_if_due();
 }
 
-/// Writes what has gathered, at once: the process is about to end.
+/// Writes pending events now, because the process is about to end.
 pub fn rescue() {
     file::rescue();
 }

@@ -3,7 +3,7 @@ use crate::sys::sync::lock;
 use serde_json::Value;
 use std::sync::Mutex;
 
-/// The trace is one for the process.
+/// Held by a test that uses the trace, because there is one for the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn read(path: &Path) -> Vec<Value> {
@@ -26,7 +26,7 @@ fn the_file_is_complete_json_at_every_moment() {
     let name = "a \"name\"\\ with\n\u{1} everything é";
     record(&event(Track::Here("CPU"), name, 1_000_001, &[("bytes", Arg::Number(7)), ("op", Arg::Text("ADD"))]));
     rescue();
-    // Schedulers of other tests write into the trace, too: on lines of their own.
+    // Schedulers of other tests write to the trace, too, on other lines.
     let all = read(&shown);
     let events: Vec<_> = all.iter().filter(|e| e["name"] == name).collect();
     assert_eq!(events.len(), 1);
@@ -35,7 +35,7 @@ fn the_file_is_complete_json_at_every_moment() {
     let lines = all.iter().filter(|e| e["ph"] == "M" && e["tid"] == events[0]["tid"]).count();
     assert_eq!(lines, 1, "the event's line");
     let before = read(&shown).len();
-    // Enough to be written without being asked.
+    // Enough events to be written without a flush.
     for i in 0..10_000 {
         record(&event(Track::Device("GPU"), "node", 2_000_000 + 2000 * i, &[]));
     }

@@ -1,30 +1,30 @@
-//! Buffer types and buffers: device memory, host memory that copies fast, host memory imported by a device.
+//! Buffer types and buffers: device memory, pinned host memory, and host memory imported by a device.
 
 use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
-use super::memory::{Memory, Purpose};
+use super::memory::{Memory, Purpose, Window};
 use crate::backend::author::{Buffer, BufferType, HostMemory, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, DeviceRef};
 use crate::error::{Error, Result};
-use crate::log_error;
 use crate::tensor::TensorRef;
+use crate::{ggml_abort, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// What a buffer gives as the address of its first byte. It is no address: device memory has none for the host. Offsets are
-/// counted from it.
+/// What a buffer of device memory reports as the address of its first byte. It is not an address, because the host has none for device
+/// memory. Offsets count from it.
 pub const BASE: usize = 0x1000;
 
 /// Device memory as a buffer.
 pub struct VkBuffer {
     gpu: Arc<Gpu>,
     memory: Arc<Memory>,
-    /// The address that stands for the first byte.
+    /// What tensors have as the address of the first byte.
     base: usize,
-    /// Offset of the first byte in the memory: host memory is imported in whole pages.
+    /// Offset of the first byte in the memory. Not 0 if imported host memory does not begin at a page.
     shift: u64,
     /// Bytes.
     size: u64,
@@ -36,7 +36,7 @@ impl VkBuffer {
         Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size }
     }
 
-    /// A buffer over memory of the host, whose addresses stand for themselves.
+    /// Makes a buffer of host memory. Its tensors have host addresses.
     pub(super) fn import(gpu: &Arc<Gpu>, host: HostMemory) -> Result<Self> {
         let align = usize::try_from(gpu.info().limits.import_alignment).unwrap_or(4096);
         let (address, size) = (host.address(), host.size());
@@ -45,8 +45,8 @@ impl VkBuffer {
         let (Some(ptr), Some(end)) = (NonNull::new(start as *mut u8), end) else {
             return Err(Error::Invalid(format!("{size} bytes of host memory at {address:#x}")));
         };
-        // SAFETY: `HostMemory` promises that the bytes live as long as buffers made of them. What the first and the last page
-        // hold besides is theirs as well, because the alignment is at most a page; the device touches none of it.
+        // SAFETY: `HostMemory` promises that its bytes live as long as the buffer. The rest of the first and the last page is mapped for
+        // as long, because the alignment is at most a page, and the device does not access it: `location` checks bounds.
         let memory = unsafe { Memory::import(&gpu.core, ptr, (end - start) as u64) }?;
         let shift = (address - start) as u64;
         Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: address, shift, size: size as u64 })
@@ -63,7 +63,7 @@ impl VkBuffer {
     }
 }
 
-/// Where a tensor's data lies.
+/// The place of a tensor's data.
 pub struct Location {
     /// The device.
     pub gpu: Arc<Gpu>,
@@ -73,12 +73,12 @@ pub struct Location {
     pub offset: u64,
 }
 
-/// Where a tensor's data lies, when that is in a buffer of this backend and within its bounds.
+/// The place of a tensor's data. `None` unless the data is in a buffer of this backend and inside its bounds.
 pub fn location(tensor: TensorRef) -> Option<Location> {
     with(tensor, |b, offset| Location { gpu: b.gpu.clone(), memory: b.memory.clone(), offset })
 }
 
-/// The device addresses of a tensor's data, which must be in a buffer of this backend and within its bounds.
+/// The device addresses of a tensor's data. Fails unless the data is in a buffer of this backend and inside its bounds.
 pub fn range(tensor: TensorRef) -> Result<Range> {
     with(tensor, |b, offset| Range::new(b.memory.address + offset, tensor.nbytes() as u64))
         .ok_or_else(|| Error::Invalid(format!("tensor '{}' is not in a buffer of a Vulkan device", tensor.name())))
@@ -135,18 +135,14 @@ impl Buffer for VkBuffer {
             log_failure("copy", self.gpu.copy((&from.memory, from.offset), (&self.memory, to), len));
             return true;
         }
-        // From device to device through the host, without a copy more where one of them can be reached directly.
+        // Between two devices. The host reads into the target itself if it can, which saves a copy.
         let n = src.nbytes();
-        if let Some(target) = self.gpu.direct(&self.memory) {
-            // SAFETY: `dst` is in this buffer (the contract), and nobody uses it meanwhile.
-            let target = unsafe {
-                let start = target.as_ptr().add(usize::try_from(to).unwrap_or(0));
-                std::slice::from_raw_parts_mut(start, n)
-            };
-            log_failure("copy", from.gpu.read(&from.memory, from.offset, target));
-            return true;
-        }
-        false
+        let Ok(Some(target)) = self.gpu.window(&self.memory, to, n) else { return false };
+        // SAFETY: the window has `n` mapped bytes. By the contract of ggml-backend.h nobody else uses the data of `dst` meanwhile, so the
+        // slice is the only access to them.
+        let target = unsafe { std::slice::from_raw_parts_mut(target.start().as_ptr(), n) };
+        log_failure("copy", from.gpu.read(&from.memory, from.offset, target));
+        true
     }
 
     fn clear(&self, value: u8) {
@@ -156,7 +152,7 @@ impl Buffer for VkBuffer {
 
 impl Drop for VkBuffer {
     fn drop(&mut self) {
-        // Work that is in flight may use the memory; a host that frees too early must not break the device.
+        // Work in flight may use the memory if a host frees the buffer too early.
         self.gpu.core.wait_idle();
         self.gpu.unpin(&self.memory);
     }
@@ -178,7 +174,7 @@ impl VkBufferType {
     }
 }
 
-/// Tensors begin at multiples of so many bytes at least, so that shaders may load vectors.
+/// Minimum alignment of tensors in bytes. Shaders load vectors.
 const TENSOR_ALIGNMENT: u64 = 64;
 
 impl BufferType for VkBufferType {
@@ -190,7 +186,7 @@ impl BufferType for VkBufferType {
 
     fn alloc(&self, size: usize) -> Result<VkBuffer> {
         let gpu = self.author()?.gpu()?;
-        // Vector loads at the end of a tensor may reach over its end.
+        // Vector loads at the end of a tensor may read past its end.
         let bytes = (size as u64).next_multiple_of(TENSOR_ALIGNMENT);
         let memory = Memory::new(&gpu.core, bytes, Purpose::Tensors, "tensors")?;
         Ok(VkBuffer::new(&gpu, memory))
@@ -207,51 +203,44 @@ impl BufferType for VkBufferType {
     }
 }
 
-/// Host memory that the device copies from and to.
+/// Pinned host memory, which the device copies from and to.
 pub struct VkHostBuffer {
     gpu: Arc<Gpu>,
+    /// Mapped: `alloc` checked it.
     memory: Arc<Memory>,
-    base: NonNull<u8>,
 }
-// SAFETY: the address is mapped as long as the memory lives, which is as long as the object.
-unsafe impl Send for VkHostBuffer {}
-// SAFETY: as above.
-unsafe impl Sync for VkHostBuffer {}
 
 impl VkHostBuffer {
-    /// The bytes of a tensor from `offset` on.
-    fn at(&self, tensor: TensorRef, offset: usize, size: usize) -> *mut u8 {
-        let start = (tensor.data() as usize).wrapping_sub(self.base.as_ptr() as usize).wrapping_add(offset);
-        let end = start.checked_add(size).map(|e| e as u64);
-        crate::ggml_assert!(end.is_some_and(|e| e <= self.memory.size), "tensor lies outside its buffer");
-        // SAFETY: within the buffer, checked above.
-        unsafe { self.base.as_ptr().add(start) }
+    /// `size` bytes of a tensor from `offset` on.
+    fn window(&self, tensor: TensorRef, offset: usize, size: usize) -> Window<'_> {
+        let start = (tensor.data() as usize).wrapping_sub(self.base() as usize).wrapping_add(offset);
+        match self.memory.window(start as u64, size) {
+            Some(window) => window,
+            None => ggml_abort!("tensor '{}' is outside its buffer", tensor.name()),
+        }
     }
 }
 
 impl Buffer for VkHostBuffer {
     fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+        self.memory.mapped().map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        // SAFETY: the range is checked by `at`; nobody else uses it (the contract).
-        unsafe { self.at(tensor, offset, size).write_bytes(value, size) }
+        self.window(tensor, offset, size).fill(value);
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        // SAFETY: as above.
-        unsafe { self.at(tensor, offset, data.len()).copy_from(data.as_ptr(), data.len()) }
+        self.window(tensor, offset, data.len()).write(data);
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        // SAFETY: as above.
-        unsafe { data.as_mut_ptr().copy_from(self.at(tensor, offset, data.len()), data.len()) }
+        self.window(tensor, offset, data.len()).read(data);
     }
 
     fn clear(&self, value: u8) {
-        // SAFETY: the memory is `size` mapped bytes.
-        unsafe { self.base.as_ptr().write_bytes(value, usize::try_from(self.memory.size).unwrap_or(0)) }
+        let size = usize::try_from(self.memory.size).unwrap_or(0);
+        self.memory.window(0, size).into_iter().for_each(|w| w.fill(value));
     }
 }
 
@@ -262,7 +251,7 @@ impl Drop for VkHostBuffer {
     }
 }
 
-/// The type of host memory that a device copies from and to fast.
+/// The type of pinned host memory.
 pub struct VkHostBufferType {
     device: DeviceRef,
 }
@@ -287,9 +276,11 @@ impl BufferType for VkHostBufferType {
     fn alloc(&self, size: usize) -> Result<VkHostBuffer> {
         let gpu = self.author()?.gpu()?;
         let memory = Arc::new(Memory::new(&gpu.core, size as u64, Purpose::Host, "host tensors")?);
-        let base = memory.mapped().ok_or_else(|| Error::Backend("Vulkan: host memory is not mapped".into()))?;
+        if memory.mapped().is_none() {
+            return Err(Error::Backend("Vulkan: host memory is not mapped".into()));
+        }
         gpu.pin(&memory);
-        Ok(VkHostBuffer { gpu, memory, base })
+        Ok(VkHostBuffer { gpu, memory })
     }
 
     fn alignment(&self) -> usize {

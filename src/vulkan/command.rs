@@ -1,4 +1,5 @@
-//! Recording of work: steps with barriers where data flows, submitted in growing pieces while the device works.
+//! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
+//! device starts early.
 
 use super::core::Core;
 use super::hazard::{Hazards, Range};
@@ -17,25 +18,28 @@ use std::sync::Arc;
 pub struct Program {
     /// The pipeline.
     pub pipeline: vk::Pipeline,
-    /// Its layout: push constants alone.
+    /// Its layout. It has only push constants.
     pub layout: vk::PipelineLayout,
 }
 
 /// Bytes of push constants that every device has.
 pub const PUSH_BYTES: usize = 128;
 
-/// A place in memory to copy from or to.
+/// A place in memory to copy from or to. The memory must live until the copy is done.
 #[derive(Clone, Copy)]
 pub struct Place {
     buffer: vk::Buffer,
     offset: u64,
     address: u64,
+    /// Bytes from here to the end of the memory.
+    left: u64,
 }
 
 impl Place {
     /// The byte at `offset` of `memory`.
     pub fn new(memory: &Memory, offset: u64) -> Self {
-        Self { buffer: memory.buffer, offset, address: memory.address + offset }
+        let left = memory.size.saturating_sub(offset);
+        Self { buffer: memory.buffer(), offset, address: memory.address + offset, left }
     }
 
     fn range(&self, len: u64) -> Range {
@@ -43,15 +47,24 @@ impl Place {
     }
 
     fn plus(&self, n: u64) -> Self {
-        Self { offset: self.offset + n, address: self.address + n, ..*self }
+        let left = self.left.saturating_sub(n);
+        Self { offset: self.offset + n, address: self.address + n, left, ..*self }
+    }
+
+    /// Fails unless the memory has `len` bytes here.
+    fn check(&self, len: u64) -> Result<()> {
+        if len <= self.left {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("Vulkan: a copy of {len} bytes where the buffer has {}", self.left)))
     }
 }
 
-/// A piece of staging memory: the host writes or reads it, the device copies from or to it.
+/// A piece of staging memory. The host writes or reads it, and the device copies from or to it.
 pub struct Staged {
     ptr: NonNull<u8>,
     len: usize,
-    /// Where it lies for the device.
+    /// The same bytes for the device.
     pub place: Place,
 }
 
@@ -59,27 +72,29 @@ impl Staged {
     /// Writes `data` from byte `at` on.
     fn write(&self, at: usize, data: &[u8]) {
         assert!(at <= self.len && data.len() <= self.len - at);
-        // SAFETY: the piece is `len` mapped bytes that nobody else uses, and the data fits.
+        // SAFETY: `stage` made the piece of `len` mapped bytes of a page that the recorder keeps, and the assertion checked the range. The
+        // copy that reads the piece is recorded later. `data` is outside the page, which is private to the recorder.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr.as_ptr().add(at), data.len()) }
     }
 }
 
-/// Host memory that is to be filled when the work is done.
+/// Host memory to fill when the work is done.
 struct Landing {
     from: NonNull<u8>,
     to: NonNull<u8>,
     len: usize,
-    /// Number of pieces, and how far apart they are in host memory.
+    /// Number of pieces, and their stride in host memory.
     pieces: (usize, usize),
 }
 
 impl Landing {
     /// # Safety
-    /// The device is done with `from`.
+    /// The device has written `from`, and the promise of [`Recorder::download`] still holds for `to`.
     unsafe fn land(&self) {
         let (count, stride) = self.pieces;
         for i in 0..count {
-            // SAFETY: whoever queued the landing promised the target; the source is staging memory of its size.
+            // SAFETY: `from` is staging memory of `count * len` bytes, kept with the landing. The pieces at `to` are writable and unused by
+            // others: the caller's promise.
             unsafe {
                 let (from, to) = (self.from.as_ptr().add(i * self.len), self.to.as_ptr().add(i * stride));
                 std::ptr::copy_nonoverlapping(from, to, self.len);
@@ -88,7 +103,7 @@ impl Landing {
     }
 }
 
-/// What recorded work holds until it is done.
+/// What recorded work keeps alive until it is done.
 #[derive(Default)]
 struct Keep {
     pages: Vec<Page>,
@@ -102,6 +117,8 @@ struct Page {
     used: u64,
 }
 
+/// A command buffer in the recording state, with all that its commands use. Its pool is the recorder's own, and the recorder is used by
+/// one thread at a time, so commands may be recorded whenever an `Open` is at hand.
 struct Open {
     commands: vk::CommandBuffer,
     bound: Option<vk::Pipeline>,
@@ -118,8 +135,8 @@ struct Flight {
     stamps: Option<Stamps>,
 }
 
-/// How much is submitted at once: the first pieces are small, so that the device starts early, and none is so long that a
-/// system takes the device for hung.
+/// How much is submitted at once. The first pieces are small, so that the device starts early. No piece is so long that a watchdog of the
+/// system resets the device.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     nodes: u32,
@@ -135,7 +152,7 @@ impl Piece {
     }
 }
 
-/// Records and submits the work of one stream. One thread at a time.
+/// Records and submits the work of one stream. Only one thread may use it at a time.
 pub struct Recorder {
     core: Arc<Core>,
     timeline: Arc<Timeline>,
@@ -153,11 +170,11 @@ pub struct Recorder {
     stats: Stats,
     profile: Profile,
 }
-// SAFETY: the raw addresses in it are staging memory of its own and host memory that whoever queued a copy promised to keep
-// until the work is done.
+// SAFETY: only the addresses in landings are not `Send`. `from` is staging memory of the recorder; `to` is writable until the work is
+// done, by the promise of `download`, which names no thread.
 unsafe impl Send for Recorder {}
 
-/// What was recorded so far.
+/// Counts of what was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Dispatches.
@@ -170,23 +187,23 @@ pub struct Stats {
     pub longest: u32,
 }
 
-/// Bytes of a page of staging memory; more is had for one use.
+/// Bytes of a page of staging memory. Larger copies get pages of their own size.
 const PAGE: u64 = 1 << 20;
-/// Pages kept for the next use.
+/// Maximum number of free pages that are kept.
 const SPARE_PAGES: usize = 8;
-/// Pieces in flight before recording waits for the device.
+/// Maximum number of pieces in flight. Recording waits for the device if there are more.
 const MOST_FLYING: usize = 32;
 /// Alignment of staging and scratch memory.
 const ALIGN: u64 = 256;
 
 impl Recorder {
-    /// A recorder with a pool and a timeline of its own.
+    /// Creates a recorder with its own command pool and timeline.
     pub fn new(core: &Arc<Core>) -> Result<Self> {
         let timeline = Timeline::new(core)?;
         let info = vk::CommandPoolCreateInfo::default()
             .queue_family_index(core.info.queue_family)
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER | vk::CommandPoolCreateFlags::TRANSIENT);
-        // SAFETY: the family is the queue's.
+        // SAFETY: `Core`: the device is valid, and was created with a queue of this family.
         let pool =
             unsafe { core.vk.create_command_pool(&info, None) }.map_err(|e| core.failed("making a command pool", e))?;
         let nodes = super::env::number("GGML_VK_MAX_NODES_PER_SUBMIT").and_then(|n| u32::try_from(n).ok());
@@ -221,10 +238,9 @@ impl Recorder {
         self.stats
     }
 
-    /// Records a dispatch. The shader may touch `reads` and `writes` alone (the staging, parameter and scratch memory of
-    /// this recorder among them); nothing is recorded when a group count is 0.
+    /// Records a dispatch. The shader must access only `reads` and `writes`. Records nothing if a group count is 0.
     ///
-    /// Errors: more groups than the device's limit (the caller splits), more than [`PUSH_BYTES`] of push constants.
+    /// Fails if there are more groups than the device allows, or more than [`PUSH_BYTES`] of push constants.
     pub fn dispatch(
         &mut self,
         program: Program,
@@ -246,8 +262,8 @@ impl Recorder {
         let commands = self.step(reads, writes)?;
         let rebind = self.open.as_mut().is_some_and(|o| o.bound.replace(program.pipeline) != Some(program.pipeline));
         let vk = &self.core.vk;
-        // SAFETY: the command buffer is being recorded, by this thread alone; the pipeline and its layout live in the
-        // device's cache; sizes were checked.
+        // SAFETY: `Open`: commands may be recorded. `Pipelines` keeps pipeline and layout of a program until the streams of the device are
+        // gone. The group counts and the size of the push constants are within the limits (checked).
         unsafe {
             if rebind {
                 vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, program.pipeline);
@@ -261,8 +277,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Device memory for intermediate results of a step. It may be given again to a later step: barriers keep them apart,
-    /// as long as steps say what they read and write.
+    /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two, because steps name
+    /// what they read and write.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
         let need = bytes.max(1).next_multiple_of(ALIGN);
         if let Some((memory, at)) = &mut self.scratch
@@ -275,7 +291,7 @@ impl Recorder {
         let old = self.scratch.take();
         let size = need.max(old.as_ref().map_or(PAGE, |(m, _)| m.size * 2).min(256 << 20));
         if let Some((memory, _)) = old {
-            // Queued work may use it.
+            // Recorded work may use it.
             self.opened()?.keep.memory.push(memory);
         }
         let memory = Arc::new(Memory::new(&self.core, size, Purpose::Tensors, "scratch memory of a graph")?);
@@ -289,13 +305,17 @@ impl Recorder {
         self.copy_pieces(from, to, len, 1, (0, 0))
     }
 
-    /// Records a copy of `count` pieces of `len` bytes; the strides are those of the source and the target.
+    /// Records a copy of `count` pieces of `len` bytes. `strides` are those of the source and the target. Fails if a piece is outside its
+    /// memory.
     pub fn copy_pieces(&mut self, from: Place, to: Place, len: u64, count: u64, strides: (u64, u64)) -> Result<()> {
         if len == 0 || count == 0 {
             return Ok(());
         }
         let reach = |stride: u64| stride * (count - 1) + len;
-        let commands = self.step(&[from.range(reach(strides.0))], &[to.range(reach(strides.1))])?;
+        let (read, written) = (reach(strides.0), reach(strides.1));
+        from.check(read)?;
+        to.check(written)?;
+        let commands = self.step(&[from.range(read)], &[to.range(written)])?;
         let regions: Vec<_> = (0..count)
             .map(|i| {
                 vk::BufferCopy::default()
@@ -304,14 +324,16 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: the command buffer is being recorded; the ranges are in the buffers, by the callers' checks.
+        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), and `Place` requires that these live until the
+        // copy is done.
         unsafe { self.core.vk.cmd_copy_buffer(commands, from.buffer, to.buffer, &regions) };
         Ok(())
     }
 
     /// Records setting `len` bytes to `value`.
     pub fn fill(&mut self, to: Place, len: u64, value: u8) -> Result<()> {
-        // The command fills whole words; what is left before and after is copied.
+        // The command fills aligned words. The bytes before and after them are copied.
+        to.check(len)?;
         let head = (to.offset.next_multiple_of(4) - to.offset).min(len);
         let words = (len - head) / 4 * 4;
         let tail = len - head - words;
@@ -322,18 +344,19 @@ impl Recorder {
             let to = to.plus(head);
             let commands = self.step(&[], &[to.range(words)])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: the command buffer is being recorded; the range is in the buffer, by the callers' checks.
+            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, the range is in the buffer (checked), and `Place`
+            // requires that the buffer lives until the work is done.
             unsafe { self.core.vk.cmd_fill_buffer(commands, to.buffer, to.offset, words, word) };
         }
         Ok(())
     }
 
-    /// Records a copy of host memory, which may be changed as soon as this returns.
+    /// Records a copy of host memory. The caller may change `data` after the call.
     pub fn upload(&mut self, to: Place, data: &[u8]) -> Result<()> {
         self.upload_pieces(to, data, data.len(), 1, (0, 0))
     }
 
-    /// As `upload`, for `count` pieces of `len` bytes that lie `strides.0` apart in `data` and `strides.1` on the device.
+    /// Like `upload`, for `count` pieces of `len` bytes, with a stride of `strides.0` in `data` and of `strides.1` on the device.
     pub fn upload_pieces(
         &mut self,
         to: Place,
@@ -350,8 +373,8 @@ impl Recorder {
         self.copy_pieces(staged.place, to, len as u64, count as u64, (len as u64, strides.1 as u64))
     }
 
-    /// Records a copy into host memory, which is filled when the work is waited for: `count` pieces of `len` bytes that lie
-    /// `strides.0` apart on the device and `strides.1` in host memory.
+    /// Records a copy into host memory: `count` pieces of `len` bytes, with a stride of `strides.0` on the device and of `strides.1` in host
+    /// memory. The host memory is filled when the recorder waits for the work.
     ///
     /// # Safety
     /// The pieces at `target` are writable, and nobody else uses them, until this recorder has waited for the work.
@@ -373,18 +396,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// Starts a graph: its first piece is small again.
+    /// Starts a graph. Its first piece is small again.
     pub fn start_graph(&mut self) {
         self.piece = Piece { nodes: Piece::FIRST.nodes.min(self.most.nodes), ..Piece::FIRST };
     }
 
-    /// Takes the time of the step that ends here, if times are recorded.
+    /// Records the time of the step that ends here, if times are recorded.
     pub fn stamp(&mut self, label: impl FnOnce() -> Label) {
-        let Some(Open { commands, stamps: Some(_), .. }) = self.open else { return };
-        self.barrier(commands);
+        let Some(open) = self.open.as_mut().filter(|o| o.stamps.is_some()) else { return };
+        open.barrier(&self.core, DEVICE);
         self.hazards.clear();
-        if let Some(stamps) = self.open.as_mut().and_then(|o| o.stamps.as_mut()) {
-            stamps.step(&self.core, commands, label());
+        if let Some(stamps) = &mut open.stamps {
+            stamps.step(&self.core, open.commands, label());
         }
     }
 
@@ -398,7 +421,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends a node that moved `bytes`; submits when the piece is long enough.
+    /// Ends a node that read and wrote `bytes`. Submits the piece if it is long enough.
     pub fn end_node(&mut self, bytes: u64) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.nodes += 1;
@@ -411,13 +434,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Lets what is recorded from now on wait for a mark of another stream.
+    /// Makes the work that is recorded from now on wait for a mark of another stream.
     pub fn wait_for(&mut self, mark: &Mark) -> Result<()> {
         if Arc::ptr_eq(&mark.timeline, &self.timeline) {
             return Ok(());
         }
         if !mark.timeline.is_of(&self.core) {
-            // Semaphores are their device's own: the host waits.
+            // A device cannot wait for the semaphore of another, so the host waits.
             return mark.timeline.wait(mark.value);
         }
         self.submit()?;
@@ -425,7 +448,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Submits what is recorded, and gives the mark that is reached when everything so far is done.
+    /// Submits what is recorded. Returns the mark that is reached when all work so far is done.
     pub fn mark(&mut self) -> Result<Mark> {
         if !self.waits.is_empty() {
             self.opened()?;
@@ -443,29 +466,15 @@ impl Recorder {
     /// Submits what is recorded.
     pub fn submit(&mut self) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
-        // What the host reads after the wait must have been made visible to it.
-        let barrier = [vk::MemoryBarrier::default()
-            .src_access_mask(vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE)
-            .dst_access_mask(vk::AccessFlags::HOST_READ)];
-        let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
-        // SAFETY: the command buffer is being recorded, by this thread alone.
-        let ended = unsafe {
-            self.core.vk.cmd_pipeline_barrier(
-                open.commands,
-                stages,
-                vk::PipelineStageFlags::HOST,
-                vk::DependencyFlags::empty(),
-                &barrier,
-                &[],
-                &[],
-            );
-            self.core.vk.end_command_buffer(open.commands)
-        };
+        open.barrier(&self.core, HOST);
+        // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
+        let ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
         open.keep.waits = std::mem::take(&mut self.waits);
         let waits: Vec<_> = open.keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
         let value = self.submitted + 1;
         let result = match ended {
-            // SAFETY: recorded just now; what it uses is kept until the value is reached, and so is the pool.
+            // SAFETY: the recording has just ended, so the commands are not in use. The flight below keeps what they use until the value is
+            // reached, `keep.waits` keeps the semaphores, and only this recorder uses the pool.
             Ok(()) => unsafe { self.core.submit(&[open.commands], &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };
@@ -484,7 +493,7 @@ impl Recorder {
         self.wait_below(MOST_FLYING)
     }
 
-    /// Submits what is recorded and waits until everything is done; host memory that was to be filled is.
+    /// Submits what is recorded, waits until all work is done, and fills the host memory of downloads.
     pub fn finish(&mut self) -> Result<()> {
         let begun = if self.waits.is_empty() { Ok(()) } else { self.opened().map(drop) };
         let submitted = begun.and(self.submit());
@@ -506,7 +515,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Staging memory that stays until the work that is being recorded is done.
+    /// Staging memory that is kept until the work that is being recorded is done.
     fn stage(&mut self, bytes: u64) -> Result<Staged> {
         let need = bytes.max(1).next_multiple_of(ALIGN);
         self.opened()?;
@@ -525,31 +534,19 @@ impl Recorder {
         page.used += need;
         let base = page.memory.mapped().ok_or_else(|| Error::Backend("Vulkan: staging memory is not mapped".into()))?;
         let (at_host, len) = (usize::try_from(at).unwrap_or(usize::MAX), usize::try_from(bytes).unwrap_or(usize::MAX));
-        // SAFETY: the page has the room.
+        // SAFETY: the page is mapped at `base`, and `room` checked that it has `need` bytes after `at`.
         let ptr = unsafe { base.add(at_host) };
         Ok(Staged { ptr, len, place: Place::new(&page.memory, at) })
     }
 
-    /// The command buffer, after a barrier where one must stand.
+    /// The command buffer of the piece that is recorded, after a barrier if the step depends on earlier ones.
     fn step(&mut self, reads: &[Range], writes: &[Range]) -> Result<vk::CommandBuffer> {
         let commands = self.opened()?.commands;
         if self.hazards.step(reads, writes) {
-            self.barrier(commands);
+            self.open.iter().for_each(|o| o.barrier(&self.core, DEVICE));
             self.stats.barriers += 1;
         }
         Ok(commands)
-    }
-
-    fn barrier(&self, commands: vk::CommandBuffer) {
-        use vk::AccessFlags as A;
-        let (read, write) = (A::SHADER_READ | A::TRANSFER_READ, A::SHADER_WRITE | A::TRANSFER_WRITE);
-        let barrier = [vk::MemoryBarrier::default().src_access_mask(write).dst_access_mask(read | write)];
-        let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
-        // SAFETY: the command buffer is being recorded, by this thread alone.
-        unsafe {
-            let none = vk::DependencyFlags::empty();
-            self.core.vk.cmd_pipeline_barrier(commands, stages, stages, none, &barrier, &[], &[]);
-        }
     }
 
     fn opened(&mut self) -> Result<&mut Open> {
@@ -572,14 +569,14 @@ impl Recorder {
                     .command_pool(self.pool)
                     .level(vk::CommandBufferLevel::PRIMARY)
                     .command_buffer_count(1);
-                // SAFETY: the pool is this recorder's.
+                // SAFETY: the pool is valid until drop, and only this recorder uses it.
                 let made = unsafe { vk.allocate_command_buffers(&info) };
                 let made = made.map_err(|e| self.core.failed("making a command buffer", e))?;
                 made.first().copied().ok_or_else(|| Error::Backend("Vulkan: no command buffer".into()))?
             }
         };
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        // SAFETY: the command buffer is not in use.
+        // SAFETY: the command buffer is new, or spare: retired after its work was done. Its pool allows the implicit reset.
         if let Err(e) = unsafe { vk.begin_command_buffer(commands, &info) } {
             self.spare.push(commands);
             return Err(self.core.failed("recording work", e));
@@ -588,7 +585,7 @@ impl Recorder {
         Ok(Open { commands, bound: None, keep: Keep::default(), stamps, nodes: 0, bytes: 0 })
     }
 
-    /// Takes back what the device is done with.
+    /// Retires the pieces that are done: fills host memory, and recycles command buffers and staging memory.
     fn retire(&mut self) {
         if self.flying.is_empty() {
             return;
@@ -602,7 +599,8 @@ impl Recorder {
         };
         while self.flying.front().is_some_and(|f| f.value <= reached) {
             let Some(flight) = self.flying.pop_front() else { break };
-            // SAFETY: its value is reached.
+            // SAFETY: the timeline has reached the value of the flight, so the device has written the staging memory. The caller of `download`
+            // promised the target until now.
             flight.keep.landings.iter().for_each(|l| unsafe { l.land() });
             if let Some(stamps) = flight.stamps {
                 self.profile.collect(&self.core, stamps);
@@ -611,7 +609,7 @@ impl Recorder {
         }
     }
 
-    /// Takes everything back after the device failed: nothing lands.
+    /// Recycles all pieces after the device failed. Host memory is not filled.
     fn abandon(&mut self) {
         self.core.wait_idle();
         while let Some(flight) = self.flying.pop_front() {
@@ -632,9 +630,35 @@ impl Recorder {
     }
 }
 
+/// Stages and accesses that a barrier makes writes visible to.
+type Visible = (vk::PipelineStageFlags, vk::AccessFlags);
+
+/// Stages of this backend's commands.
+const STAGES: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
+    vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
+);
+const WRITES: vk::AccessFlags =
+    vk::AccessFlags::from_raw(vk::AccessFlags::SHADER_WRITE.as_raw() | vk::AccessFlags::TRANSFER_WRITE.as_raw());
+const READS: vk::AccessFlags =
+    vk::AccessFlags::from_raw(vk::AccessFlags::SHADER_READ.as_raw() | vk::AccessFlags::TRANSFER_READ.as_raw());
+/// Later commands.
+const DEVICE: Visible = (STAGES, vk::AccessFlags::from_raw(READS.as_raw() | WRITES.as_raw()));
+/// The host, once it has waited for the work.
+const HOST: Visible = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
+
+impl Open {
+    /// Orders all earlier commands before `to`, and makes their writes visible to it.
+    fn barrier(&self, core: &Core, (stages, accesses): Visible) {
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(WRITES).dst_access_mask(accesses)];
+        let none = vk::DependencyFlags::empty();
+        // SAFETY: `Open`: commands may be recorded. A compute queue has these stages, and each access belongs to one of them.
+        unsafe { core.vk.cmd_pipeline_barrier(self.commands, STAGES, stages, none, &barrier, &[], &[]) };
+    }
+}
+
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // What was recorded and never submitted is of no use to anybody.
+        // Work that was recorded but not submitted is dropped.
         if let Err(e) = self.wait_below(1) {
             log_warn!("{e}");
         }
@@ -642,7 +666,7 @@ impl Drop for Recorder {
             stamps.abandon(&mut self.profile);
         }
         self.profile.free(&self.core);
-        // SAFETY: nothing of the pool is in use any more.
+        // SAFETY: the pool was created from this device. `wait_below` returned, so no command buffer of the pool is in flight.
         unsafe { self.core.vk.destroy_command_pool(self.pool, None) };
     }
 }

@@ -1,9 +1,10 @@
-//! NV's second version of cooperative matrices (VK_NV_cooperative_matrix2), which `ash` does not know yet: what is asked of a device.
+//! Queries for VK_NV_cooperative_matrix2, which `ash` does not have yet.
 //!
-//! `mul_mat_coop2` needs matrices of sizes of its own (flexible dimensions) and functions called with each element. Whether such a matrix is
-//! the workgroup's or a subgroup's is left to the driver: NVIDIA's has both, Mesa's software driver those of subgroups.
+//! `mul_mat_coop2` needs matrices of any size (flexible dimensions) and functions that are called for each element. A matrix belongs to a
+//! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups.
 
 use super::ladder::{SUBGROUPS, TILE};
+use super::query::Physical;
 use ash::vk;
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -15,17 +16,17 @@ const FEATURES: vk::StructureType = vk::StructureType::from_raw(1_000_593_000);
 const DIMENSIONS: vk::StructureType = vk::StructureType::from_raw(1_000_593_001);
 const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002);
 
-/// Depth of the matrices: BK of `coop.glsl`.
+/// Depth of the matrices: `BK` of `coop.glsl`.
 const DEPTH: u32 = 32;
-/// Bytes of shared memory that `mul_mat_coop2` takes.
+/// Bytes of shared memory that `mul_mat_coop2` uses.
 const SHARED: u32 = 2 * TILE * (DEPTH + 8) * 2;
 
-/// Whose a matrix is.
+/// The owner of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A workgroup's, of so many invocations.
+    /// A workgroup with this number of invocations.
     Workgroup(u32),
-    /// A subgroup's: four of them make a tile.
+    /// A subgroup. Four of them compute a tile.
     Subgroup,
 }
 
@@ -38,7 +39,7 @@ impl Owner {
         }
     }
 
-    /// SCOPE of the shader.
+    /// `SCOPE` of the shader.
     pub fn scope(self) -> vk::ScopeKHR {
         match self {
             Self::Workgroup(_) => vk::ScopeKHR::WORKGROUP,
@@ -46,7 +47,7 @@ impl Owner {
         }
     }
 
-    /// Rows and columns of a matrix of results, SIDE of the shader: the tile, or a quarter of it.
+    /// Rows and columns of a result matrix, `SIDE` of the shader: those of the tile, or half of them.
     pub fn side(self) -> u32 {
         match self {
             Self::Workgroup(_) => TILE,
@@ -91,13 +92,14 @@ impl Default for Features<'_> {
     }
 }
 
-// SAFETY: the struct starts with its type and a pointer, and the extension says that it extends VkPhysicalDeviceFeatures2.
+// SAFETY: the struct starts with `s_type` and `p_next`, has the layout of the extension (tested below), and may extend
+// VkPhysicalDeviceFeatures2 by its specification.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
-// SAFETY: likewise VkDeviceCreateInfo.
+// SAFETY: the specification also allows it to extend VkDeviceCreateInfo, with the same layout.
 unsafe impl vk::ExtendsDeviceCreateInfo for Features<'_> {}
 
 impl Features<'_> {
-    /// What `mul_mat_coop2` uses with matrices of an owner, switched on.
+    /// The features that `mul_mat_coop2` uses with matrices of `owner`, enabled.
     pub fn used(owner: Owner) -> Self {
         Self {
             workgroup_scope: vk::Bool32::from(matches!(owner, Owner::Workgroup(_))),
@@ -107,7 +109,7 @@ impl Features<'_> {
         }
     }
 
-    /// Whether a device offers what `mul_mat_coop2` cannot do without.
+    /// Whether a device offers what `mul_mat_coop2` needs.
     pub fn suffice(&self) -> bool {
         self.flexible_dimensions == vk::TRUE && self.per_element_operations == vk::TRUE
     }
@@ -138,7 +140,8 @@ impl Default for Properties<'_> {
     }
 }
 
-// SAFETY: the struct starts with its type and a pointer, and the extension says that it extends VkPhysicalDeviceProperties2.
+// SAFETY: the struct starts with `s_type` and `p_next`, has the layout of the extension (tested below), and may extend
+// VkPhysicalDeviceProperties2 by its specification.
 unsafe impl vk::ExtendsPhysicalDeviceProperties2 for Properties<'_> {}
 
 /// VkCooperativeMatrixFlexibleDimensionsPropertiesNV.
@@ -172,12 +175,11 @@ const NO_DIMENSIONS: Dimensions = Dimensions {
 
 type GetDimensions = unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mut Dimensions) -> vk::Result;
 
-/// Whose the matrices of `mul_mat_coop2` are on a device: the workgroup's if it may be, else a subgroup's. `None` where there are none
-/// that fit, F16 into F32.
+/// The owner of the matrices of `mul_mat_coop2` on a device: the workgroup if possible, otherwise a subgroup. `None` if the device has no
+/// matrices that fit, from F16 to F32.
 pub fn owner(
     entry: &ash::Entry,
-    vk: &ash::Instance,
-    physical: vk::PhysicalDevice,
+    device: Physical<'_>,
     features: &Features<'_>,
     properties: &Properties<'_>,
     shared_memory: u32,
@@ -186,18 +188,20 @@ pub fn owner(
         return None;
     }
     let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
-    // SAFETY: the instance is alive.
-    let get = unsafe { entry.get_instance_proc_addr(vk.handle(), name.as_ptr()) }?;
-    // SAFETY: this is the function's type by the extension's specification.
+    // SAFETY: `Physical` holds a valid instance, and the name is a C string.
+    let get = unsafe { entry.get_instance_proc_addr(device.instance().handle(), name.as_ptr()) }?;
+    // SAFETY: the specification of the extension gives this type to the function of this name.
     let get = unsafe { std::mem::transmute::<unsafe extern "system" fn(), GetDimensions>(get) };
     let mut n = 0;
-    // SAFETY: the device is one of the instance and offers the extension; without an array only the number is written.
-    if unsafe { get(physical, &mut n, std::ptr::null_mut()) } != vk::Result::SUCCESS {
+    // SAFETY: `Physical`: the handle is one of the instance. Only a device with the extension reports features that suffice. Without
+    // an array the function writes only the number.
+    if unsafe { get(device.handle(), &mut n, std::ptr::null_mut()) } != vk::Result::SUCCESS {
         return None;
     }
     let mut all = vec![NO_DIMENSIONS; n as usize];
-    // SAFETY: as above; the array has room for `n` and its elements say what they are.
-    let result = unsafe { get(physical, &mut n, all.as_mut_ptr()) };
+    // SAFETY: handle and extension as in the call before. The array has `n` elements with the type of struct in `s_type`, and the function
+    // writes at most `n`.
+    let result = unsafe { get(device.handle(), &mut n, all.as_mut_ptr()) };
     if result != vk::Result::SUCCESS && result != vk::Result::INCOMPLETE {
         return None;
     }
@@ -216,7 +220,7 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether an owner's matrices are whole multiples of what the driver can cut them into.
+/// Whether the sizes of the matrices of `owner` are multiples of the granularity `d`.
 fn fits(d: &Dimensions, owner: Owner) -> bool {
     let divides = |g: u32, n: u32| g > 0 && n.is_multiple_of(g);
     let [m, n, k] = d.granularity;
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn structs_are_those_of_the_extension() {
-        // Two heads of 16 bytes; seven switches; ten words.
+        // Headers of 16 bytes; then seven booleans, ten words, or three words.
         assert_eq!(size_of::<Features<'_>>(), 48);
         assert_eq!(std::mem::offset_of!(Features<'_>, workgroup_scope), 16);
         assert_eq!(std::mem::offset_of!(Features<'_>, per_element_operations), 32);
@@ -247,7 +251,7 @@ mod tests {
         assert!(Features::used(Owner::Subgroup).suffice() && !Features::default().suffice());
     }
 
-    /// 32 x 32 x 16 of an owner, F16 into F32.
+    /// Granularity 32 x 32 x 16, F16 into F32.
     fn good(scope: vk::ScopeKHR, invocations: u32) -> Dimensions {
         let f32 = vk::ComponentTypeKHR::FLOAT32;
         Dimensions { granularity: [32, 32, 16], c: f32, result: f32, scope, invocations, ..NO_DIMENSIONS }
@@ -274,11 +278,11 @@ mod tests {
         let take = |d: &[Dimensions], f: Features<'_>, p: Properties<'_>| best(d, &f, &p, 48 << 10);
         assert_eq!(take(&both, all, limits), Some(Owner::Workgroup(256)));
         assert_eq!(take(&both, all, Properties { max_workgroup: 128, ..limits }), Some(Owner::Workgroup(128)));
-        // As Mesa's software driver has it.
+        // Like Mesa's software driver.
         let subgroups = Features::used(Owner::Subgroup);
         assert_eq!(take(&both, subgroups, limits), Some(Owner::Subgroup));
         assert_eq!(take(&both[1..2], all, limits), Some(Owner::Subgroup));
-        // No shared memory left, and sides that are too long.
+        // Not enough shared memory, and matrices that are too large.
         let reserved = Properties { reserved_shared_memory: 40 << 10, ..limits };
         assert_eq!(take(&both, all, reserved), Some(Owner::Subgroup));
         assert_eq!(take(&both, all, Properties { max_dimension: 32, ..limits }), Some(Owner::Subgroup));

@@ -12,7 +12,8 @@ use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A logical device. Everything that is created from it (memory, semaphores, pipelines) keeps it alive, so that it is freed last.
+/// A logical device. The device is valid as long as this. Everything that is created from it (memory, semaphores, pipelines) keeps this
+/// alive, so that the device is destroyed last.
 pub struct Core {
     /// Its functions.
     pub vk: ash::Device,
@@ -25,7 +26,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// The device in the driver, with what `info` says of it switched on.
+    /// Creates the device with the features and extensions of `info`.
     fn create(instance: &Instance, info: &Info) -> Result<ash::Device> {
         let f = &info.features;
         let on = |b: bool| if b { vk::TRUE } else { vk::FALSE };
@@ -77,7 +78,8 @@ impl Core {
         if f.maintenance4 {
             create = create.push_next(&mut m4);
         }
-        // SAFETY: what `create` points to lives, the features and extensions are there.
+        // SAFETY: `info.physical` is a device of this instance, whose driver offers these features, extensions and this queue family
+        // (`Info::probe`). `create` borrows what it points to.
         unsafe { instance.vk.create_device(info.physical, &create, None) }.map_err(|e| failed("opening the device", e))
     }
 
@@ -85,7 +87,7 @@ impl Core {
     pub fn open(instance: &'static Instance, info: Arc<Info>) -> Result<Arc<Self>> {
         let f = &info.features;
         let vk = Self::create(instance, &info)?;
-        // SAFETY: the family has this queue.
+        // SAFETY: the device was created with one queue of this family, number 0.
         let queue = unsafe { vk.get_device_queue(info.queue_family, 0) };
         const MIB: u64 = 1 << 20;
         let made = Allocator::new(&AllocatorCreateDesc {
@@ -99,7 +101,7 @@ impl Core {
         let allocator = match made {
             Ok(a) => a,
             Err(e) => {
-                // SAFETY: just made, nothing uses it.
+                // SAFETY: the device was created above. There is no object of it, and nobody else has the handle.
                 unsafe { vk.destroy_device(None) };
                 return Err(crate::error::Error::Backend(format!("Vulkan: no allocator: {e}")));
             }
@@ -115,12 +117,12 @@ impl Core {
         }))
     }
 
-    /// Whether the device is lost; a new one must be opened.
+    /// Whether the device is lost. Then a new one must be opened.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The error for a failed call; a lost device is remembered.
+    /// The error for a failed call. Records that the device is lost if the call says so.
     pub(super) fn failed(&self, what: &str, result: vk::Result) -> crate::error::Error {
         if result == vk::Result::ERROR_DEVICE_LOST {
             self.lost.store(true, Ordering::Relaxed);
@@ -132,11 +134,11 @@ impl Core {
         lock(&self.allocator).as_mut().map(f)
     }
 
-    /// Gives recorded commands to the queue: they wait for `waits` and then set `signal`.
+    /// Submits recorded commands to the queue. They wait for `waits` and then set `signal`.
     ///
     /// # Safety
-    /// `commands` is recorded, not in use, and stays, with all it uses and the semaphores, until `signal` is reached. Its
-    /// pool is used by no other thread meanwhile.
+    /// `commands` are recorded and not in flight. They, all that they use, and the semaphores stay alive until `signal` is reached. No other
+    /// thread uses their pool during the call.
     pub(super) unsafe fn submit(
         &self,
         commands: &[vk::CommandBuffer],
@@ -156,7 +158,8 @@ impl Core {
             .signal_semaphores(&signals)
             .push_next(&mut timeline);
         let queue = lock(&self.queue);
-        // SAFETY: the queue is locked; the rest is promised by the caller.
+        // SAFETY: the lock gives this thread the queue alone. The caller promises that commands, their resources and the semaphores are
+        // valid and stay so. `info` borrows what it points to.
         unsafe { self.vk.queue_submit(*queue, &[info], vk::Fence::null()) }
             .map_err(|e| self.failed("submitting work", e))
     }
@@ -164,7 +167,7 @@ impl Core {
     /// Waits until everything submitted is done.
     pub fn wait_idle(&self) {
         let queue = lock(&self.queue);
-        // SAFETY: the queue is locked.
+        // SAFETY: the queue is one of this device, and the lock gives this thread the queue alone.
         if let Err(e) = unsafe { self.vk.queue_wait_idle(*queue) } {
             log_warn!("{}", self.failed("waiting for the device", e));
         }
@@ -174,7 +177,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         drop(lock(&self.allocator).take());
-        // SAFETY: everything made from the device held it, so nothing of it is left.
+        // SAFETY: all objects of the device hold an `Arc` of this, so none is left. The allocator, which does not, was dropped above.
         unsafe { self.vk.destroy_device(None) };
     }
 }

@@ -1,4 +1,4 @@
-//! The family "Vulkan" and its devices as backend objects.
+//! The backend "Vulkan" and its devices as backend objects.
 
 use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
 use super::env;
@@ -17,7 +17,7 @@ use ash::vk;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A device of the family.
+/// A device of the backend.
 pub struct VkDevice {
     name: CString,
     instance: &'static Instance,
@@ -41,12 +41,12 @@ impl VkDevice {
         }
     }
 
-    /// What it can do.
+    /// The description of the device.
     pub fn info(&self) -> &Arc<Info> {
         &self.info
     }
 
-    /// The opened device: opened on first use, and again after it was lost.
+    /// The open device. Opens it on first use, and again after it was lost.
     pub fn gpu(&self) -> Result<Arc<Gpu>> {
         let mut opened = lock(&self.opened);
         match &*opened {
@@ -60,7 +60,7 @@ impl VkDevice {
         }
     }
 
-    /// Bytes that one buffer should have at most.
+    /// Recommended maximum size of a buffer in bytes.
     pub(super) fn max_buffer_size(&self) -> u64 {
         const DEFAULT: u64 = 1 << 30;
         let l = &self.info.limits;
@@ -90,7 +90,7 @@ impl Device for VkDevice {
         if self.info.features.memory_budget {
             p = p.push_next(&mut budget);
         }
-        // SAFETY: the device is one of the instance, and the chained struct is known to it.
+        // SAFETY: `physical` is a device of this instance (`Info::probe`), and `p` borrows the chained struct.
         unsafe { self.instance.vk.get_physical_device_memory_properties2(self.info.physical, &mut p) };
         let heaps = p.memory_properties;
         let (mut free, mut total) = (0u64, 0u64);
@@ -122,7 +122,7 @@ impl Device for VkDevice {
         ggml_backend_dev_caps {
             r#async: self.info.features.queues,
             host_buffer: true,
-            // It can, but memory of files is better copied: drivers refuse to import it, or read it slowly.
+            // Supported, but hosts use this for mapped files, which drivers refuse to import, or read slowly.
             buffer_from_host_ptr: false,
             events: true,
             mmap_support: self.info.identity.kind != vk::PhysicalDeviceType::INTEGRATED_GPU,
@@ -166,9 +166,9 @@ impl Device for VkDevice {
 /// A device to publish.
 #[derive(Clone)]
 pub(super) struct Card {
-    /// What it is.
+    /// Its description.
     pub info: Arc<Info>,
-    /// Whether its memory is written and read directly where the host can reach it.
+    /// Whether the host reads and writes mapped device memory directly.
     pub direct: bool,
 }
 
@@ -189,12 +189,12 @@ impl Reg for VkReg {
     }
 }
 
-/// A family with these devices.
+/// Publishes a registry with these devices.
 pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>) -> RegRef {
     publish(VkReg { instance, cards })
 }
 
-/// The family "Vulkan"; `None` when there is no Vulkan here.
+/// The registry of the backend. `None` if the system has no Vulkan.
 pub fn reg() -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
     *REG.get_or_init(|| {
@@ -205,13 +205,13 @@ pub fn reg() -> Option<RegRef> {
     })
 }
 
-/// Device `index` of the family.
+/// Device `index` of the backend.
 pub fn device(index: usize) -> Option<DeviceRef> {
     let reg = reg()?;
     (index < reg.device_count()).then(|| reg.device(index)).flatten()
 }
 
-/// What is behind a device of the family.
+/// The `VkDevice` of a backend device.
 #[cfg(test)]
 pub fn author(device: DeviceRef) -> Option<&'static VkDevice> {
     crate::backend::author::device_author(device)

@@ -1,10 +1,10 @@
-//! Switches from the environment.
+//! Settings from environment variables.
 
 #![forbid(unsafe_code)]
 
 use crate::log_warn;
 
-/// Whether a variable is set, to whatever.
+/// Whether a variable is set, even if empty.
 pub fn set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
@@ -25,8 +25,8 @@ pub fn asks_for_devices() -> bool {
     cfg!(test) || NAMES.into_iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()))
 }
 
-/// The devices that GGML_VK_VISIBLE_DEVICES names: numbers with commas or spaces between them, up to the first word that
-/// is none. `None` when the variable is not set.
+/// The devices that GGML_VK_VISIBLE_DEVICES names: numbers separated by commas or spaces, up to the first word that is not a number.
+/// `None` if the variable is not set.
 pub fn visible_devices() -> Option<Vec<usize>> {
     Some(parse_list(&std::env::var_os("GGML_VK_VISIBLE_DEVICES")?.to_string_lossy()))
 }

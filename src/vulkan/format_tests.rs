@@ -1,4 +1,4 @@
-//! Formats and ids as ggml 0.28 has them, on devices: floats of 8 bits wherever the CPU takes them, and slots without an expert.
+//! Formats and ids of ggml 0.28 on devices: 8-bit floats in all operations that support them on the CPU, and slots without an expert.
 
 use super::lab::{Lab, agrees, bytes, floats, scattered};
 use super::testing::{Quiet, devices};
@@ -17,14 +17,14 @@ fn f8(l: &mut Lab, ne: &[i64], seed: u32) -> TensorRef {
     l.blocks(GGML_TYPE_F8_E4M3, ne, |i| scattered(i, seed)).0
 }
 
-/// Every code is read as its value, and every value is written as its code, ties, subnormals and what is too large among them.
+/// Every code is read as its value, and every value is written as its code. Includes ties, subnormals and values that are too large.
 #[test]
 fn every_code_is_read_and_every_value_is_written() {
     let Some(device) = device() else { return };
     let _quiet = Quiet::new();
     for dtype in [GGML_TYPE_F32, GGML_TYPE_F16] {
         let mut l = Lab::new();
-        // The codes of positive numbers but NaN, and what is between two of them.
+        // The codes of positive numbers except NaN, and the midpoints of two neighbours.
         let value = |i: usize| f8_e4m3_to_f32(i as u8 % 127);
         let between =
             |i: usize| (value(i) + value((i + 1).min(126))) / 2.0 * if i.is_multiple_of(3) { -1.0 } else { 1.0 };
@@ -78,7 +78,7 @@ fn floats_of_8_bits_are_weights_rows_keys_and_values() {
     }
 }
 
-/// A slot whose id is -1 has zeros, in all forms of products; such a row of ADD_ID stays as it is.
+/// The result of a slot with id -1 is 0 with all methods of products. ADD_ID adds nothing to such a row.
 #[test]
 fn slots_without_an_expert() {
     let Some(device) = device() else { return };
@@ -95,7 +95,7 @@ fn slots_without_an_expert() {
                 let bias = l.noise(&[35, 4], 3);
                 vec![t, binary::add_id(&mut l.ctx, t, bias, ids).unwrap()]
             };
-            // The CPU brings activations to bytes for blocks.
+            // For formats of blocks the CPU quantizes activations to 8 bits.
             let most = if dtype == GGML_TYPE_F16 { 1e-8 } else { 1e-3 };
             assert!(agrees(device, &format!("{dtype:?}, {tokens} tokens"), most, &product));
         }

@@ -1,8 +1,8 @@
-//! Nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, rotation + rows by index.
+//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS.
 //!
-//! A chain is fused when nothing else reads what is between, and when what it writes last is not over what it reads first: an
-//! allocator that does not know about fusion may put it there (V1). Lying exactly on it is allowed where each element is read by whoever
-//! writes it.
+//! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An allocator that does
+//! not know about fusion may let them overlap (V1). The result may have exactly the memory of a source if each element is written by the
+//! invocation that reads it.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub enum Chain {
     },
     /// An activation times a factor.
     Gated {
-        /// Which.
+        /// The gated function.
         op: ggml_glu_op,
         /// The argument of the activation.
         gate: TensorRef,
@@ -52,7 +52,7 @@ pub enum Chain {
 }
 
 impl Chain {
-    /// Its dispatch.
+    /// Adds its dispatch.
     pub fn plan(&self, plan: &mut Plan<'_>) -> Result<()> {
         match *self {
             Chain::Norm { add, norm, mul, weight } => norm::fused(norm, add, Some(weight), mul, plan),
@@ -62,7 +62,7 @@ impl Chain {
     }
 }
 
-/// The chain that starts at node `i`, and how many nodes it takes. `present`: whether a node is computed here at all.
+/// The chain that starts at node `i`, and its number of nodes.
 pub fn find(graph: GraphRef, i: usize, info: &Info) -> Option<(Chain, usize)> {
     let at = |k: usize| (i + k < graph.n_nodes()).then(|| graph.node(i + k));
     let first = at(0)?;
@@ -75,7 +75,7 @@ pub fn find(graph: GraphRef, i: usize, info: &Info) -> Option<(Chain, usize)> {
     }
 }
 
-/// Whether `node` is read by `reader` alone and may stay unwritten.
+/// Whether only `reader` reads `node`, so that it need not be written.
 fn only_for(graph: GraphRef, node: TensorRef, reader: TensorRef) -> bool {
     graph.use_count(node) == 1
         && !node.has_flag(GGML_TENSOR_FLAG_OUTPUT)
@@ -88,7 +88,7 @@ fn computed(node: TensorRef) -> bool {
     node.has_flag(GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// Whether writing `d` element by element harms no one who still reads `s`: they are apart, or are the same elements.
+/// Whether a dispatch may write `d` element by element while it reads `s`: they do not overlap, or have the same elements.
 fn apart_or_same(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
     !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))

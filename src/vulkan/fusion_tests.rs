@@ -1,4 +1,4 @@
-//! Each chain is found, unless another node needs an intermediate result, or memory overlaps (V1).
+//! Each chain is fused, unless another node needs an intermediate result, or memory overlaps (V1).
 
 use super::fusion::{self, Chain};
 use super::lab::{Lab, floats};
@@ -15,12 +15,12 @@ use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::{Place, copy, rows, unary, view};
 use crate::vulkan::device::author;
 
-/// Nodes of a chain in order, the last one its result, and the sources that are read first.
+/// Nodes of a chain in order, result last, and the sources of its first node.
 struct Made {
     nodes: Vec<TensorRef>,
     sources: Vec<TensorRef>,
     name: &'static str,
-    /// Numbers of the nodes that may be used elsewhere, as they are written anyway.
+    /// Numbers of the nodes that other nodes may read, because they are written anyway.
     kept: Vec<usize>,
 }
 
@@ -107,7 +107,7 @@ fn every_chain_is_found_and_gives_what_its_nodes_give() {
         assert_eq!(chains(graph, device), [(made.name, 0, made.nodes.len())], "chain {k}");
         let same = super::lab::agrees(device, made.name, 1e-6, &|l: &mut Lab| {
             let made = make(l);
-            // Half-precision rows are compared as numbers.
+            // F16 rows are compared as numbers.
             let last = made.nodes[made.nodes.len() - 1];
             vec![if last.dtype() == GGML_TYPE_F32 {
                 last
@@ -143,7 +143,7 @@ fn what_somebody_else_reads_is_not_left_out() {
                 let found = chains(graph, device);
                 let kept = made.kept.contains(&i);
                 let whole = found.iter().any(|c| c.2 == made.nodes.len());
-                // The addition before a norm is written whoever reads it.
+                // The addition before a norm is always written.
                 assert_eq!(whole, kept, "chain {k}, node {i}, output {output}: {found:?}");
                 compute(graph, device);
                 let got = floats(made.nodes[i]);
@@ -160,7 +160,7 @@ fn what_somebody_else_reads_is_not_left_out() {
     }
 }
 
-// Row V1: an allocator that does not know about fusion may put the result over what is read first.
+// Row V1: an allocator that does not know about fusion may give the result the memory of a source.
 #[test]
 fn memory_that_overlaps_is_not_fused_over() {
     let Some([device, _]) = devices() else { return };
@@ -169,7 +169,7 @@ fn memory_that_overlaps_is_not_fused_over() {
     for (k, make) in ALL[..4].iter().enumerate() {
         let n_sources = make(&mut Lab::new()).sources.len();
         for source in 0..n_sources {
-            // Exactly over it, a row after it, a row before it.
+            // At the same address, a row after it, a row before it.
             for shift in [0isize, 256, -256] {
                 let run = |on: DeviceRef| {
                     let mut lab = Lab::new();
@@ -178,7 +178,7 @@ fn memory_that_overlaps_is_not_fused_over() {
                     let guard_too = lab.guard();
                     let result = made.nodes[made.nodes.len() - 1];
                     let graph = lab.graph(&[result]);
-                    // Memory for everything but the result, which is then laid over the source.
+                    // Memory for all tensors except the result, which then overlaps the source.
                     let own = on.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
                     let mut at = own.base();
                     let align = 256;
@@ -188,7 +188,7 @@ fn memory_that_overlaps_is_not_fused_over() {
                         }
                         at = at.wrapping_add((at as usize).next_multiple_of(align) - at as usize);
                         assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                        // Room after it, so that a shifted result touches one tensor alone.
+                        // Space after it, so that a shifted result overlaps only one tensor.
                         at = at.wrapping_add(t.nbytes() + 1024);
                     }
                     let over = made.sources[source].data().cast::<u8>().wrapping_offset(shift);
@@ -201,7 +201,7 @@ fn memory_that_overlaps_is_not_fused_over() {
                 let (whole, got) = run(device);
                 assert_eq!(whole, Some(shift == 0), "chain {k}, source {source}, {shift}");
                 let (_, want) = run(cpu);
-                // Shifted over the other factor of the product, no order of elements is right.
+                // If the result overlaps the other factor of the product with a shift, no order of elements is right.
                 let between = shift == 0 || !(source == 1 && k == 3);
                 if between {
                     let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -1,4 +1,4 @@
-//! Everything that one opened device has.
+//! Everything that belongs to an open device.
 
 use super::command::Recorder;
 use super::core::Core;
@@ -11,16 +11,16 @@ use crate::sys::sync::{lock, read, write};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-/// An open device. Buffers and streams keep it alive; the last of them frees it.
+/// An open device. Buffers and streams keep it alive.
 pub struct Gpu {
     /// The logical device.
     pub core: Arc<Core>,
     /// Its pipelines.
     pub pipelines: Pipelines,
-    /// For copies that belong to no stream.
+    /// For copies outside of streams.
     transfer: Mutex<Recorder>,
     pinned: RwLock<Vec<Pinned>>,
-    /// Whether device memory is written and read directly where the host can reach it.
+    /// Whether the host reads and writes mapped device memory directly.
     pub(super) direct: bool,
 }
 
@@ -31,7 +31,7 @@ struct Pinned {
 }
 
 impl Gpu {
-    /// Opens a device; `direct`: its memory is written and read directly where the host can reach it.
+    /// Opens a device. `direct`: the host reads and writes mapped device memory directly.
     pub fn open(instance: &'static Instance, info: &Arc<Info>, direct: bool) -> Result<Arc<Self>> {
         let core = Core::open(instance, info.clone())?;
         let transfer = Mutex::new(Recorder::new(&core)?);
@@ -39,7 +39,7 @@ impl Gpu {
         Ok(Arc::new(Self { core, pipelines, transfer, pinned: RwLock::default(), direct }))
     }
 
-    /// What the device can do.
+    /// The description of the device.
     pub fn info(&self) -> &Arc<Info> {
         &self.core.info
     }
@@ -48,7 +48,7 @@ impl Gpu {
         lock(&self.transfer)
     }
 
-    /// Remembers host memory that the device reaches.
+    /// Registers host memory that the device can access.
     pub(super) fn pin(&self, memory: &Arc<Memory>) {
         if let Some(start) = memory.mapped() {
             let entry = Pinned { start: start.as_ptr() as usize, memory: memory.clone() };
@@ -56,12 +56,12 @@ impl Gpu {
         }
     }
 
-    /// Forgets it.
+    /// Undoes [`Self::pin`].
     pub(super) fn unpin(&self, memory: &Arc<Memory>) {
         write(&self.pinned).retain(|p| !Arc::ptr_eq(&p.memory, memory));
     }
 
-    /// The pinned memory that `len` bytes from `ptr` on are in, and their offset.
+    /// The pinned memory that contains `len` bytes at `ptr`, and their offset in it.
     pub(super) fn pinned(&self, ptr: NonNull<u8>, len: usize) -> Option<(Arc<Memory>, u64)> {
         let all = read(&self.pinned);
         let at = ptr.as_ptr() as usize;

@@ -1,4 +1,4 @@
-//! A graph becomes dispatches: nodes in order, chains fused, missing pipelines made together.
+//! Turns a graph into dispatches: nodes in order, chains fused. Missing pipelines are created together.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::sync::OnceLock;
 
-/// What is computed in one go.
+/// What is planned together.
 #[derive(Clone, Copy)]
 enum Step {
     Node(TensorRef),
@@ -32,7 +32,7 @@ fn asks(node: TensorRef) -> bool {
     !op_is_empty(node.op()) && !node.is_empty() && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// The step at node `i`, and the next node.
+/// The step at node `i`, and the number of the next node.
 fn step(graph: GraphRef, i: usize, info: &Info) -> (Option<Step>, usize) {
     let node = graph.node(i);
     if !asks(node) {
@@ -60,7 +60,7 @@ fn plan_step(step: Step, info: &Info, scratch: Scratch<'_>) -> Result<Vec<Dispat
     Ok(plan.dispatches)
 }
 
-/// Kernels of all nodes from `i` on. Scratch memory is only pretended.
+/// Kernels of all nodes from `i` on. Plans get made-up addresses of scratch memory.
 fn kernels(graph: GraphRef, mut i: usize, info: &Info) -> Result<Vec<Kernel>> {
     let mut all = Vec::new();
     let mut pretend = |bytes| Ok(Range::new(1 << 40, bytes));
@@ -74,7 +74,7 @@ fn kernels(graph: GraphRef, mut i: usize, info: &Info) -> Result<Vec<Kernel>> {
     Ok(all)
 }
 
-/// Records and submits a graph in pieces, while the device works on those before.
+/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile.
 pub fn record(recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<()> {
     let info = recorder.core().info.clone();
     recorder.start_graph();

@@ -1,4 +1,4 @@
-//! What flows between recorded steps: where a barrier must stand.
+//! Dependencies between recorded steps, which need barriers.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ impl Range {
         Self { address, len }
     }
 
-    /// Whether they share a byte.
+    /// Whether the ranges share a byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.len > 0
             && other.len > 0
@@ -40,10 +40,10 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    /// Beyond as many ranges, they are joined: a barrier too many is harmless, a long search is not.
+    /// Maximum number of ranges. More are joined, because a needless barrier costs less than a long search.
     const MOST: usize = 96;
 
-    /// Notes a step; whether a barrier must be before it.
+    /// Adds a step. Returns whether it needs a barrier before it.
     pub fn step(&mut self, reads: &[Range], writes: &[Range]) -> bool {
         let clash = |a: &[Range], b: &[Range]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
         let barrier = clash(reads, &self.writes) || clash(writes, &self.writes) || clash(writes, &self.reads);
@@ -55,7 +55,7 @@ impl Hazards {
         barrier
     }
 
-    /// A barrier stands, or everything before is known to be done.
+    /// Call this after a barrier, or when all earlier work is done.
     pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn barriers_stand_only_where_data_flows() {
+    fn only_dependent_steps_need_barriers() {
         let r = |a, n| Range::new(a, n);
         let mut h = Hazards::default();
         assert!(!h.step(&[r(0, 100), r(100, 100)], &[r(200, 100)]));

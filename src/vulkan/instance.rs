@@ -1,9 +1,9 @@
-//! libvulkan, opened at run time, and which of its devices are used.
+//! libvulkan, opened at run time, and the choice of devices.
 //!
-//! The instance is made on first use and stays until the process ends: drivers may have threads that run until the very
-//! end, and nothing of them may go away under another thread's feet.
+//! The instance is created on first use and never destroyed, because threads of drivers may run until the process ends.
 
 use super::info::{Identity, Info};
+use super::query::Physical;
 use super::{env, nodes};
 use crate::sys::process;
 use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The instance and the devices to use.
 pub struct Instance {
-    /// The library, kept open; tests ask it more.
+    /// The library, kept open. Tests query it.
     #[cfg_attr(not(test), allow(dead_code))]
     entry: ash::Entry,
     /// The instance's functions.
@@ -25,21 +25,20 @@ pub struct Instance {
 
 #[cfg(test)]
 impl Instance {
-    /// All devices that can be used, chosen or not.
+    /// All devices that can be used, whether chosen or not.
     pub fn all(&self) -> Vec<Arc<Info>> {
-        // SAFETY: the instance lives.
-        let all = unsafe { self.vk.enumerate_physical_devices() }.unwrap_or_default();
-        all.into_iter().filter_map(|d| Info::probe(&self.entry, &self.vk, d).ok()).map(Arc::new).collect()
+        let all = Physical::all(&self.vk).unwrap_or_default();
+        all.into_iter().filter_map(|d| Info::probe(&self.entry, d).ok()).map(Arc::new).collect()
     }
 }
 
-/// The instance, made on first use; `None` when there is no libvulkan or nothing that it could drive, or Vulkan is switched off.
+/// The instance, created on first use. `None` if there is no libvulkan, no device for it, or if Vulkan is disabled.
 pub fn instance() -> Option<&'static Instance> {
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
     INSTANCE.get_or_init(open).as_ref()
 }
 
-/// Messages of the validation layers so far.
+/// Number of messages of the validation layers so far.
 #[cfg(test)]
 pub fn validation_messages() -> usize {
     MESSAGES.load(Ordering::Relaxed)
@@ -67,12 +66,13 @@ fn open() -> Option<Instance> {
         explain(format_args!("a statically linked program cannot open the Vulkan library"));
         return None;
     }
-    // Software drivers would be loaded only to be left out: tens of megabytes, a tenth of a second. Nothing is said either, as
-    // hosts without a log callback print debug lines too.
+    // Without a device node the loader would load only software drivers, which are not used unless requested, at a cost of tens of megabytes
+    // and 0.1 s. Logs nothing, because hosts without a log callback print debug lines too.
     if !env::asks_for_devices() && !nodes::any() {
         return None;
     }
-    // SAFETY: running the initializers of the system's Vulkan loader is what the user of this backend wants.
+    // SAFETY: loading runs the initialisers of the system's Vulkan loader, which have no preconditions. The library is never closed: the
+    // instance keeps `entry`.
     let entry = match unsafe { ash::Entry::load() } {
         Ok(entry) => entry,
         Err(e) => {
@@ -93,14 +93,14 @@ fn open() -> Option<Instance> {
 }
 
 fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
-    // SAFETY: a query without preconditions.
+    // SAFETY: `entry` is a loaded library. The function requires only a writable result, which `ash` passes.
     let version = unsafe { entry.try_enumerate_instance_version() };
     let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
     if version < vk::API_VERSION_1_2 {
         return Err("the Vulkan library is older than 1.2".into());
     }
     let requested = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
-    // SAFETY: a query without preconditions.
+    // SAFETY: `entry` is a loaded library. The function requires only writable results, which `ash` passes.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));
     let validate = requested.is_some() && has_validation;
@@ -112,7 +112,7 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
     let names = if validate { vec![VALIDATION.as_ptr()] } else { Vec::new() };
     let mut extensions = Vec::new();
     let mut flags = vk::InstanceCreateFlags::empty();
-    // SAFETY: a query without preconditions.
+    // SAFETY: `entry` is a loaded library. The function requires only writable results, which `ash` passes.
     let offered = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
     let offers = |name: &CStr| offered.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
     if validate && offers(ext::debug_utils::NAME) {
@@ -137,11 +137,12 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
     if validate {
         info = info.push_next(&mut features).push_next(&mut listener);
     }
-    // SAFETY: everything that `info` points to lives until the end of this function.
+    // SAFETY: `info` borrows what it points to, except for the names, which are static. The loader offers the layer and the extensions.
     let vk = unsafe { entry.create_instance(&info, None) }.map_err(|e| format!("no Vulkan instance ({e:?})"))?;
     if validate && offers(ext::debug_utils::NAME) {
         let utils = ext::debug_utils::Instance::new(entry, &vk);
-        // SAFETY: the instance lives; the messenger stays with it until the process ends.
+        // SAFETY: the instance was created with the extension and is never destroyed, nor is the messenger. `message` has the type of the
+        // callback and uses no user data.
         if let Err(e) = unsafe { utils.create_debug_utils_messenger(&self::listener(), None) } {
             log_warn!("ggml_vulkan: cannot create a debug messenger: {e:?}");
         }
@@ -158,14 +159,14 @@ fn listener() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
 }
 
 /// # Safety
-/// `data` is a message of the layers, as the extension promises.
+/// `data` is NULL or a message as VK_EXT_debug_utils specifies it.
 unsafe extern "system" fn message(
     _: vk::DebugUtilsMessageSeverityFlagsEXT,
     _: vk::DebugUtilsMessageTypeFlagsEXT,
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the layers give a valid message whose text is NULL or a C string.
+    // SAFETY: the caller promises NULL or a valid message. By the extension its text is a C string; NULL is checked all the same.
     let text = unsafe {
         let p = data.as_ref().map_or(std::ptr::null(), |d| d.p_message);
         if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
@@ -178,15 +179,14 @@ unsafe extern "system" fn message(
     vk::FALSE
 }
 
-/// Which devices to use: those that GGML_VK_VISIBLE_DEVICES names, else all graphics processors, each once, else the
-/// first device that is no processor.
+/// Chooses the devices: those that GGML_VK_VISIBLE_DEVICES names. If it is not set, all GPUs, each once. If there is no GPU, the first device
+/// that is not a CPU.
 fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
-    // SAFETY: the instance lives.
-    let all = unsafe { vk.enumerate_physical_devices() }.unwrap_or_else(|e| {
+    let all = Physical::all(vk).unwrap_or_else(|e| {
         log_warn!("ggml_vulkan: cannot list the devices: {e:?}");
         Vec::new()
     });
-    let identities: Vec<_> = all.iter().map(|d| Identity::of(vk, *d)).collect();
+    let identities: Vec<_> = all.iter().map(|d| Identity::of(*d)).collect();
     let named = env::visible_devices();
     let chosen = match &named {
         Some(list) => pick_named(list, all.len()),
@@ -194,7 +194,7 @@ fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
     };
     let mut cards = Vec::new();
     for i in chosen {
-        match Info::probe(entry, vk, all[i]) {
+        match Info::probe(entry, all[i]) {
             Ok(info) => cards.push(Arc::new(info)),
             Err(reason) => log_info!("ggml_vulkan: {} is not used: {reason}", identities[i].name),
         }
@@ -221,7 +221,7 @@ fn pick_named(list: &[usize], available: usize) -> Vec<usize> {
 fn pick_default(devices: &[Identity]) -> Vec<usize> {
     let mut chosen: Vec<usize> = Vec::new();
     for (i, new) in devices.iter().enumerate().filter(|(_, d)| d.is_gpu()) {
-        // One card may be there twice, through two drivers.
+        // Two drivers may offer the same card.
         match chosen.iter_mut().find(|k| devices[**k].same_card(new)) {
             Some(k) if new.driver_rank() < devices[*k].driver_rank() => *k = i,
             Some(_) => {}

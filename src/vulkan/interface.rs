@@ -1,8 +1,8 @@
-//! What shaders take: a struct for each push block and for the specialization constants of each source, and lists of number formats.
+//! Interfaces of the shaders: a struct for each push block and for the specialization constants of each source, and lists of number formats.
 //!
-//! GLSL and the manifest are the only description. `make shaders` reflects the SPIR-V modules and writes `spirv/interface.rs`, which the
-//! macro below turns into structs: a name, a type or an offset that Rust does not share with the shader does not compile. The tests
-//! compare the structs with every module in the packs.
+//! GLSL and the manifest are the source of all of them. `make shaders` reflects the SPIR-V modules and writes `spirv/interface.rs`, which the
+//! macro below turns into structs. Rust code with a name, type or offset that differs from the shader does not compile. The tests compare
+//! the structs with every module in the packs.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ impl<T: Member, const N: usize> Member for [T; N] {
 
 /// A specialization constant.
 trait Constant: Copy {
-    /// As the pipeline takes it.
+    /// The value for the pipeline.
     fn word(self) -> u32;
 }
 
@@ -61,7 +61,7 @@ pub struct Push {
 }
 
 impl Push {
-    /// What is pushed.
+    /// The bytes to push.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -73,9 +73,9 @@ pub trait PushBlock: Copy {
     fn bytes(&self) -> Push;
 }
 
-/// The specialization constants of a source but for the size of the workgroup.
+/// The specialization constants of a source, without the three for the size of the workgroup.
 pub trait Constants {
-    /// What modules of the source are pushed.
+    /// The push block of the source.
     type Push: PushBlock;
     /// Name of the source.
     const SOURCE: &'static str;
@@ -85,7 +85,7 @@ pub trait Constants {
     fn write(&self, spec: &mut [u32; MAX_SPEC]);
 }
 
-/// Fails unless a source has a variant for a format: when the format is not in the source's list.
+/// Fails unless the list of a source contains a format: only those have variants.
 pub fn listed(list: &[ggml_type], source: &str, dtype: ggml_type) -> Result<()> {
     if list.contains(&dtype) {
         return Ok(());
@@ -111,7 +111,7 @@ macro_rules! interface {
                     $(pub $member: $ty,)*
                 }
                 impl $block {
-                    /// Where the last member ends. Nothing is between two of them: Rust's layout is the scalar layout of GLSL.
+                    /// End of the last member. There is no padding: Rust's layout is the scalar layout of GLSL.
                     const END: usize = {
                         let mut end = 0;
                         $(
@@ -195,7 +195,7 @@ mod tests {
     /// Offset or number, name, type.
     pub type Row = (u32, &'static str, &'static str);
 
-    /// The Rust side of a source: its push block, and its constants with the three of the workgroup's size.
+    /// The interface of a source in Rust: its push block, and its constants, with the three for the size of the workgroup.
     fn of_rust(source: &str) -> Interface {
         let rows = |rows: &[Row]| -> Vec<Member> {
             rows.iter().map(|&(place, name, ty)| Member { place, name: name.into(), ty: ty.into() }).collect()
@@ -206,7 +206,7 @@ mod tests {
         Interface { block: block.to_string(), push: rows(members), constants: [sizes, rows(constants)].concat() }
     }
 
-    /// Where a module and Rust do not agree. The packs have no debug names: names are compared where there are some.
+    /// The differences between Rust and a module. Names are compared if the module has debug names; those in the packs have none.
     fn differences(rust: &Interface, module: &Interface) -> Vec<String> {
         let mut out = Vec::new();
         for (what, ours, theirs) in
@@ -245,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Places of the instructions with an opcode whose operands a test holds for.
+    /// Positions of the instructions with an opcode whose operands pass a test.
     fn find(words: &[u32], opcode: u32, test: impl Fn(&[u32]) -> bool) -> Vec<usize> {
         let (mut found, mut at) = (Vec::new(), 5);
         while at < words.len() {
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_does_not_agree_is_found_out() {
+    fn a_module_that_differs_is_detected() {
         let rust = of_rust("gated");
         let differ = |words: &[u32]| differences(&rust, &reflect::interface(words).unwrap()).len();
         let good = words("gated");
         assert_eq!(differ(&good), 0);
-        // The decorations of the struct in which something has the offset of `gate_nb`: the push block.
+        // The push block is the struct that has a member at the offset of `gate_nb`.
         let offsets = |v: u32| find(&good, 72, |o| o[2] == 35 && o[3] == v);
         let (gate_nb, up_nb) = (offsets(40)[0], offsets(56)[0]);
         let block = good[gate_nb + 1];
@@ -289,7 +289,7 @@ mod tests {
 
         let ty = find(&good, 30, |o| o[0] == block)[0];
         let mut other_type = good.clone();
-        // `n_rows`, the eighth member, as the two floats after it.
+        // `n_rows`, the eighth member, gets the type of the ninth, two floats.
         other_type[ty + 2 + 7] = good[ty + 2 + 8];
         assert_eq!(differ(&other_type), 1, "a member has another type");
 
@@ -298,7 +298,7 @@ mod tests {
         (other_number[op + 3], other_number[a + 3]) = (9, 4);
         assert!(differ(&other_number) > 0, "a constant has another number");
 
-        // With debug names: those of the first two addresses, and that of the constant for the operation.
+        // With debug names for the first two addresses and the constant of the operation.
         let with_names = |first: &str, second: &str, constant: &str| {
             let names =
                 [named(6, &[block, 0], first), named(6, &[block, 1], second), named(5, &[good[op + 1]], constant)];
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn members_lie_at_their_offsets() {
+    fn members_are_at_their_offsets() {
         let p =
             push::ProductBlocks { a: 0x0102_0304_0506_0708, d: 9, ne: [10, 11, 12], n_rows: 13, a_nb: [14, 15, 16] };
         let want: Vec<u8> = [0x0506_0708u32, 0x0102_0304, 9, 0, 10, 11, 12, 13, 14, 15, 16]
@@ -335,7 +335,7 @@ mod tests {
         names
     }
 
-    /// Each source has a variant for every format of the list that Rust asks before it names one, and for no other.
+    /// Each source has variants for exactly the formats of the list that Rust checks.
     #[test]
     fn lists_of_formats_are_those_of_the_modules() {
         let of_list = |list: &[ggml_type]| sorted(list.iter().map(|t| format_name(*t)).collect());
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(text.matches("\nconst uint ").count(), types.len());
     }
 
-    /// BLOCK and BYTES of the formats' GLSL files are the sizes that Rust lays tensors out with.
+    /// `BLOCK` and `BYTES` in the GLSL files of the formats are the sizes in the table of types.
     #[test]
     fn blocks_of_shaders_have_the_sizes_of_their_types() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vulkan_shaders");

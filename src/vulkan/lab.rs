@@ -1,4 +1,4 @@
-//! For tests: small graphs with given inputs, computed on a device of choice.
+//! For tests: small graphs with given inputs, computed on any device.
 
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_status, ggml_tensor};
@@ -8,7 +8,7 @@ use crate::quant::convert::f32_to_f16;
 use crate::quant::{quantize_chunk, traits};
 use crate::tensor::{Context, TensorRef};
 
-/// A context and what its inputs are to hold.
+/// A context, and the data of its inputs.
 pub(super) struct Lab {
     pub ctx: Context,
     fills: Vec<(TensorRef, Vec<u8>)>,
@@ -26,13 +26,13 @@ impl Lab {
         t
     }
 
-    /// Numbers by a function of their place.
+    /// Numbers that are a function of their position.
     pub fn f32s(&mut self, ne: &[i64], value: impl Fn(usize) -> f32) -> TensorRef {
         let n = ne.iter().product::<i64>() as usize;
         self.input(GGML_TYPE_F32, ne, (0..n).flat_map(|i| value(i).to_le_bytes()).collect())
     }
 
-    /// The same as halves.
+    /// The same in F16.
     pub fn f16s(&mut self, ne: &[i64], value: impl Fn(usize) -> f32) -> TensorRef {
         let n = ne.iter().product::<i64>() as usize;
         self.input(GGML_TYPE_F16, ne, (0..n).flat_map(|i| f32_to_f16(value(i)).to_le_bytes()).collect())
@@ -43,7 +43,7 @@ impl Lab {
         self.f32s(ne, |i| scattered(i, seed))
     }
 
-    /// Rows of blocks, from numbers by a function of their place; and the numbers that the blocks hold.
+    /// Rows of blocks from numbers that are a function of their position, and the values of these blocks.
     pub fn blocks(&mut self, dtype: ggml_type, ne: &[i64], value: impl Fn(usize) -> f32) -> (TensorRef, Vec<f32>) {
         let (columns, n) = (ne[0] as usize, ne.iter().product::<i64>() as usize);
         let mut numbers: Vec<f32> = (0..n).map(value).collect();
@@ -72,7 +72,7 @@ impl Lab {
         g
     }
 
-    /// Memory for all tensors that have none, and what the inputs hold.
+    /// Allocates all tensors without memory, and sets the inputs.
     pub fn place(&self, device: DeviceRef) -> BufferBox {
         let mut list: Vec<*mut ggml_tensor> = self.ctx.tensors().map(|t| t.as_ptr()).collect();
         let buffer = device.buffer_type().unwrap().alloc_buffer_n(&mut list).unwrap().unwrap();
@@ -85,7 +85,7 @@ impl Lab {
     }
 }
 
-/// A number below 1 for a place.
+/// A pseudo-random number of magnitude below 1 for a position.
 pub(super) fn scattered(i: usize, seed: u32) -> f32 {
     let x = (i as u32).wrapping_mul(0x9e37_79b9).wrapping_add(seed.wrapping_mul(0x85eb_ca6b));
     let x = (x ^ (x >> 15)).wrapping_mul(0x2c1b_3c6d);
@@ -111,7 +111,7 @@ pub(super) fn ints(t: TensorRef) -> Vec<i32> {
     bytes(t).chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// What a graph gives on a device: the bytes of the tensors that `make` names. `None` when the device does not compute one of its nodes.
+/// Computes a graph on a device. Returns the bytes of the tensors that `make` returns, or `None` if the device does not support a node.
 pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> Option<Vec<Vec<u8>>> {
     let mut lab = Lab::new();
     let ends = make(&mut lab);
@@ -125,8 +125,8 @@ pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRe
     Some(ends.iter().map(|t| bytes(*t)).collect())
 }
 
-/// Fails unless a graph of floats gives on a device what it gives on the CPU, with a mean square error of at most `most` of the
-/// mean square. Whether the device computes it at all.
+/// Fails unless the results of a graph on a device agree with those on the CPU, with a mean square error of at most `most` times the mean
+/// square. Returns whether the device supports the graph.
 pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> bool {
     let Some(here) = results(device, make) else { return false };
     let cpu = crate::cpu::reg().device(0).unwrap();

@@ -1,17 +1,17 @@
-//! How a device computes a matrix product: a table of methods, the best first. The first method that the device has, that can compute the
-//! product and that pays on this device is used; the last one can compute everything.
+//! How a device computes a matrix product: a table of methods, best first. The first method that can compute the product on the device, and
+//! is fast there, is used. The last method can compute all products.
 //!
-//! | method | what it needs | when it pays |
+//! | method | needs | used for |
 //! |---|---|---|
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, and GGML_VK_TRY_COOPMAT is set |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
-//! | `ints` | dot products of 8-bit integers; a format of scaled integers | where they are done in hardware |
+//! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
-//! | `rows` | nothing | always |
+//! | `rows` | nothing | everything else |
 //!
-//! Cooperative matrices have not run on a GPU yet, so they are used only on request. `GGML_VK_PRODUCT=NAME` uses a method
-//! wherever it can, for tests.
+//! Cooperative matrices have not been tested on a GPU yet, so they are used only on request. For tests, `GGML_VK_PRODUCT=NAME` uses a method
+//! for every product that it can compute.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 /// The ways to compute a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Each lane computes some rows of src0 with some columns of src1, without shared memory (`mul_mat_rows`).
+    /// Each invocation computes some rows of src0 with some columns of src1, without shared memory (`mul_mat_rows`).
     Rows,
     /// Each workgroup computes a row with some columns (`mul_mat_vec`).
     Vector,
@@ -38,22 +38,22 @@ pub enum Product {
     TileInts,
     /// A tile with cooperative matrices of m, n and k (`mul_mat_coop`).
     Matrices([u32; 3]),
-    /// A tile with cooperative matrices of its own size, of a workgroup or of its subgroups (`mul_mat_coop2`).
+    /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups (`mul_mat_coop2`).
     Matrices2(Owner),
 }
 
-/// What is asked of a product.
+/// The properties of a product that decide about its method.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Columns of src1; for MUL_MAT_ID, tokens.
+    /// Columns of src1, or tokens for MUL_MAT_ID.
     pub columns: u32,
     /// Format of src0.
     pub format: ggml_type,
-    /// The precision is F32: src1 must not be rounded.
+    /// The precision is GGML_PREC_F32, so src1 must not be rounded.
     pub exact: bool,
 }
 
-/// Number of columns up to which a product is a vector product.
+/// Maximum number of columns of a vector product.
 pub const VECTOR_COLUMNS: u32 = 8;
 
 /// Rows and columns of a tile.
@@ -64,9 +64,9 @@ pub const SUBGROUPS: u32 = 4;
 
 struct Method {
     name: &'static str,
-    /// How, if the device can compute this product.
+    /// The product, if the method can compute it on the device.
     can: fn(&Info, &Request) -> Option<Product>,
-    /// Whether it pays; the last argument is whether cooperative matrices are requested.
+    /// Whether the method is fast. The last argument is whether cooperative matrices are requested.
     pays: fn(&Info, &Request, bool) -> bool,
 }
 
@@ -98,7 +98,7 @@ const METHODS: &[Method] = &[
     Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
 ];
 
-/// Whether operands may be rounded to F16: src0's values fit into it, and src1 needs no more precision.
+/// Whether operands may be rounded to F16: the values of src0 are in its range, and src1 needs no more precision.
 fn rounds(w: &Request) -> bool {
     !w.exact && (w.format == GGML_TYPE_F16 || w.format.blck_size() > 1)
 }
@@ -115,7 +115,7 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// A size of cooperative matrices that `mul_mat_coop` can use: F16 into F32, each a divisor of 32.
+/// A size of cooperative matrices that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32.
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
     let half = vk::ComponentTypeKHR::FLOAT16;
     let enough =
@@ -127,7 +127,7 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
     info.features.coopmat.iter().filter(|_| enough).find(usable).map(|c| [c.m, c.n, c.k])
 }
 
-/// How the device computes a product, by the table and the environment.
+/// How the device computes a product, from the table and the environment.
 pub fn product(info: &Info, request: &Request) -> Product {
     // Read once per process.
     static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! Pieces of device or host memory, each with a buffer object and a device address.
+//! Device memory and host memory, each piece with a buffer object and a device address.
 
 use super::core::Core;
 use crate::error::{Error, Result};
@@ -6,10 +6,11 @@ use ash::vk;
 use ash::vk::MemoryPropertyFlags as P;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Tests let the next requests of their thread fail.
+/// Lets tests make the next requests of their thread fail.
 #[cfg(test)]
 pub(super) mod faults {
     use std::cell::Cell;
@@ -18,7 +19,7 @@ pub(super) mod faults {
         static LEFT: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// So many requests of this thread are to fail.
+    /// Makes the next `n` requests of this thread fail.
     pub fn fail_next(n: u32) {
         LEFT.set(n);
     }
@@ -39,26 +40,92 @@ pub enum Purpose {
     Host,
 }
 
-enum Backing {
+/// A buffer object, destroyed on drop.
+struct Object {
+    core: Arc<Core>,
+    handle: vk::Buffer,
+    /// What memory for it needs.
+    need: vk::MemoryRequirements,
+}
+
+impl Object {
+    /// A buffer object without memory. `imported`: its memory will be imported from the host.
+    fn new(core: &Arc<Core>, size: u64, imported: bool) -> Result<Self> {
+        use vk::BufferUsageFlags as U;
+        let mut external = vk::ExternalMemoryBufferCreateInfo::default()
+            .handle_types(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
+        let mut info = vk::BufferCreateInfo::default()
+            .size(size)
+            .usage(U::STORAGE_BUFFER | U::TRANSFER_SRC | U::TRANSFER_DST | U::SHADER_DEVICE_ADDRESS)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        if imported {
+            info = info.push_next(&mut external);
+        }
+        // SAFETY: `Core`: the device is valid and has buffer addresses. The callers checked that the size is not 0 and within the limit
+        // of the device, and `info` borrows what it points to.
+        let handle = unsafe { core.vk.create_buffer(&info, None) }.map_err(|e| core.failed("making a buffer", e))?;
+        // SAFETY: `handle` was created from this device in the line above.
+        let need = unsafe { core.vk.get_buffer_memory_requirements(handle) };
+        Ok(Self { core: core.clone(), handle, need })
+    }
+
+    /// The device address. The object must have memory.
+    fn address(&self) -> u64 {
+        let info = vk::BufferDeviceAddressInfo::default().buffer(self.handle);
+        // SAFETY: the handle is valid until drop, and has the usage SHADER_DEVICE_ADDRESS.
+        unsafe { self.core.vk.get_buffer_device_address(&info) }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created from this device. Work that uses the buffer is done, as vkDestroyBuffer requires: `VkBuffer` and
+        // `VkHostBuffer` wait for the device first, and a recorder keeps its own memory until its work is done.
+        unsafe { self.core.vk.destroy_buffer(self.handle, None) };
+    }
+}
+
+enum Source {
     Allocated(Allocation),
     Imported(vk::DeviceMemory),
 }
 
+/// The memory of a buffer object, freed on drop.
+struct Backing {
+    core: Arc<Core>,
+    source: Option<Source>,
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        match self.source.take() {
+            Some(Source::Allocated(a)) => {
+                if let Some(Err(e)) = self.core.with_allocator(|all| all.free(a)) {
+                    crate::log_warn!("ggml_vulkan: {e}");
+                }
+            }
+            // SAFETY: the memory was allocated from this device and is not freed twice (`take`). Work that uses it is done, because `Memory`
+            // drops its buffer object first.
+            Some(Source::Imported(m)) => unsafe { self.core.vk.free_memory(m, None) },
+            None => {}
+        }
+    }
+}
+
 /// A buffer object with memory.
 pub struct Memory {
-    core: Arc<Core>,
-    /// The buffer object.
-    pub buffer: vk::Buffer,
+    // Dropped in this order: the object goes before its memory.
+    object: Object,
+    _backing: Backing,
     /// Its device address.
     pub address: u64,
     /// Its size in bytes.
     pub size: u64,
     mapped: Option<NonNull<u8>>,
-    backing: Option<Backing>,
 }
-// SAFETY: the mapped address is memory that stays mapped as long as the object; who writes where is the users' business.
+// SAFETY: only `mapped` is not `Send`. The address stays mapped until drop, on whichever thread that is.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: only `mapped` is not `Sync`. This type does not access the bytes; `Window` says who may.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -76,7 +143,8 @@ impl Memory {
         if size == 0 || size > limits.buffer.min(limits.allocation) {
             return Err(out_of_memory());
         }
-        let (buffer, need) = create_buffer(core, size, false)?;
+        let object = Object::new(core, size, false)?;
+        let need = object.need;
         let order = preferences(purpose, core.info.shares_memory(), &Policy::from_env());
         let mut made = Err(out_of_memory());
         for index in memory_types(&core.info.memory, need, &order) {
@@ -97,31 +165,30 @@ impl Memory {
                 None => break,
             }
         }
-        let allocation = match made {
-            Ok(a) => a,
-            Err(e) => {
-                // SAFETY: just made, nobody uses it.
-                unsafe { core.vk.destroy_buffer(buffer, None) };
-                return Err(e);
-            }
-        };
+        let allocation = made?;
         let mapped = allocation.mapped_ptr().map(NonNull::cast);
-        // SAFETY: the memory belongs to this buffer alone and has the size and alignment it needs.
-        let bound = unsafe { core.vk.bind_buffer_memory(buffer, allocation.memory(), allocation.offset()) };
-        let mut memory = Self {
-            core: core.clone(),
-            buffer,
-            address: 0,
-            size,
-            mapped,
-            backing: Some(Backing::Allocated(allocation)),
-        };
-        bound.map_err(|e| core.failed("binding memory", e))?;
-        memory.address = device_address(core, buffer);
+        // SAFETY: the object is new and has no memory yet. The allocator gave this range to nobody else, with the size, alignment and type
+        // of `need`.
+        let bound = unsafe { core.vk.bind_buffer_memory(object.handle, allocation.memory(), allocation.offset()) };
+        let backing = Backing { core: core.clone(), source: Some(Source::Allocated(allocation)) };
+        Self::after_bind(bound, object, backing, size, mapped)
+    }
+
+    /// The memory, if binding it to the object succeeded.
+    fn after_bind(
+        bound: std::result::Result<(), vk::Result>,
+        object: Object,
+        backing: Backing,
+        size: u64,
+        mapped: Option<NonNull<u8>>,
+    ) -> Result<Self> {
+        let mut memory = Self { object, _backing: backing, address: 0, size, mapped };
+        bound.map_err(|e| memory.object.core.failed("binding memory", e))?;
+        memory.address = memory.object.address();
         Ok(memory)
     }
 
-    /// Host memory as memory of the device. Start and size must be multiples of `Limits::import_alignment`.
+    /// Imports host memory into the device. Address and size must be multiples of `Limits::import_alignment`.
     ///
     /// # Safety
     /// `ptr` points to `size` readable and writable bytes that live as long as the result.
@@ -139,8 +206,9 @@ impl Memory {
         }
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         let mut host = vk::MemoryHostPointerPropertiesEXT::default();
-        // SAFETY: the memory is there, by the caller's promise.
-        let asked = unsafe {
+        // SAFETY: `core.import` is there only if the device has the extension. The caller promises that the memory is allocated, its
+        // alignment was checked, and `host` is writable.
+        let queried = unsafe {
             (import.fp().get_memory_host_pointer_properties_ext)(
                 core.vk.handle(),
                 kind,
@@ -148,86 +216,91 @@ impl Memory {
                 &mut host,
             )
         };
-        asked.result().map_err(|e| core.failed("asking about host memory", e))?;
-        let (buffer, mut need) = create_buffer(core, size, true)?;
+        queried.result().map_err(|e| core.failed("asking about host memory", e))?;
+        let object = Object::new(core, size, true)?;
+        let mut need = object.need;
         need.memory_type_bits &= host.memory_type_bits;
         let order = [P::HOST_VISIBLE | P::HOST_COHERENT | P::HOST_CACHED, P::HOST_VISIBLE | P::HOST_COHERENT];
         let index = memory_types(&core.info.memory, need, &order).first().copied();
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
         let mut pointer = vk::ImportMemoryHostPointerInfoEXT::default().handle_type(kind);
         pointer.p_host_pointer = ptr.as_ptr().cast();
-        let memory = match index {
-            None => Err(Error::Unsupported("no memory type for imported memory".into())),
-            Some(index) => {
-                let info = vk::MemoryAllocateInfo::default()
-                    .allocation_size(size)
-                    .memory_type_index(index)
-                    .push_next(&mut pointer)
-                    .push_next(&mut flags);
-                // SAFETY: the memory is there, by the caller's promise, and the type is one it can have.
-                unsafe { core.vk.allocate_memory(&info, None) }.map_err(|e| core.failed("importing host memory", e))
-            }
-        };
-        let memory = match memory {
-            Ok(m) => m,
-            Err(e) => {
-                // SAFETY: just made, nobody uses it.
-                unsafe { core.vk.destroy_buffer(buffer, None) };
-                return Err(e);
-            }
-        };
-        // SAFETY: memory and buffer have the same size.
-        let bound = unsafe { core.vk.bind_buffer_memory(buffer, memory, 0) };
-        let backing = Some(Backing::Imported(memory));
-        let mut memory = Self { core: core.clone(), buffer, address: 0, size, mapped: Some(ptr), backing };
-        bound.map_err(|e| core.failed("binding memory", e))?;
-        memory.address = device_address(core, buffer);
-        Ok(memory)
+        let index = index.ok_or_else(|| Error::Unsupported("no memory type for imported memory".into()))?;
+        let info = vk::MemoryAllocateInfo::default()
+            .allocation_size(size)
+            .memory_type_index(index)
+            .push_next(&mut pointer)
+            .push_next(&mut flags);
+        // SAFETY: the caller promises `size` bytes that live as long as the result. Address and size are multiples of the device's
+        // alignment (checked), and the type is among those that the driver named for this memory.
+        let memory = unsafe { core.vk.allocate_memory(&info, None) };
+        let memory = memory.map_err(|e| core.failed("importing host memory", e))?;
+        // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of a type in `need`.
+        let bound = unsafe { core.vk.bind_buffer_memory(object.handle, memory, 0) };
+        let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory)) };
+        Self::after_bind(bound, object, backing, size, Some(ptr))
     }
 
-    /// Host address of the first byte, when the host can reach it (coherently).
+    /// The buffer object. It is valid as long as this.
+    pub fn buffer(&self) -> vk::Buffer {
+        self.object.handle
+    }
+
+    /// Host address of the first byte, if the host can access the memory. The mapping is coherent.
     pub fn mapped(&self) -> Option<NonNull<u8>> {
         self.mapped
     }
-}
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: the owner says that nobody uses the memory any more.
-        unsafe { self.core.vk.destroy_buffer(self.buffer, None) };
-        match self.backing.take() {
-            Some(Backing::Allocated(a)) => {
-                if let Some(Err(e)) = self.core.with_allocator(|all| all.free(a)) {
-                    crate::log_warn!("ggml_vulkan: {e}");
-                }
-            }
-            // SAFETY: as above.
-            Some(Backing::Imported(m)) => unsafe { self.core.vk.free_memory(m, None) },
-            None => {}
-        }
+    /// `len` bytes from `offset` on, for the host. `None` if the memory is not mapped or smaller.
+    pub fn window(&self, offset: u64, len: usize) -> Option<Window<'_>> {
+        let base = self.mapped?;
+        let end = offset.checked_add(len as u64)?;
+        let at = usize::try_from(offset).ok()?;
+        // SAFETY: all of the memory is mapped at `base`, and `offset` is at most its size.
+        (end <= self.size).then(|| Window { start: unsafe { base.add(at) }, len, memory: PhantomData })
     }
 }
 
-fn create_buffer(core: &Core, size: u64, imported: bool) -> Result<(vk::Buffer, vk::MemoryRequirements)> {
-    use vk::BufferUsageFlags as U;
-    let mut external = vk::ExternalMemoryBufferCreateInfo::default()
-        .handle_types(vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT);
-    let mut info = vk::BufferCreateInfo::default()
-        .size(size)
-        .usage(U::STORAGE_BUFFER | U::TRANSFER_SRC | U::TRANSFER_DST | U::SHADER_DEVICE_ADDRESS)
-        .sharing_mode(vk::SharingMode::EXCLUSIVE);
-    if imported {
-        info = info.push_next(&mut external);
-    }
-    // SAFETY: the size is within the device's limit.
-    let buffer = unsafe { core.vk.create_buffer(&info, None) }.map_err(|e| core.failed("making a buffer", e))?;
-    // SAFETY: just made.
-    Ok((buffer, unsafe { core.vk.get_buffer_memory_requirements(buffer) }))
+/// Mapped bytes of a [`Memory`], which it borrows. Nobody else may use the bytes during a call: the contract of ggml-backend.h, which
+/// requires that the caller waits for queued work before it reads or writes the data of a tensor.
+pub struct Window<'a> {
+    start: NonNull<u8>,
+    len: usize,
+    memory: PhantomData<&'a Memory>,
 }
 
-fn device_address(core: &Core, buffer: vk::Buffer) -> u64 {
-    // SAFETY: the buffer has memory and was made for addresses.
-    unsafe { core.vk.get_buffer_device_address(&vk::BufferDeviceAddressInfo::default().buffer(buffer)) }
+impl Window<'_> {
+    /// Address of the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Sets the bytes. `data` must have the size of the window.
+    pub fn write(&self, data: &[u8]) {
+        assert_eq!(data.len(), self.len);
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else uses them now.
+        unsafe { self.start.as_ptr().copy_from(data.as_ptr(), self.len) }
+    }
+
+    /// Reads the bytes. `data` must have the size of the window.
+    pub fn read(&self, data: &mut [u8]) {
+        assert_eq!(data.len(), self.len);
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else writes them now.
+        unsafe { self.start.as_ptr().copy_to(data.as_mut_ptr(), self.len) }
+    }
+
+    /// Sets all bytes to `value`.
+    pub fn fill(&self, value: u8) {
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else uses them now.
+        unsafe { self.start.as_ptr().write_bytes(value, self.len) }
+    }
+
+    /// Copies the bytes of a window of the same size, which may overlap.
+    pub fn copy_from(&self, from: &Window<'_>) {
+        assert_eq!(from.len, self.len);
+        // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and by the contract nobody else uses them now.
+        unsafe { self.start.as_ptr().copy_from(from.start.as_ptr(), self.len) }
+    }
 }
 
 /// Memory settings of the user.
@@ -249,7 +322,7 @@ impl Policy {
     }
 }
 
-/// Properties of memory to try, best first.
+/// Memory properties to try, best first.
 fn preferences(purpose: Purpose, shared: bool, policy: &Policy) -> Vec<P> {
     let (device, host) = (P::DEVICE_LOCAL, P::HOST_VISIBLE | P::HOST_COHERENT);
     match purpose {
@@ -266,8 +339,8 @@ fn preferences(purpose: Purpose, shared: bool, policy: &Policy) -> Vec<P> {
     }
 }
 
-/// The memory types that fit, in the order of the preferences. Types of protected or lazily allocated memory, and AMD's
-/// uncached ones, are never right; neither are heaps too small for the buffer.
+/// The memory types that fit, in the order of the preferences. Leaves out protected and lazily allocated memory, AMD's uncached types, and
+/// heaps that are smaller than the buffer.
 fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequirements, preferred: &[P]) -> Vec<u32> {
     const NEVER: P = P::from_raw(
         P::PROTECTED.as_raw()
@@ -320,7 +393,7 @@ mod tests {
     #[test]
     fn memory_types_are_picked_by_what_they_are_not_by_their_place() {
         let (d, h, c) = (P::DEVICE_LOCAL, P::HOST_VISIBLE | P::HOST_COHERENT, P::HOST_CACHED);
-        // A card whose small window (heap 0) comes first, its memory last, with a protected twin of it in between.
+        // A card with a small visible window (heap 0) first and its own memory last. A protected type of that memory is in between.
         let m = device(
             &[(P::empty(), 1), (d | h, 0), (h, 1), (d | P::PROTECTED, 2), (h | c, 1), (d, 2)],
             &[256 << 20, 16 << 30, 8 << 30],

@@ -1,8 +1,9 @@
 //! The Vulkan backend. Files:
 //!
-//! - `instance`: libvulkan, opened at run time, and which devices are used; `info`: what a device supports, and why it is
-//!   refused; `workarounds`: features that drivers report and do not have; `env`: settings from environment variables; `nodes`:
-//!   whether the system has a device at all
+//! - `instance`: libvulkan, opened at run time, and which devices are used; `nodes`: whether the system has a device at all;
+//!   `env`: settings from environment variables
+//! - `info`: the description of a device; `probe`: fills it in, or says why the device cannot be used; `query`: safe queries of a
+//!   physical device; `workarounds`: features that drivers report but do not have
 //! - `core`: a logical device with its queue and allocator; `memory`: memory on it; `timeline`: timeline semaphores
 //! - `command`: recording of work, barriers and submission; `hazard`: dependencies between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
@@ -53,7 +54,9 @@ mod op_tests;
 pub mod ops;
 pub mod pipeline;
 pub mod plan;
+mod probe;
 pub mod profile;
+mod query;
 pub mod shaders;
 pub mod stream;
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Whether the system shows a graphics device at all, without a driver's help.
+//! Detects graphics devices without loading a driver.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
-/// Folders and how the names of graphics devices begin there: kernel drivers with DRM; NVIDIA's own, of Tegra too; Windows' for Linux
-/// machines inside it; those of telephones (Adreno, Mali, PowerVR).
+/// Folders, and prefixes of the names of device nodes in them: DRM drivers, NVIDIA (also Tegra), WSL, and mobile GPUs (Adreno, Mali,
+/// PowerVR).
 const NODES: [(&str, &[&str]); 2] =
     [("/dev/dri", &["render", "card"]), ("/dev", &["nvidia", "nvhost", "nvmap", "dxg", "kgsl", "mali", "pvr"])];
 
-/// Whether there is a device node of a graphics driver. Always where the system is not Linux, and has other names for devices.
+/// Whether there is a device node of a graphics driver. Always true on systems other than Linux, whose devices have other names.
 pub fn any() -> bool {
     !cfg!(any(target_os = "linux", target_os = "android"))
         || NODES.into_iter().any(|(folder, names)| has(Path::new(folder), names))

@@ -1,4 +1,4 @@
-//! What once broke in operations on devices (rows V of the list of regressions; docs/TESTS.md).
+//! Regressions of operations on devices (rows V of the list in docs/TESTS.md).
 
 use super::device::{Card, author, publish_cards};
 use super::instance::instance;
@@ -19,14 +19,14 @@ fn device() -> Option<DeviceRef> {
     devices().map(|d| d[0])
 }
 
-/// Keys, values and queries of a size, and a mask with `masked(query, key)`.
+/// Keys, values and queries, and a mask from `masked(query, key)`.
 fn attend(
     l: &mut Lab,
     [columns, keys, queries, heads, kv_heads]: [i64; 5],
     size: f32,
     masked: impl Fn(usize, usize) -> bool,
 ) -> TensorRef {
-    // Halves hold these: the CPU rounds queries to halves.
+    // F16 represents these exactly, because the CPU rounds queries to F16.
     let exact = |i, seed| size * (scattered(i, seed) * 32.0).round() / 32.0;
     let q = l.f32s(&[columns, queries, heads], |i| exact(i, 1));
     let k = l.f16s(&[columns, keys, kv_heads], |i| exact(i, 2));
@@ -39,7 +39,7 @@ fn attend(
     attention::flash_attn(&mut l.ctx, [q, k, v], Some(mask), scale, 0.0, 0.0).unwrap()
 }
 
-// Row V7: sizes that fill no group, and nothing written beside the result; indices that are no rows.
+// Row V7: sizes that do not fill a workgroup, and indices out of range. Memory around the result is not written.
 #[test]
 fn odd_sizes_write_nothing_beside() {
     let Some(device) = device() else { return };
@@ -135,7 +135,7 @@ fn indices_out_of_range_touch_nothing() {
     assert_eq!(set[12..18], [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]);
 }
 
-// Row V8: without a barrier that is missing, results do not change from time to time.
+// Row V8: results do not vary, which they do if a barrier is missing.
 #[test]
 fn results_are_the_same_every_time() {
     let Some(device) = device() else { return };
@@ -159,7 +159,7 @@ fn results_are_the_same_every_time() {
     }
 }
 
-// Row V9: scores beyond what halves hold, rows that are masked from the start, for long, or whole.
+// Row V9: scores beyond the range of F16; rows that are masked at the start, in long parts, or entirely.
 #[test]
 fn attention_stays_finite() {
     let Some(device) = device() else { return };
@@ -201,7 +201,7 @@ fn the_largest_of_equals_are_distinct() {
     }
 }
 
-// Rows V5 and V11: work beyond the groups of one dimension goes over several, or is refused; pushed offsets fit all of it.
+// Rows V5 and V11: work with more groups than one dimension allows uses several dimensions, or is not supported. Offsets do not overflow.
 #[test]
 fn devices_with_few_groups_compute_the_same() {
     let Some(device) = device() else { return };
@@ -284,7 +284,7 @@ fn devices_with_few_groups_compute_the_same() {
     }
 }
 
-// Row V12: sources that are permuted or slices, masks of any number of rows.
+// Row V12: permuted sources, slices, and masks with any number of rows.
 #[test]
 fn permuted_and_sliced_sources() {
     let Some(device) = device() else { return };
@@ -292,7 +292,7 @@ fn permuted_and_sliced_sources() {
     for queries in [1i64, 7, 33] {
         for spare in [0i64, 31] {
             let attention = |l: &mut Lab| {
-                // As caches lie: heads within a position; of which a slice is used.
+                // The layout of a KV cache, with the heads of a position side by side. A slice of it is used.
                 let q = l.noise(&[64, 4, queries], 1);
                 let q = view::permute(&mut l.ctx, q, [0, 2, 1, 3]).unwrap();
                 let [k, v] = [2, 3].map(|seed| {
@@ -326,8 +326,8 @@ fn permuted_and_sliced_sources() {
     assert!(agrees(device, "product of permuted sources", 1e-8, &product));
 }
 
-// Row V7 for the method of all devices: rows that begin at odd words, columns that are an odd number of blocks, rows and columns that
-// fill no group. What it gives is what the formats' values give.
+// Row V7 for the method that all devices have: rows at odd words, an odd number of blocks in a column, rows and columns that do not fill a
+// workgroup. The results are those of the dequantized values.
 #[test]
 fn products_of_rows_at_any_address() {
     let Some(device) = device() else { return };
@@ -363,7 +363,7 @@ fn products_of_rows_at_any_address() {
     }
 }
 
-/// Out of memory between two dispatches: returns a status, and everything works afterwards.
+/// Running out of memory between two dispatches returns a status, and everything works afterwards.
 #[test]
 fn no_memory_for_a_graph_is_a_status() {
     let Some(device) = device() else { return };

@@ -1,8 +1,8 @@
 //! Pipelines: created on first use, several at a time, and cached on disk between processes.
 //!
-//! The cache is a file for each driver and device in `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache folder;
-//! set but empty: none). It is written to a name of its own and then renamed, so that other processes see the old one or the new one.
-//! What is read is checked before the driver sees it: header, device, and a digest of all bytes.
+//! The cache is a file for each driver and device in the folder `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache
+//! folder). If the variable is empty, there is no file. The file is written under a temporary name and then renamed, so that other processes
+//! see the old file or the new one. Header, device and a digest of all bytes are checked before the driver gets the data.
 
 use super::command::Program;
 use super::core::Core;
@@ -25,33 +25,35 @@ pub struct Pipelines {
     cache: vk::PipelineCache,
     file: Option<PathBuf>,
     made: RwLock<HashMap<Kernel, vk::Pipeline>>,
-    /// One maker at a time; several pipelines are made in parallel inside.
+    /// Held by the thread that creates pipelines, several of them in parallel.
     making: Mutex<()>,
     /// Pipelines that the driver compiled because the cache did not have them.
     compiled: AtomicUsize,
-    /// The cache holds what the file does not.
+    /// Whether the cache has pipelines that the file does not have.
     dirty: AtomicBool,
+    /// Whether the driver reports cache hits.
     feedback: bool,
 }
 
 impl Pipelines {
-    /// None made yet; the cache of an earlier process is read.
+    /// No pipelines yet. Reads the cache of an earlier process.
     pub fn new(core: &Arc<Core>) -> Result<Self> {
         let ranges =
             [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: MAX_PUSH as u32 }];
         let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
-        // SAFETY: the range is within the limit that every device has.
+        // SAFETY: `Core`: the device is valid. The push constants are within the limit that every device has (`MAX_PUSH`).
         let layout = unsafe { core.vk.create_pipeline_layout(&info, None) }
             .map_err(|e| core.failed("making a pipeline layout", e))?;
         let file = cache_file(core);
         let stored = file.as_deref().and_then(read_cache).filter(|data| matches_device(data, core)).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&stored);
-        // SAFETY: the data is empty or was written by this library for this driver and device, unchanged.
+        // SAFETY: `Core`: the device is valid. The data is empty, or a driver of this version wrote it for this device: header and digest were
+        // checked.
         let cache = unsafe { core.vk.create_pipeline_cache(&info, None) };
         let cache = match cache {
             Ok(c) => c,
             Err(e) => {
-                // SAFETY: just made, nothing uses it.
+                // SAFETY: the layout was created from this device above, and no pipeline uses it.
                 unsafe { core.vk.destroy_pipeline_layout(layout, None) };
                 return Err(core.failed("making a pipeline cache", e));
             }
@@ -70,7 +72,7 @@ impl Pipelines {
         })
     }
 
-    /// The pipeline of a kernel, made now if it is not there.
+    /// The pipeline of a kernel. Creates it if necessary.
     pub fn get(&self, kernel: &Kernel) -> Result<Program> {
         if let Some(p) = self.find(kernel) {
             return Ok(p);
@@ -80,13 +82,13 @@ impl Pipelines {
             .ok_or_else(|| crate::error::Error::Backend(format!("Vulkan: no pipeline for {}", kernel.shader.name())))
     }
 
-    /// The pipeline of a kernel, if it was made.
+    /// The pipeline of a kernel, if there is one.
     pub fn find(&self, kernel: &Kernel) -> Option<Program> {
         let made = read(&self.made);
         made.get(kernel).map(|&pipeline| Program { pipeline, layout: self.layout })
     }
 
-    /// Makes what is missing of a list, in parallel, and keeps the cache on disk.
+    /// Creates the missing pipelines of a list in parallel, and writes the cache to disk if the driver compiled any.
     pub fn prepare(&self, kernels: &[Kernel]) -> Result<()> {
         let _one = lock(&self.making);
         let mut missing: Vec<Kernel> = kernels.iter().filter(|k| self.find(k).is_none()).copied().collect();
@@ -127,7 +129,8 @@ impl Pipelines {
         let vk = &self.core.vk;
         let what = kernel.shader.name();
         let info = vk::ShaderModuleCreateInfo::default().code(kernel.shader.words());
-        // SAFETY: the words are a module that `make shaders` compiled; ops ask only for modules whose capabilities the device has.
+        // SAFETY: `Core`: the device is valid. The words are a valid module of a pack (`make shaders`). The checks of the operations and
+        // `ladder` choose only modules whose capabilities the device has.
         let module = unsafe { vk.create_shader_module(&info, None) }.map_err(|e| self.core.failed(what, e))?;
         let spec = kernel.spec();
         let entries: Vec<_> = (0..spec.len() as u32)
@@ -154,9 +157,10 @@ impl Pipelines {
         if self.feedback {
             create = create.push_next(&mut feedback);
         }
-        // SAFETY: all that `create` points to lives; the module is destroyed only afterwards.
+        // SAFETY: module, layout and cache were created from this device and are destroyed later. `create` borrows what it points to, and the
+        // constants have the numbers and types of the module (`interface`).
         let made = unsafe { vk.create_compute_pipelines(self.cache, &[create], None) };
-        // SAFETY: a pipeline needs its module no more once it is made.
+        // SAFETY: the module was created above. A pipeline does not use its module after its creation.
         unsafe { vk.destroy_shader_module(module, None) };
         let pipeline = made.map_err(|(_, e)| self.core.failed(&format!("making the pipeline of {what}"), e))?[0];
         let hit = vk::PipelineCreationFeedbackFlags::VALID
@@ -167,13 +171,14 @@ impl Pipelines {
         Ok(pipeline)
     }
 
-    /// Writes the cache to disk, when it holds something new.
+    /// Writes the cache to disk if it has new pipelines.
     pub fn store(&self) {
         let Some(file) = &self.file else { return };
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return;
         }
-        // SAFETY: the cache is alive; drivers synchronise access to it.
+        // SAFETY: the cache was created from this device and lives until drop. It was not created as externally synchronised, so the driver
+        // synchronises access to it.
         let data = match unsafe { self.core.vk.get_pipeline_cache_data(self.cache) } {
             Ok(data) => data,
             Err(e) => return log_warn!("ggml_vulkan: the pipeline cache cannot be read: {e:?}"),
@@ -188,7 +193,8 @@ impl Drop for Pipelines {
     fn drop(&mut self) {
         self.store();
         let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: streams hold the device and are done with its pipelines before it goes.
+        // SAFETY: the objects were created from this device and are destroyed once. No work uses them: streams hold the `Gpu` that owns this,
+        // and a stream drops its recorder, which waits for its work, before its `Gpu`. The recorder for transfers runs no pipeline.
         unsafe {
             made.drain().for_each(|(_, p)| self.core.vk.destroy_pipeline(p, None));
             self.core.vk.destroy_pipeline_cache(self.cache, None);
@@ -226,7 +232,7 @@ fn cache_file(core: &Core) -> Option<PathBuf> {
     cache_folder().map(|f| f.join(name))
 }
 
-/// The driver's data in a file, if it is whole.
+/// The driver's data in a file. `None` if the file is absent or damaged.
 fn read_cache(file: &Path) -> Option<Vec<u8>> {
     let bytes = std::fs::read(file).ok()?;
     let rest = bytes.strip_prefix(MAGIC)?;
@@ -257,7 +263,7 @@ fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
     write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
 }
 
-/// Whether the header of the driver's data names this device (the layout is that of VkPipelineCacheHeaderVersionOne).
+/// Whether the header of the driver's data (VkPipelineCacheHeaderVersionOne) names this device.
 fn matches_device(data: &[u8], core: &Core) -> bool {
     let word = |i: usize| data.get(4 * i..4 * i + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
     word(1) == Some(1)
@@ -277,7 +283,7 @@ mod tests {
         assert_eq!(read_cache(&file), None);
         write_cache(&file, b"some data").unwrap();
         assert_eq!(read_cache(&file).as_deref(), Some(&b"some data"[..]));
-        // Written again while others read: no temporary file stays.
+        // A second write leaves no temporary file.
         write_cache(&file, b"other data").unwrap();
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         let whole = std::fs::read(&file).unwrap();

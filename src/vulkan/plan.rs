@@ -1,5 +1,5 @@
-//! The dispatches of an op, as data: the module and its constants, the push block, the number of workgroups, what is read and written.
-//! Ops only fill a [`Plan`]; nothing here calls the driver.
+//! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and the memory that is
+//! read and written. Operations only fill a [`Plan`]. Nothing here calls the driver.
 
 use super::interface::{Constants, Push, PushBlock};
 use super::shaders::Shader;
@@ -9,19 +9,19 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 
-/// Bytes that may be pushed on every device.
+/// Maximum size of a push block in bytes, which every device supports.
 pub const MAX_PUSH: usize = 128;
-/// Specialization constants a module may have: three sizes of the workgroup and its own.
+/// Maximum number of specialization constants of a module, with the three for the size of the workgroup.
 pub const MAX_SPEC: usize = 16;
 
-/// A module with its constants: what a pipeline is made of.
+/// A module with its constants. A pipeline is created for each kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kernel {
     /// The module.
     pub shader: Shader,
     spec: [u32; MAX_SPEC],
     n_spec: u8,
-    /// Width that subgroups must have, 0 for the driver's choice. Only on devices that can set it.
+    /// Required subgroup size, or 0 for the driver's choice. Only for devices that can set it.
     pub subgroup: u8,
 }
 
@@ -40,8 +40,8 @@ pub struct KernelFor<P> {
 }
 
 impl<P: PushBlock> KernelFor<P> {
-    /// A module of the source that has these constants, with workgroups of a size. `variant`: what follows the source's name in that of
-    /// the module, nothing for a source that has one module only.
+    /// A module of the source with these constants, and the size of its workgroups. `variant` is the part of the module's name after the
+    /// source's name, empty if the source has only one module.
     pub fn new<C: Constants<Push = P>>(variant: &str, size: [u32; 3], constants: &C) -> Result<Self> {
         let shader = match variant {
             "" => Shader::named(C::SOURCE)?,
@@ -54,7 +54,7 @@ impl<P: PushBlock> KernelFor<P> {
         Ok(Self { kernel, push: PhantomData })
     }
 
-    /// Same with a fixed width of subgroups.
+    /// Sets the required subgroup size.
     pub fn with_subgroup(mut self, width: u32) -> Self {
         self.kernel.subgroup = width as u8;
         self
@@ -66,33 +66,33 @@ impl<P: PushBlock> KernelFor<P> {
 pub struct Dispatch {
     /// Module and constants.
     pub kernel: Kernel,
-    /// What is pushed.
+    /// Its push block.
     pub push: Push,
     /// Workgroups.
     pub groups: [u32; 3],
-    /// What is read.
+    /// Memory that it reads.
     pub reads: Vec<Range>,
-    /// What is written.
+    /// Memory that it writes.
     pub writes: Vec<Range>,
 }
 
-/// A tensor as shaders see it: where it lies, elements a dimension, strides in elements (in blocks for quantized formats).
+/// A tensor for shaders: address, sizes of the dimensions, and strides in elements (in blocks, for quantized formats).
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Address of element 0; 0 while only support is checked.
+    /// Address of element 0. 0 if only support is checked.
     pub at: u64,
-    /// Elements a dimension.
+    /// Elements in each dimension.
     pub ne: [u32; 4],
-    /// Elements, or blocks, from one to the next.
+    /// Strides in elements or blocks.
     pub nb: [u32; 4],
     /// Format.
     pub dtype: ggml_type,
-    /// All bytes of it.
+    /// All its bytes.
     pub range: Range,
 }
 
 impl View {
-    /// Shape and strides, without an address: fails when they do not fit into what shaders count with (V4, V15).
+    /// Shape and strides without an address. Fails if they do not fit into the integers of shaders (V4, V15).
     pub fn shape(t: TensorRef) -> Result<Self> {
         let dtype = t.dtype();
         let size = dtype.type_size();
@@ -103,7 +103,7 @@ impl View {
                 .filter(|&n| n < 1 << 31)
                 .ok_or_else(|| Error::Unsupported(format!("{} elements in dimension {i}", t.ne()[i])))?;
             let stride = t.nb()[i];
-            // What a dimension of one element has as stride is never used.
+            // The stride of a dimension with one element is not used.
             nb[i] = if ne[i] == 1 && (i > 0 || !stride.is_multiple_of(size)) {
                 0
             } else {
@@ -113,7 +113,7 @@ impl View {
                     .ok_or_else(|| Error::Unsupported(format!("stride of {stride} bytes in dimension {i}")))?
             };
         }
-        // Within a row indices are 32 bits wide.
+        // Shaders index a row with 32 bits.
         if u64::from(ne[0]) * u64::from(nb[0]) >= 1 << 32 {
             return Err(Error::Unsupported(format!("a row spans {} elements", u64::from(ne[0]) * u64::from(nb[0]))));
         }
@@ -123,18 +123,18 @@ impl View {
         Ok(Self { at: 0, ne, nb, dtype, range: Range::default() })
     }
 
-    /// The whole, for a tensor in a buffer of this backend.
+    /// The view of a tensor in a buffer of this backend, with its address.
     pub fn of(t: TensorRef) -> Result<Self> {
         let range = buffer::range(t)?;
         Ok(Self { at: range.address, range, ..Self::shape(t)? })
     }
 
-    /// Rows: elements over those of dimension 0.
+    /// Number of rows.
     pub fn n_rows(&self) -> u32 {
         self.ne[1] * self.ne[2] * self.ne[3]
     }
 
-    /// Elements.
+    /// Number of elements.
     pub fn n(&self) -> u64 {
         u64::from(self.n_rows()) * u64::from(self.ne[0])
     }
@@ -149,12 +149,12 @@ impl View {
         [self.nb[1], self.nb[2], self.nb[3]]
     }
 
-    /// Number of the type, as shaders know it.
+    /// Number of the type in shaders.
     pub fn ty(&self) -> u32 {
         self.dtype as u32
     }
 
-    /// Whether elements are one after the other.
+    /// Whether the elements are contiguous.
     pub fn is_dense(&self) -> bool {
         let mut next = u64::from(self.ne[0] / self.dtype.blck_size() as u32);
         let first = self.nb[0] == 1 || self.ne[0] <= 1;
@@ -166,7 +166,7 @@ impl View {
             })
     }
 
-    /// The same elements as few long rows, where they are one after the other: element-wise work needs no more.
+    /// The same elements as few long rows, for element-wise work. Returns the view as it is unless its elements are contiguous.
     pub fn flat(self) -> Self {
         let n = self.n();
         let mut cols = n;
@@ -180,10 +180,10 @@ impl View {
     }
 }
 
-/// How invocations are laid out over work.
+/// Size and number of workgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Invocations in a group.
+    /// Invocations of a group.
     pub size: [u32; 3],
     /// Groups.
     pub groups: [u32; 3],
@@ -200,7 +200,7 @@ fn over_two(n: u64, limit: u32) -> Result<[u32; 2]> {
 }
 
 impl Grid {
-    /// Element-wise work over rows (`rows.glsl`): groups of `threads` invocations, about `per` columns for each of them.
+    /// Element-wise work on rows (`rows.glsl`): groups of `threads` invocations, with about `per` columns for each invocation.
     pub fn rows(columns: u32, n_rows: u32, threads: u32, per: u32, info: &Info) -> Result<Self> {
         let x = columns.div_ceil(per).next_power_of_two().clamp(1, threads);
         let y = threads / x;
@@ -210,7 +210,7 @@ impl Grid {
         Ok(Self { size: [x, y, 1], groups: [groups_x, gy, gz] })
     }
 
-    /// Groups of `threads` invocations along rows, none over two rows (`group_yz` in common.glsl).
+    /// Groups of `threads` invocations along rows (`group_yz` in common.glsl). No group has more than one row.
     pub fn lines(columns: u32, n_rows: u32, threads: u32, info: &Info) -> Result<Self> {
         let limit = info.limits.groups;
         let [y, z] = over_two(n_rows.into(), limit[1].min(limit[2]))?;
@@ -225,7 +225,7 @@ impl Grid {
     }
 }
 
-/// Where a plan gets scratch memory: bytes to a range.
+/// Allocates scratch memory for a plan: takes a size in bytes.
 pub type Scratch<'a> = &'a mut dyn FnMut(u64) -> Result<Range>;
 
 /// Dispatches in the order of their execution.
@@ -259,13 +259,13 @@ impl<'a> Plan<'a> {
         self.dispatches.push(Dispatch { kernel, push, groups, reads: reads.to_vec(), writes: writes.to_vec() });
     }
 
-    /// Memory for what one dispatch of an op leaves for the next. Name it in `reads` and `writes` like any other.
+    /// Memory for results that one dispatch of an operation passes to the next. List it in `reads` and `writes`.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
         (self.scratch)(bytes)
     }
 
-    /// The same for several things at once, one after the other: a second request of an op may overlap the first. Sizes are
-    /// multiples of what the things are aligned to; nothing is requested if all are zero.
+    /// Several such ranges, one after another. Use it if an operation needs more than one: a second call of [`Self::scratch`] may return
+    /// memory of the first. Each size must be a multiple of the alignment. Allocates nothing if all are 0.
     pub fn scratch_parts<const N: usize>(&mut self, sizes: [u64; N]) -> Result<[Range; N]> {
         let total = sizes.iter().sum();
         let mut at = if total > 0 { self.scratch(total)?.address } else { 0 };
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn groups_stay_below_the_limit() {
-        // V5: lists longer than a dimension may have groups.
+        // V5: more groups than fit into one dimension.
         for (n, limit) in
             [(1u64, 65535u32), (65535, 65535), (65536, 65535), (1 << 31, 65535), (4_294_836_225, 65535), (0, 7)]
         {
@@ -301,7 +301,7 @@ mod tests {
         assert!(v.is_dense());
         let f = v.flat();
         assert_eq!((f.n(), f.ne[0] * f.ne[1]), (600, 600));
-        // Large ones are cut into rows that 32 bits count.
+        // Large views are split into rows that 32 bits can index.
         let large = View { ne: [1 << 30, 8, 2, 1], nb: [1, 1 << 30, 0, 0], ..v };
         let gap = View { nb: [1, 12, 60, 240], ..v };
         assert!(!gap.is_dense());

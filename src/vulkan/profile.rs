@@ -1,5 +1,5 @@
-//! Where the device's time goes: timestamps after every step, for the trace and for a table of times per op
-//! (`GGML_VK_PERF_LOGGER`). While it is on, a barrier follows every step, so that each has its own time.
+//! Times of steps on the device, from timestamps, for the trace and for a table of times per operation (`GGML_VK_PERF_LOGGER`). While
+//! times are recorded, a barrier follows every step, so that steps do not overlap.
 
 use super::core::Core;
 use super::env;
@@ -18,10 +18,10 @@ pub fn table_wanted() -> bool {
     *ON.get_or_init(|| env::set("GGML_VK_PERF_LOGGER"))
 }
 
-/// What a step is called and how much it does.
+/// The name of a step, and how much it computes and moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Ops with formats and sizes: one row of the table.
+    /// Operations with formats and sizes. Steps with the same title share a row of the table.
     title: String,
     /// Name of the last node.
     node: String,
@@ -32,7 +32,7 @@ pub struct Label {
 }
 
 impl Label {
-    /// For the nodes of a step.
+    /// The label of a step with these nodes.
     pub fn of(nodes: impl Iterator<Item = TensorRef>, bytes: u64) -> Self {
         let mut label = Self { title: String::new(), node: String::new(), flops: 0, bytes };
         for node in nodes {
@@ -90,10 +90,10 @@ pub(super) struct Stamps {
 /// Timestamps in a pool: one before the first step and one after each.
 const QUERIES: u32 = 512;
 
-/// Takes the times of one stream.
+/// Records the times of one stream.
 pub(super) struct Profile {
     spare: Vec<vk::QueryPool>,
-    /// Nanoseconds from the device's clock to the trace's: the smallest seen, since work is noticed late.
+    /// Nanoseconds from the device's clock to the trace's. The smallest difference so far, because the host sees the end of work late.
     shift: Option<i128>,
     table: Table,
 }
@@ -103,7 +103,7 @@ impl Profile {
         Self { spare: Vec::new(), shift: None, table: Table::default() }
     }
 
-    /// Whether times are to be taken now.
+    /// Whether times are recorded now.
     pub fn is_on(core: &Core) -> bool {
         (table_wanted() || trace::is_on()) && core.info.limits.timestamp_period > 0.0
     }
@@ -114,11 +114,11 @@ impl Profile {
             Some(pool) => pool,
             None => {
                 let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(QUERIES);
-                // SAFETY: the queue has timestamps (`is_on`).
+                // SAFETY: `Core`: the device is valid. `is_on` checked that its queue has timestamps.
                 unsafe { core.vk.create_query_pool(&info, None) }.map_err(|e| core.failed("making timestamps", e))?
             }
         };
-        // SAFETY: the command buffer is being recorded; the pool is in no other use.
+        // SAFETY: the recorder has just begun `commands`. The pool is new, or spare: the work that used it is done. It has `QUERIES` queries.
         unsafe {
             core.vk.cmd_reset_query_pool(commands, pool, 0, QUERIES);
             core.vk.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, pool, 0);
@@ -126,10 +126,11 @@ impl Profile {
         Ok(Stamps { pool, labels: Vec::new() })
     }
 
-    /// Reads the times of work that is done, and takes the pool back.
+    /// Reads the times of finished work, and keeps the pool for later.
     pub fn collect(&mut self, core: &Core, stamps: Stamps) {
         let mut ticks = vec![0u64; stamps.labels.len() + 1];
-        // SAFETY: the work is done, so its queries are there.
+        // SAFETY: the pool was created from this device. The work is done, and it wrote all queries that are read: `begin` the first one,
+        // `step` one for each label.
         let read = unsafe {
             core.vk.get_query_pool_results(
                 stamps.pool,
@@ -176,28 +177,28 @@ impl Profile {
         }
     }
 
-    /// Frees the pools. Nothing of them is in use any more.
+    /// Destroys the pools. No work may be in flight.
     pub fn free(&mut self, core: &Core) {
         for pool in self.spare.drain(..) {
-            // SAFETY: the owner says that the work is done.
+            // SAFETY: the pool was created from this device. A pool becomes spare when its work is done, or was never submitted.
             unsafe { core.vk.destroy_query_pool(pool, None) }
         }
     }
 }
 
 impl Stamps {
-    /// A timestamp after a step. Steps beyond the pool's room count to the last one.
+    /// Records a timestamp after a step. If the pool is full, the step has no time of its own.
     pub fn step(&mut self, core: &Core, commands: vk::CommandBuffer, label: Label) {
         let next = self.labels.len() as u32 + 1;
         if next >= QUERIES {
             return;
         }
-        // SAFETY: the command buffer is being recorded; the query was reset at its begin.
+        // SAFETY: `commands` are those of `begin`, still being recorded, which reset all queries first. `next` is in the pool (checked).
         unsafe { core.vk.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, self.pool, next) };
         self.labels.push(label);
     }
 
-    /// The pool, for work that was never submitted.
+    /// Returns the pool of work that was not submitted.
     pub fn abandon(self, profile: &mut Profile) {
         profile.spare.push(self.pool);
     }
@@ -229,7 +230,7 @@ impl Table {
         row.bytes = row.bytes.saturating_add(label.bytes);
     }
 
-    /// The table for people, what took longest first.
+    /// The lines of the table, longest time first.
     fn lines(self, device: &str) -> Vec<String> {
         let mut rows: Vec<_> = self.rows.into_iter().collect();
         rows.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| a.0.cmp(&b.0)));
@@ -237,7 +238,7 @@ impl Table {
         let us = |ns: u64| ns as f64 / 1e3;
         let mut lines = vec![format!("---- {device}: {} graphs, {:.1} us on the device ----", self.graphs, us(total))];
         for (title, r) in rows {
-            // Per nanosecond is a billion per second.
+            // One per nanosecond is 10^9 per second.
             let rate = |x: u64| x as f64 / r.ns.max(1) as f64;
             let share = 100.0 * r.ns as f64 / total.max(1) as f64;
             let mut line = format!(

@@ -1,4 +1,4 @@
-//! The SPIR-V modules in the library: one compressed pack for each source in `vulkan_shaders/`, unpacked on first use.
+//! The SPIR-V modules: a compressed pack for each source in `vulkan_shaders/`, unpacked on first use.
 
 #![forbid(unsafe_code)]
 
@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Name of a pack, where its compressed body starts, and the pack.
+/// Name of a pack, offset of its compressed body, and the pack.
 static PACKS: &[(&str, usize, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/shader_packs.rs"));
 
-/// Number of a module, the same as long as the process runs.
+/// Number of a pack and of a module in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shader(u16, u16);
 
@@ -18,14 +18,14 @@ struct Module {
     words: Vec<u32>,
 }
 
-/// Modules of a pack, and the number of each by its name.
+/// Modules of a pack, and their numbers by name.
 #[derive(Default)]
 struct Pack {
     modules: Vec<Module>,
     numbers: HashMap<String, u16>,
 }
 
-/// A pack, unpacked once. One that cannot be read is empty: asking for its modules fails.
+/// A pack, unpacked once. A damaged pack is empty, so that [`Shader::named`] fails for its modules.
 fn pack(number: usize) -> &'static Pack {
     static UNPACKED: OnceLock<Vec<OnceLock<Pack>>> = OnceLock::new();
     let all = UNPACKED.get_or_init(|| PACKS.iter().map(|_| OnceLock::new()).collect());
@@ -100,7 +100,7 @@ mod tests {
         for name in names() {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
-            // The magic number of SPIR-V, version 1.5; 1.6 where an extension is for Vulkan 1.3 only.
+            // The magic number of SPIR-V, then version 1.5, or 1.6 for an extension that requires Vulkan 1.3.
             let version = if name.starts_with("mul_mat_coop2.") { 0x0001_0600 } else { 0x0001_0500 };
             assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
@@ -128,7 +128,7 @@ mod tests {
         const SUBGROUP: &[u32] = &[61, 63];
         const BALLOT: &[u32] = &[61, 64];
         const DOT: &[u32] = &[6018, 6019];
-        // F16 arithmetic, the memory model, cooperative matrices; subgroups' numbers, functions for each element.
+        // F16 arithmetic, the memory model, cooperative matrices.
         const MATRICES: &[u32] = &[9, 5345, 6022];
         let methods: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),

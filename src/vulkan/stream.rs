@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// A stream of work on a device.
 pub struct VkStream {
     name: CString,
-    // Waits for its work when it is dropped, so it comes before the pipelines that the work uses.
+    // Dropped first: it waits for its work, which uses the pipelines of `gpu`.
     recorder: Mutex<Recorder>,
     gpu: Arc<Gpu>,
 }
@@ -33,7 +33,7 @@ pub struct VkEvent {
 }
 
 impl VkEvent {
-    /// A mark nowhere: waiting for it is no waiting.
+    /// An event that was not recorded yet. Waiting for it returns at once.
     pub fn new() -> Self {
         Self::default()
     }
@@ -65,7 +65,8 @@ pub(super) fn supports(info: &Info, op: TensorRef) -> bool {
     }
 }
 
-/// Whether a node is worth computing here although its weights must be copied first: from as many rows on.
+/// Whether a node is worth computing here although its weights must be copied first. It is if it has at least GGML_OP_OFFLOAD_MIN_BATCH
+/// rows.
 pub(super) fn worth_offloading(op: TensorRef) -> bool {
     static LEAST: OnceLock<i64> = OnceLock::new();
     let least = *LEAST.get_or_init(|| {
@@ -89,15 +90,11 @@ impl VkStream {
     fn place(&self, tensor: TensorRef) -> Result<Location> {
         match buffer::location(tensor) {
             Some(l) if Arc::ptr_eq(&l.gpu, &self.gpu) => Ok(l),
-            _ => Err(Error::Invalid(format!(
-                "tensor '{}' does not lie on {}",
-                tensor.name(),
-                self.name.to_string_lossy()
-            ))),
+            _ => Err(Error::Invalid(format!("tensor '{}' is not on {}", tensor.name(), self.name.to_string_lossy()))),
         }
     }
 
-    /// Waits for what was just queued, on devices that cannot be trusted with a queue.
+    /// Waits for the work on devices that lose queued work (`Features::queues`).
     fn settle(&self, recorder: &mut Recorder) -> Result<()> {
         if self.gpu.info().features.queues { Ok(()) } else { recorder.finish() }
     }
@@ -106,7 +103,7 @@ impl VkStream {
         let at = self.place(tensor)?;
         let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
         let mut recorder = lock(&self.recorder);
-        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+        if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.write_2d(&at.memory, offset, bytes, p);
         }
         let to = Place::new(&at.memory, offset);
@@ -130,7 +127,7 @@ impl VkStream {
         let offset = at.offset + p.offset as u64;
         let mut recorder = lock(&self.recorder);
         let bytes = data.bytes();
-        if recorder.is_idle() && self.gpu.direct(&at.memory).is_some() {
+        if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.read_2d(&at.memory, offset, bytes, p);
         }
         let (from, len) = (Place::new(&at.memory, offset), bytes.len());
@@ -145,13 +142,14 @@ impl VkStream {
             recorder.finish()?;
             return self.gpu.read_2d(&at.memory, offset, bytes, p);
         }
-        // SAFETY: `HostTarget` promises that the bytes are writable, and nobody else's, until the stream is synchronised.
+        // SAFETY: `HostTarget` promises that the bytes are writable and used by nobody else until the stream is synchronised, which waits for
+        // this recorder.
         unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }?;
         self.settle(&mut recorder)
     }
 }
 
-/// Bytes from which on a copy is not queued through staging memory of its own size.
+/// Copies of more bytes are not queued, because they would need staging memory of their own size.
 const LONG_COPY: usize = 64 << 20;
 
 impl Stream for VkStream {

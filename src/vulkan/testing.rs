@@ -1,5 +1,5 @@
-//! Devices for tests: the first software driver (or whatever there is), once with memory that the host reaches and once with
-//! memory that it does not, so that both ways of copying are tested on one machine.
+//! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with direct access to mapped
+//! memory and without, to test both ways of copying on one machine.
 
 use super::device::{Card, publish_cards};
 use super::info::{Features, Identity, Info, Limits};
@@ -9,7 +9,7 @@ use crate::tensor::{Context, TensorRef};
 use ash::vk;
 use std::sync::OnceLock;
 
-/// The devices, or `None` with a line when there is no driver; with GGML_TEST_VULKAN set that is a failure.
+/// The devices. If there is no driver, prints a line and returns `None`, or fails if GGML_TEST_VULKAN is set.
 pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
     static DEVICES: OnceLock<Option<[DeviceRef; 2]>> = OnceLock::new();
     let found = *DEVICES.get_or_init(|| {
@@ -31,7 +31,7 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
     found
 }
 
-/// A device that does not exist, for what is decided by its description only.
+/// The description of a device that does not exist.
 pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) -> Info {
     Info {
         physical: vk::PhysicalDevice::null(),
@@ -52,7 +52,7 @@ pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) ->
     }
 }
 
-/// Fails its test when the validation layers had something to say meanwhile.
+/// On drop, fails the test if the validation layers sent messages meanwhile.
 pub(crate) struct Quiet(usize);
 
 impl Quiet {
@@ -92,7 +92,7 @@ impl Bench {
     }
 }
 
-/// Bytes that differ from place to place and seed to seed.
+/// Pseudo-random bytes.
 pub(crate) fn noise(n: usize, seed: u64) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..n)

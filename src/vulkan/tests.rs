@@ -24,7 +24,7 @@ fn both(test: impl Fn(DeviceRef)) {
 }
 
 #[test]
-fn a_device_tells_who_it_is() {
+fn a_device_describes_itself() {
     let Some([device, _]) = devices() else { return };
     let (free, total) = device.memory();
     assert!(free > 0 && total >= free, "{free} of {total}");
@@ -44,7 +44,7 @@ fn a_device_tells_who_it_is() {
 #[test]
 fn bytes_go_in_and_come_out() {
     both(|device| {
-        // Larger than the pieces that staging works in.
+        // Larger than a piece of staging memory.
         let n = 21 << 20;
         let b = Bench::bytes(device, &[n, 1000]);
         let [big, small] = [b.tensors[0], b.tensors[1]];
@@ -71,7 +71,7 @@ fn bytes_go_in_and_come_out() {
 }
 
 #[test]
-fn pieces_leave_what_lies_between() {
+fn bytes_between_pieces_keep_their_values() {
     both(|device| {
         let b = Bench::bytes(device, &[4096]);
         let t = b.tensors[0];
@@ -81,7 +81,7 @@ fn pieces_leave_what_lies_between() {
         let data = noise(p.extent(), 5);
         for (i, queued) in [false, true, true].into_iter().enumerate() {
             let p = Pieces { offset: p.offset + 7 * i, ..p };
-            // SAFETY: `data` outlives the wait, and the pieces are in the tensor.
+            // SAFETY: `data` has the extent of the pieces and lives past `synchronize` below. The pieces are in the tensor.
             unsafe {
                 match queued {
                     false => tensor_io::set_2d(t, data.as_ptr(), p),
@@ -93,7 +93,7 @@ fn pieces_leave_what_lies_between() {
             }
         }
         let mut out = vec![0xee; p.extent()];
-        // SAFETY: as above.
+        // SAFETY: `out` has the extent of the pieces and lives past `synchronize`. The pieces are in the tensor.
         unsafe { b.stream.handle().get_2d_async(t, out.as_mut_ptr(), p) };
         b.stream.synchronize();
         for (i, byte) in out.iter().enumerate() {
@@ -112,10 +112,10 @@ fn queued_copies_keep_their_order() {
         let mut outs = vec![vec![0u8; 100_000]; 50];
         let ins: Vec<_> = (0..50).map(|i| noise(100_000, i)).collect();
         for (data, out) in ins.iter().zip(&mut outs) {
-            // SAFETY: both outlive the wait.
+            // SAFETY: `data` has the size of the tensor, and lives past `synchronize` below.
             unsafe { b.stream.handle().set_async(x, data.as_ptr(), 0, data.len()) };
             assert!(b.stream.handle().try_copy_async(b.stream.handle(), x, y));
-            // SAFETY: as above.
+            // SAFETY: `out` has the size of the tensor, lives past `synchronize`, and is not read before.
             unsafe { b.stream.handle().get_async(y, out.as_mut_ptr(), 0, 100_000) };
         }
         b.stream.synchronize();
@@ -131,11 +131,11 @@ fn host_buffers_are_copied_from_without_staging() {
         let host = device.host_buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
         let data = noise(1 << 20, 6);
         assert!(host.is_host());
-        // SAFETY: the buffer is a megabyte of host memory.
+        // SAFETY: the buffer has 1 MiB of mapped host memory, lives to the end of the test, and only this slice accesses it until then.
         let memory = unsafe { std::slice::from_raw_parts_mut(host.base(), 1 << 20) };
         memory.copy_from_slice(&data);
-        // Something queued, so that the copy is queued too.
-        // SAFETY: the memory lives until the wait.
+        // The first copy is not waited for, so that the others are queued.
+        // SAFETY: all ranges are in `memory` and in the tensor, and `memory` is not accessed before `synchronize`.
         unsafe {
             b.stream.handle().set_async(t, memory[5..].as_ptr(), 0, 300_000);
             b.stream.handle().set_async(t, memory[1000..].as_ptr(), 100, 1000);
@@ -165,7 +165,7 @@ fn tensors_are_copied_on_and_between_devices() {
     }
 }
 
-// Row V2 of the regressions: events between two streams that write in turn what the other reads.
+// Row V2 of the regressions: events order two streams, each of which reads what the other writes.
 #[test]
 fn streams_take_turns_by_events() {
     both(|device| {
@@ -177,14 +177,14 @@ fn streams_take_turns_by_events() {
         let ins: Vec<_> = (0..100).map(|i| noise(65_536, i)).collect();
         let mut outs = vec![vec![0u8; 65_536]; 100];
         for (data, out) in ins.iter().zip(&mut outs) {
-            // SAFETY: the data outlive the waits below.
+            // SAFETY: `data` has the size of the tensor, and lives past the waits below.
             unsafe { ours.set_async(x, data.as_ptr(), 0, data.len()) };
             ping.handle().record(ours);
             ping.handle().wait(theirs);
             assert!(theirs.try_copy_async(theirs, x, y));
             pong.handle().record(theirs);
             pong.handle().wait(ours);
-            // SAFETY: as above.
+            // SAFETY: `out` has the size of the tensor, lives past the waits below, and is not read before.
             unsafe { ours.get_async(y, out.as_mut_ptr(), 0, out.len()) };
         }
         pong.handle().synchronize();
@@ -199,7 +199,7 @@ fn streams_take_turns_by_events() {
     });
 }
 
-// Row V6: threads, each with a stream and buffers of its own, on one device.
+// Row V6: several threads on one device, each with its own stream and buffers.
 #[test]
 fn threads_do_not_disturb_each_other() {
     both(|device| {
@@ -213,7 +213,7 @@ fn threads_do_not_disturb_each_other() {
                         let data = noise(50_000, thread * 1000 + round);
                         let mut out = vec![0; 50_000];
                         let s = b.stream.handle();
-                        // SAFETY: both outlive the wait.
+                        // SAFETY: `data` and `out` have the size of the tensors, live past `synchronize`, and are not used before.
                         unsafe {
                             s.set_async(b.tensors[0], data.as_ptr(), 0, data.len());
                             assert!(s.try_copy_async(s, b.tensors[0], b.tensors[1]));
@@ -230,9 +230,9 @@ fn threads_do_not_disturb_each_other() {
     });
 }
 
-// Row V14: a buffer freed and created again, perhaps with the same handle, holds what was put into the new one.
+// Row V14: a buffer that is freed and created again, perhaps with the same handle, has the data of the new one.
 #[test]
-fn a_buffer_made_anew_is_a_new_one() {
+fn a_recreated_buffer_has_the_new_data() {
     both(|device| {
         let stream = device.init(None).unwrap();
         let mut held = Vec::new();
@@ -240,7 +240,7 @@ fn a_buffer_made_anew_is_a_new_one() {
             let b = Bench::bytes(device, &[20_000, 20_000]);
             let data = noise(20_000, i);
             let s = stream.handle();
-            // SAFETY: the data outlive the wait.
+            // SAFETY: `data` has the size of the tensor and lives past `synchronize`.
             unsafe { s.set_async(b.tensors[0], data.as_ptr(), 0, data.len()) };
             assert!(s.try_copy_async(s, b.tensors[0], b.tensors[1]));
             s.synchronize();
@@ -272,11 +272,11 @@ fn backends_made_and_freed_leave_nothing() {
     let before = resident();
     (0..100).for_each(|_| round());
     let grown = resident().saturating_sub(before);
-    // Other tests run meanwhile; a leak would be 100 times a stream's staging memory.
+    // Other tests run meanwhile. A leak would be 100 times the staging memory of a stream.
     assert!(grown < 64 << 20, "{grown} bytes more");
 }
 
-// Row V15: too large a request is refused, and everything works afterwards.
+// Row V15: a request that is too large fails, and everything works afterwards.
 #[test]
 fn too_much_memory_is_an_error() {
     both(|device| {
@@ -304,11 +304,11 @@ fn host_memory_is_imported() {
         return crate::log::to_stderr(c"skipped: the driver cannot import host memory\n");
     }
     let block = crate::sys::memory::AlignedBlock::new(1 << 16, 4096, "a test").unwrap();
-    // SAFETY: the block is 64 KiB; it outlives the buffer.
+    // SAFETY: the block has 64 KiB and lives to the end of the test. The slice is not used while the device accesses the block.
     let bytes = unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), 1 << 16) };
     bytes.copy_from_slice(&noise(1 << 16, 10));
     let b = Bench::bytes(device, &[1000]);
-    // SAFETY: as above; not aligned on purpose.
+    // SAFETY: the range is in the block, which outlives the buffer. It is not aligned on purpose.
     let buffer = unsafe { device.buffer_from_host_ptr(block.as_ptr().add(100).cast(), 50_000, 50_000) };
     let buffer = buffer.unwrap();
     assert_eq!(buffer.base(), block.as_ptr().wrapping_add(100));
@@ -326,7 +326,7 @@ fn host_memory_is_imported() {
     assert_eq!(bytes[164..167], [1, 2, 3]);
 }
 
-// Row V13: the pieces of a graph are never longer than the limit.
+// Row V13: no piece of a graph is longer than the limit.
 #[test]
 fn long_work_is_submitted_in_growing_pieces() {
     let Some([device, _]) = devices() else { return };
@@ -343,7 +343,7 @@ fn long_work_is_submitted_in_growing_pieces() {
     let s = r.stats();
     assert!(s.longest <= 100, "{s:?}");
     assert!((10..=18).contains(&s.submissions), "{s:?}");
-    assert_eq!(s.barriers, 0, "nothing flows between them");
+    assert_eq!(s.barriers, 0, "the steps do not depend on each other");
     r.start_graph();
     for i in 0..10 {
         r.fill(Place::new(&memory, i * 64), 128, 2).unwrap();
@@ -352,7 +352,7 @@ fn long_work_is_submitted_in_growing_pieces() {
     r.finish().unwrap();
     let t = r.stats();
     assert_eq!((t.submissions - s.submissions, t.barriers - s.barriers), (10, 9));
-    // Row V5: what the device cannot take is refused before the driver sees it.
+    // Row V5: a dispatch that exceeds the limits fails before the driver gets it.
     let nothing = Program { pipeline: ash::vk::Pipeline::null(), layout: ash::vk::PipelineLayout::null() };
     let limit = gpu.info().limits.groups;
     if limit[1] < u32::MAX {
@@ -363,16 +363,34 @@ fn long_work_is_submitted_in_growing_pieces() {
 }
 
 #[test]
+fn copies_outside_of_the_memory_fail() {
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let gpu = author(device).unwrap().gpu().unwrap();
+    let mut r = Recorder::new(&gpu.core).unwrap();
+    let memory = Memory::new(&gpu.core, 1024, Purpose::Tensors, "a test").unwrap();
+    let at = |offset| Place::new(&memory, offset);
+    r.copy(at(0), at(512), 512).unwrap();
+    assert!(r.copy(at(0), at(513), 512).is_err());
+    assert!(r.copy(at(1000), at(0), 25).is_err());
+    assert!(r.copy_pieces(at(0), at(512), 100, 6, (10, 100)).is_err());
+    assert!(r.fill(at(1020), 5, 1).is_err());
+    assert!(r.fill(at(2000), 1, 1).is_err());
+    assert!(memory.window(1000, 25).is_none() && memory.window(u64::MAX, 1).is_none());
+    r.finish().unwrap();
+}
+
+#[test]
 fn events_of_another_device_are_waited_for() {
     let Some([first, second]) = devices() else { return };
     let (a, b) = (Bench::bytes(first, &[1 << 20]), Bench::bytes(second, &[1 << 20]));
     let data = noise(1 << 20, 12);
     let event = first.event_new().unwrap();
-    // SAFETY: the data outlive the waits.
+    // SAFETY: `data` has the size of the tensor and lives past the waits below.
     unsafe { a.stream.handle().set_async(a.tensors[0], data.as_ptr(), 0, data.len()) };
     event.handle().record(a.stream.handle());
     event.handle().wait(b.stream.handle());
-    // SAFETY: as above.
+    // SAFETY: `data` has the size of the tensor and lives past the waits below.
     unsafe { b.stream.handle().set_async(b.tensors[0], data.as_ptr(), 0, data.len()) };
     b.stream.synchronize();
     a.stream.synchronize();
@@ -380,9 +398,9 @@ fn events_of_another_device_are_waited_for() {
 }
 
 #[test]
-fn a_lost_device_is_opened_anew() {
+fn a_lost_device_is_opened_again() {
     let Some([device, _]) = devices() else { return };
-    // A family of its own, so that no other test sees the loss.
+    // A registry of its own, so that the loss does not affect other tests.
     let info = author(device).unwrap().info().clone();
     let card = super::device::Card { info, direct: true };
     let reg = super::device::publish_cards(super::instance::instance().unwrap(), vec![card]);
@@ -392,7 +410,7 @@ fn a_lost_device_is_opened_anew() {
     let error = gpu.core.failed("a test", ash::vk::Result::ERROR_DEVICE_LOST);
     assert!(error.to_string().contains("lost"), "{error}");
     let data = noise(1000, 11);
-    // SAFETY: the data outlive the wait. The stream is of the lost device: nothing happens but log lines.
+    // SAFETY: `data` has the size of the tensor and lives past `synchronize`. The stream is of the lost device, and only logs errors.
     unsafe {
         b.stream.handle().set_async(b.tensors[0], data.as_ptr(), 0, 1000);
         let s = b.stream.handle();

@@ -1,4 +1,4 @@
-//! Timeline semaphores: counted progress of one stream of work.
+//! Timeline semaphores, which count the progress of a stream.
 
 use super::core::Core;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use ash::vk;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A timeline semaphore. The owner signals rising values; those who wait keep it alive.
+/// A timeline semaphore. Its owner signals increasing values. Marks keep it alive.
 pub struct Timeline {
     core: Arc<Core>,
     /// The semaphore.
@@ -16,9 +16,9 @@ pub struct Timeline {
 /// A value on a timeline: reached when the work that sets it is done.
 #[derive(Clone)]
 pub struct Mark {
-    /// Where.
+    /// The timeline.
     pub timeline: Arc<Timeline>,
-    /// Which.
+    /// The value.
     pub value: u64,
 }
 
@@ -28,7 +28,7 @@ impl Timeline {
         let mut kind =
             vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE).initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: timelines are a feature of every device here.
+        // SAFETY: `Core`: the device is valid. `Info::probe` accepts only devices with timeline semaphores, and `info` borrows `kind`.
         let semaphore =
             unsafe { core.vk.create_semaphore(&info, None) }.map_err(|e| core.failed("making a semaphore", e))?;
         Ok(Arc::new(Self { core: core.clone(), semaphore }))
@@ -41,7 +41,7 @@ impl Timeline {
 
     /// The value reached so far.
     pub fn reached(&self) -> Result<u64> {
-        // SAFETY: the semaphore lives.
+        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop.
         unsafe { self.core.vk.get_semaphore_counter_value(self.semaphore) }
             .map_err(|e| self.core.failed("asking for progress", e))
     }
@@ -52,7 +52,7 @@ impl Timeline {
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // Drivers report a device that hangs as lost; this long wait is for drivers that do not.
         let limit = u64::try_from(Duration::from_secs(600).as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: the semaphore lives.
+        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows both arrays.
         match unsafe { self.core.vk.wait_semaphores(&info, limit) } {
             Ok(()) => Ok(()),
             Err(vk::Result::TIMEOUT) => {
@@ -65,7 +65,8 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        // SAFETY: whoever waits for it or sets it holds it.
+        // SAFETY: the semaphore was created from this device. No submitted work uses it: a recorder holds its own timeline, and those it waits
+        // for (`Keep`), until its work is done.
         unsafe { self.core.vk.destroy_semaphore(self.semaphore, None) };
     }
 }

@@ -1,11 +1,11 @@
-//! Copies between host and device that belong to no stream: done when the function returns.
+//! Synchronous copies between host and device, outside of streams.
 //!
-//! Memory that the host can access is written and read directly: the caller has waited for the streams that use it, as the
-//! interface requires. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
+//! Memory that the host can access is written and read directly: ggml-backend.h requires that the caller has waited for the streams that
+//! use it. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
 use super::command::{Place, Recorder};
 use super::gpu::Gpu;
-use super::memory::Memory;
+use super::memory::{Memory, Window};
 use crate::backend::tensor_io::Pieces;
 use crate::error::{Error, Result};
 use std::ptr::NonNull;
@@ -16,17 +16,21 @@ const PIECE: usize = 8 << 20;
 const FLYING: usize = 3;
 
 impl Gpu {
-    /// The host's address of device memory, where it may be used directly.
-    pub(super) fn direct(&self, memory: &Memory) -> Option<NonNull<u8>> {
-        if self.direct { memory.mapped() } else { None }
+    /// Whether the host reads and writes this memory directly.
+    pub(super) fn is_direct(&self, memory: &Memory) -> bool {
+        self.direct && memory.mapped().is_some()
+    }
+
+    /// `len` bytes at `offset`, if the host accesses them directly. Fails if they are not in the memory.
+    pub(super) fn window<'m>(&self, memory: &'m Memory, offset: u64, len: usize) -> Result<Option<Window<'m>>> {
+        check(memory, offset, len)?;
+        Ok(if self.direct { memory.window(offset, len) } else { None })
     }
 
     /// Sets bytes.
     pub fn write(&self, memory: &Memory, offset: u64, data: &[u8]) -> Result<()> {
-        let at = check(memory, offset, data.len())?;
-        if let Some(base) = self.direct(memory) {
-            // SAFETY: the range was checked; whoever calls promises that no queued work uses it.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), base.as_ptr().add(at), data.len()) };
+        if let Some(window) = self.window(memory, offset, data.len())? {
+            window.write(data);
             return Ok(());
         }
         let mut recorder = self.transfer();
@@ -40,17 +44,15 @@ impl Gpu {
 
     /// Reads bytes.
     pub fn read(&self, memory: &Memory, offset: u64, data: &mut [u8]) -> Result<()> {
-        let at = check(memory, offset, data.len())?;
-        if let Some(base) = self.direct(memory) {
-            // SAFETY: as in `write`.
-            unsafe { std::ptr::copy_nonoverlapping(base.as_ptr().add(at), data.as_mut_ptr(), data.len()) };
+        if let Some(window) = self.window(memory, offset, data.len())? {
+            window.read(data);
             return Ok(());
         }
         let mut recorder = self.transfer();
         for (i, piece) in data.chunks_mut(PIECE).enumerate() {
             let from = Place::new(memory, offset + (i * PIECE) as u64);
             let len = piece.len();
-            // SAFETY: the pieces are ours until `finish` below, which is called whatever happens before.
+            // SAFETY: `piece` is borrowed from `data` for this call, and the call returns only after `finish`, which waits for the copy.
             let queued = unsafe { recorder.download(from, NonNull::from(piece).cast(), len, 1, (len, len)) };
             let queued = queued.and_then(|()| recorder.submit()).and_then(|()| recorder.wait_below(FLYING));
             if queued.is_err() {
@@ -60,9 +62,9 @@ impl Gpu {
         recorder.finish()
     }
 
-    /// Sets pieces; `data` reaches from the first to the end of the last.
+    /// Sets pieces. `data` begins at the first piece and ends with the last one.
     pub fn write_2d(&self, memory: &Memory, offset: u64, data: &[u8], p: Pieces) -> Result<()> {
-        if self.direct(memory).is_none() && self.direct_pieces(p) {
+        if !self.is_direct(memory) && self.fit_one_copy(p) {
             check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
             let to = Place::new(memory, offset);
@@ -74,13 +76,13 @@ impl Gpu {
         })
     }
 
-    /// Reads pieces; what is between them in `data` is not touched.
+    /// Reads pieces. The bytes of `data` between the pieces keep their values.
     pub fn read_2d(&self, memory: &Memory, offset: u64, data: &mut [u8], p: Pieces) -> Result<()> {
-        if self.direct(memory).is_none() && self.direct_pieces(p) {
+        if !self.is_direct(memory) && self.fit_one_copy(p) {
             check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
             let (from, target) = (Place::new(memory, offset), NonNull::from(data).cast());
-            // SAFETY: the pieces are in `data`, which is ours until `finish`.
+            // SAFETY: the pieces are in `data`, which this call borrows, and `finish` waits for the copy before the call returns.
             let queued = unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
             return recorder.finish().and(queued);
         }
@@ -89,18 +91,16 @@ impl Gpu {
         })
     }
 
-    /// Whether pieces are worth one copy together.
-    fn direct_pieces(&self, p: Pieces) -> bool {
+    /// Whether one copy through staging memory can take all pieces.
+    fn fit_one_copy(&self, p: Pieces) -> bool {
         p.size > 0 && p.count > 0 && p.size.saturating_mul(p.count) <= PIECE
     }
 
     /// Sets `len` bytes to a value.
     pub fn fill(&self, memory: &Memory, offset: u64, len: u64, value: u8) -> Result<()> {
         let n = usize::try_from(len).unwrap_or(usize::MAX);
-        let at = check(memory, offset, n)?;
-        if let Some(base) = self.direct(memory) {
-            // SAFETY: as in `write`.
-            unsafe { std::ptr::write_bytes(base.as_ptr().add(at), value, n) };
+        if let Some(window) = self.window(memory, offset, n)? {
+            window.fill(value);
             return Ok(());
         }
         self.with_transfer(|r| r.fill(Place::new(memory, offset), len, value))
@@ -109,10 +109,8 @@ impl Gpu {
     /// Copies on the device.
     pub fn copy(&self, from: (&Memory, u64), to: (&Memory, u64), len: u64) -> Result<()> {
         let n = usize::try_from(len).unwrap_or(usize::MAX);
-        let (a, b) = (check(from.0, from.1, n)?, check(to.0, to.1, n)?);
-        if let (Some(source), Some(target)) = (self.direct(from.0), self.direct(to.0)) {
-            // SAFETY: as in `write`; the ranges may overlap.
-            unsafe { std::ptr::copy(source.as_ptr().add(a), target.as_ptr().add(b), n) };
+        if let (Some(source), Some(target)) = (self.window(from.0, from.1, n)?, self.window(to.0, to.1, n)?) {
+            target.copy_from(&source);
             return Ok(());
         }
         self.with_transfer(|r| r.copy(Place::new(from.0, from.1), Place::new(to.0, to.1), len))
@@ -125,10 +123,10 @@ impl Gpu {
     }
 }
 
-/// The offset on the host, when the range is in the memory.
-fn check(memory: &Memory, offset: u64, len: usize) -> Result<usize> {
+/// Fails unless `len` bytes at `offset` are in the memory.
+fn check(memory: &Memory, offset: u64, len: usize) -> Result<()> {
     match offset.checked_add(len as u64) {
-        Some(end) if end <= memory.size => Ok(usize::try_from(offset).unwrap_or(usize::MAX)),
+        Some(end) if end <= memory.size => Ok(()),
         _ => Err(Error::Invalid(format!("Vulkan: {len} bytes at {offset} of a buffer of {}", memory.size))),
     }
 }

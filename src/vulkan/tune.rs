@@ -1,5 +1,4 @@
-//! How work is cut for a device: sizes of workgroups, and which variant of a shader it takes. All such choices are made here,
-//! but for the ladder of matrix products (`ladder.rs`).
+//! How work is divided for a device: sizes of workgroups, and variants of shaders. The methods of matrix products are in `ladder.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -25,22 +24,22 @@ fn one_subgroup(info: &Info) -> bool {
     subgroup_arithmetic(info) && info.software
 }
 
-/// Whether groups are one subgroup of eight that tell each other what they loaded: where lanes are a processor's, loads cost
-/// more than all else.
+/// Whether workgroups are a subgroup of eight invocations that broadcast what they load. For drivers that run lanes on the CPU, on which
+/// loads are the most expensive instructions.
 fn lanes(info: &Info) -> bool {
     one_subgroup(info)
         && info.limits.subgroup_size == 8
         && info.features.subgroup.contains(vk::SubgroupFeatureFlags::BALLOT)
 }
 
-/// A kernel of a shader that includes `reduce.glsl`, and invocations in its groups, for rows of `columns`. `constants` gets whether the
-/// workgroup is one subgroup.
+/// A kernel of a shader that includes `reduce.glsl`, for rows of `columns`, and the number of invocations of its groups. `constants` is
+/// called with whether the workgroup is one subgroup.
 pub fn reduction<C: Constants>(
     columns: u32,
     constants: impl FnOnce(bool) -> C,
     info: &Info,
 ) -> Result<(KernelFor<C::Push>, u32)> {
-    // Mesa's software driver before version 23 ends a shader's loops after 65,535 turns in all: long rows get large groups.
+    // Mesa's software driver before version 23 ends the loops of a shader after 65,535 iterations in all, so long rows get large groups.
     let threads = if one_subgroup(info) && columns <= 1 << 16 {
         info.limits.subgroup_size
     } else {
@@ -49,8 +48,8 @@ pub fn reduction<C: Constants>(
     Ok((reduction_of("", threads, constants, info)?, threads))
 }
 
-/// As [`reduction`], with a given number of invocations, for a variant `variant` of the shader. Where groups are to be one subgroup,
-/// `threads` must be a subgroup's.
+/// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if `threads` is the size
+/// of a subgroup.
 pub fn reduction_of<C: Constants>(
     variant: &str,
     threads: u32,
@@ -104,7 +103,7 @@ pub fn row_product(format: ggml_type, info: &Info) -> (&'static str, u32, u32) {
     }
 }
 
-/// Columns an invocation of `mul_mat_rows` takes, at most 8.
+/// Columns for each invocation of `mul_mat_rows`, at most 8.
 pub fn row_columns(n: u32) -> u32 {
     match n {
         1 => 1,

@@ -1,4 +1,4 @@
-//! What drivers promise and do not keep, or keep too slowly: one table.
+//! Features that drivers report although they are wrong or slow, in a table.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ const TABLE: &[Workaround] = &[
         why: "AMD's own drivers offer cooperative matrices on cards that have none",
         applies: |i| {
             let theirs = matches!(i.identity.driver, vk::DriverId::AMD_PROPRIETARY | vk::DriverId::AMD_OPEN_SOURCE);
-            // Cards with the matrices, from the third RDNA on, also have dot products of mixed signs.
+            // Cards with cooperative matrices (RDNA 3 and later) also have dot products of mixed signs.
             i.identity.vendor == AMD && theirs && !i.features.mixed_sign_dot
         },
         change: |i| i.features.coopmat.clear(),
@@ -47,23 +47,23 @@ const TABLE: &[Workaround] = &[
         change: |i| i.features.queues = false,
     },
     Workaround {
-        why: "GGML_VK_TUNE wants work cut as for a card",
+        why: "GGML_VK_TUNE: work is divided as for a card",
         applies: |_| matches!(tune().as_deref(), Some("card" | "plain")),
         change: |i| i.software = false,
     },
     Workaround {
-        why: "GGML_VK_TUNE wants it cut as for a card without subgroup arithmetic",
+        why: "GGML_VK_TUNE: work is divided as for a card without subgroup arithmetic",
         applies: |_| tune().as_deref() == Some("plain"),
         change: |i| i.features.subgroup &= vk::SubgroupFeatureFlags::BASIC,
     },
 ];
 
-/// For tests: software drivers run what cards run.
+/// GGML_VK_TUNE, with which tests run the shaders of cards on software drivers.
 fn tune() -> Option<String> {
     std::env::var("GGML_VK_TUNE").ok()
 }
 
-/// Changes what a device said of itself where it is known better. The reasons of the rows that applied.
+/// Corrects the description of a device. Returns the reasons of the rows that applied.
 pub(super) fn apply(info: &mut Info) -> Vec<&'static str> {
     let rows = TABLE.iter().filter(|row| (row.applies)(info)).collect::<Vec<_>>();
     rows.iter().for_each(|row| (row.change)(info));

@@ -1,8 +1,8 @@
 #version 460
-// Attention in one pass over keys and values with the running maximum and sum of the soft maximum (arXiv:2205.14135). FMT: format of keys
-// and values. A workgroup takes R queries (heads that share keys are neighbours) and goes through the keys in tiles, a key for each
-// invocation; then each invocation takes chunks of eight columns of the values. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight,
-// which load queries side by side and tell each other, also of weights.
+// Attention in one pass over keys and values, with the running maximum and sum of the softmax (arXiv:2205.14135). FMT is the format of keys
+// and values. A workgroup computes R queries (heads that share keys are adjacent). For each tile of keys, each invocation computes the scores
+// of one key, then accumulates chunks of eight columns of the values. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight
+// invocations, which broadcast the queries that they load, and the weights.
 #include "common.glsl"
 #define ALIGNED4
 #include "quant.glsl"
@@ -46,7 +46,7 @@ float slope(uint head) {
     return pow(base, head < whole ? float(head + 1) : float(2 * (head - whole) + 1));
 }
 
-// Invocations see what others wrote to shared memory.
+// Barrier for shared memory.
 void meet() {
 #ifdef LANES
     return;
@@ -78,7 +78,7 @@ void main() {
     float most[R];
     float sum[R];
     [[unroll]] for (uint r = 0; r < R; ++r) {
-        const uint i = min(gl_WorkGroupID.x * R + r, n - 1); // what is too many repeats the last
+        const uint i = min(gl_WorkGroupID.x * R + r, n - 1); // surplus queries repeat the last one
         position[r] = i / GROUP;
         head[r] = kv_head * GROUP + i % GROUP;
         q[r] = at(p.q, offset3(uvec3(position[r], head[r], batch), p.q_nb), 4);
@@ -123,7 +123,7 @@ void main() {
             if (MASK) { s += bias[r] * float(F16s(mask[r]).v[key]); }
             if (first + t >= p.n_keys) { s = NONE; }
             const float now = max(most[r], group_max(s));
-            // A row that is masked so far has no weights.
+            // If all keys so far are masked, the weights are 0, not NaN.
             rescale[r] = now == NONE ? 1.0 : exp(most[r] - now);
             weight[r] = now == NONE ? 0.0 : exp(s - now);
             most[r] = now;

@@ -1,5 +1,5 @@
 #version 460
-// dst = a + the row of b that an index names for each row of a. An index out of range adds nothing.
+// dst = a + b[ids]: adds a row of b, selected by an index, to each row of a. Adds nothing if the index is out of range.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,5 @@
 #version 460
-// dst = a OP b, b repeated to a's shape. ADD, SUB, MUL, DIV, ADD1; types of a, b and dst are constants.
+// dst = a OP b, with b repeated to the shape of a. ADD, SUB, MUL, DIV, ADD1. The types of a, b and dst are constants.
 #include "common.glsl"
 #include "rows.glsl"
 

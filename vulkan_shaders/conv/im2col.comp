@@ -1,5 +1,5 @@
 #version 460
-// Patches of an image as rows: what a convolution's kernel meets, as the row of a matrix. Outside of the image are zeros.
+// Patches of an image as rows of a matrix. A patch has the pixels under the kernel of a convolution. Pixels outside of the image are 0.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,11 +1,11 @@
 #version 460
-// Elements of a in order into elements of d in order, converted. Same shape: by rows. RESHAPE: d's coordinates are counted out in a.
+// Copies the elements of a to d in order, and converts them. RESHAPE: the shapes differ, so that an index is converted to coordinates in a.
 #include "common.glsl"
 #include "rows.glsl"
 
 layout(constant_id = 3) const uint A = 0;
 layout(constant_id = 4) const uint D = 0;
-layout(constant_id = 5) const uint BYTES = 0; // not 0: bits are moved, elements have this size (1, 2, 4, 8)
+layout(constant_id = 5) const uint BYTES = 0; // not 0: copies bits of elements of this size (1, 2, 4, 8)
 layout(constant_id = 6) const bool RESHAPE = false;
 
 layout(push_constant, scalar) uniform Push {
@@ -20,7 +20,7 @@ void move(uint64_t a, uint ia, uint64_t d, uint id) {
     else if (BYTES == 2) { U16s(d).v[id] = U16s(a).v[ia]; }
     else if (BYTES == 4) { U32s(d).v[id] = U32s(a).v[ia]; }
     else if (BYTES == 8) {
-        // two words: 8-byte elements need not be aligned to 8
+        // Two words, because 8-byte elements may be aligned to 4 bytes.
         U32s(d).v[2 * id] = U32s(a).v[2 * ia];
         U32s(d).v[2 * id + 1] = U32s(a).v[2 * ia + 1];
     } else if (D == I32) { I32s(d).v[id] = int(load(A, a, ia)); }
@@ -40,7 +40,7 @@ void main() {
         return;
     }
     for (uint c = first_column(); c < p.ne.x; c += column_step()) {
-        // less than 2^32 elements: the host splits no further
+        // The host allows less than 2^32 elements.
         const uint n = r * p.ne.x + c;
         const uint row = n / p.a_ne.x;
         const uvec3 j = row_coords(row, p.a_ne.y, p.a_ne.z);

@@ -1,5 +1,5 @@
 #version 460
-// Blocks of a format into floats, by rows.
+// Converts rows of blocks to floats.
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"

@@ -1,6 +1,6 @@
 #version 460
-// Floats into blocks of a format, by rows: a copy, or (IDS) into the rows of d that an index tensor names; an index out of range is
-// skipped. An invocation writes one block at a time. Rounding is that of the CPU: to the nearest, or plus a half and cut.
+// Converts rows of floats to blocks: a copy, or (IDS) into rows of d that are selected by indices. Rows with an index out of range are
+// skipped. An invocation writes whole blocks. Rounding is the same as on the CPU: to nearest, or floor(x + 0.5).
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"
@@ -11,7 +11,7 @@ layout(constant_id = 5) const uint INDEX = 26;
 
 #include "rows_by_index.glsl"
 
-// x in two parts of twelve bits each, so that products of parts are exact.
+// Splits x into two parts of twelve bits each, so that products of parts are exact.
 vec2 halves(float x) {
     precise const float c = x * 4097.0;
     precise const float high = c - (c - x);
@@ -19,8 +19,8 @@ vec2 halves(float x) {
     return vec2(high, low);
 }
 
-// a / b with the last bit right. Drivers may be some units of it off, and their fma() may be two roundings: what is left of a
-// after the product is had from halves.
+// a / b, correctly rounded. Division in drivers may be off by some ulps, and their fma() may round twice, so the remainder is computed from
+// halves.
 float divide(float a, float b) {
     precise const float q = a / b;
     precise const float p = q * b;
@@ -29,10 +29,10 @@ float divide(float a, float b) {
     precise const float e = ((x.x * y.x - p) + x.x * y.y + x.y * y.x) + x.y * y.y;
     precise const float rest = (a - p) - e;
     precise const float all = q + rest / b;
-    return abs(q) < 1e30 && abs(b) < 1e30 ? all : q; // parts of more would be infinite
+    return abs(q) < 1e30 && abs(b) < 1e30 ? all : q; // larger numbers overflow in halves()
 }
 
-// x * s to the nearest integer, of two the even one. Nothing is fused: a value in the middle must fall as on the CPU.
+// x * s, rounded to nearest, ties to even. Without fused operations, so that ties are the same as on the CPU.
 float nearest(float x, float s) {
     precise const float t = x * s;
     return roundEven(t);
@@ -42,7 +42,7 @@ uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
 
 void put16(uint64_t block, uint i, uint x) { U16s(block).v[i] = uint16_t(x); }
 
-// The value of largest magnitude, with its sign; the first of equals.
+// The value with the largest magnitude. The first one if there are several.
 float extreme(float x[32]) {
     float most = 0.0, value = 0.0;
     for (uint j = 0; j < 32; ++j) {

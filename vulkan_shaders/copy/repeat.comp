@@ -1,5 +1,5 @@
 #version 460
-// a repeated a whole number of times in each dimension; bits are moved.
+// Repeats a in each dimension. Copies bits.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,5 @@
 #version 460
-// dst = f(gate) * up. Gate and up are two tensors, or two halves of one: the host gives their addresses.
+// dst = f(gate) * up. Gate and up are two tensors, or the halves of one. The host passes their addresses.
 #include "common.glsl"
 #include "rows.glsl"
 #include "functions.glsl"

@@ -1,5 +1,5 @@
 #version 460
-// a in the midst of zeros, or (CIRCULAR) continued from its other end.
+// Pads a with zeros, or (CIRCULAR) periodically.
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -15,7 +15,7 @@ layout(push_constant, scalar) uniform Push {
     ivec4 before;  // elements before a
 } p;
 
-// Place in a, or -1.
+// Index in a, or -1 for padding.
 int place(uint i, int before, uint n) {
     const int j = int(i) - before;
     if (CIRCULAR) { return ((j % int(n)) + int(n)) % int(n); }

@@ -1,4 +1,4 @@
-// What products with cooperative matrices share: operands in shared memory, as F16, in steps of 32 values.
+// For products with cooperative matrices: operands in shared memory, as F16, in steps of 32 values.
 
 const uint TILE = 64;
 const uint BK = 32;

@@ -1,6 +1,6 @@
 #version 460
-// A matrix product with cooperative matrices (KHR): tiles of 64 rows by 64 columns; four subgroups with 32 by 32 results each, in matrices of
-// the device's size. Operands are F16, sums F32.
+// A matrix product with cooperative matrices (KHR), in tiles of 64 rows by 64 columns. Each of four subgroups computes 32 by 32 results, in
+// matrices of a size that the device supports. Operands are F16, sums F32.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -10,7 +10,7 @@
 #include "matmul/product.glsl"
 #include "matmul/coop.glsl"
 
-// Size of the device's matrices; 32 is a multiple of each.
+// Size of the device's matrices. 32 is a multiple of each.
 layout(constant_id = 5) const uint CM = 16;
 layout(constant_id = 6) const uint CN = 16;
 layout(constant_id = 7) const uint CK = 16;
@@ -20,7 +20,7 @@ shared float results[TILE * (TILE + 4)]; // columns of d
 void main() {
     const uint row0 = gl_WorkGroupID.x * TILE;
     const Work w = work(TILE);
-    if (w.first >= w.end) { return; } // the same for all
+    if (w.first >= w.end) { return; } // uniform
     const uint warp_row = (gl_SubgroupID & 1u) * 32;
     const uint warp_column = (gl_SubgroupID >> 1) * 32;
     const uint MS = 32 / CM;
@@ -30,7 +30,7 @@ void main() {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        barrier(); // the step before has been used
+        barrier(); // the last step has been read
         load_step(w, row0, k0);
         barrier();
         [[unroll]] for (uint l = 0; l < BK; l += CK) {

@@ -1,7 +1,7 @@
 #version 460
-// As mul_mat_coop, with NV's second version of cooperative matrices: matrices are as large as they can be, and the driver cuts them. One is
-// the whole tile, and the workgroup's, or a quarter of it, and a subgroup's, as the driver offers.
-// What it asks of the device: flexible dimensions, functions for each element.
+// As mul_mat_coop, with VK_NV_cooperative_matrix2: the driver splits large matrices. Depending on the driver, a matrix is the whole tile and
+// belongs to the workgroup, or a quarter of the tile and belongs to a subgroup.
+// Needs flexible dimensions and functions that are called for each element.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -15,8 +15,8 @@
 layout(constant_id = 5) const uint SCOPE = gl_ScopeWorkgroup;
 layout(constant_id = 6) const uint SIDE = TILE; // rows and columns of a matrix of results
 
-// Called with each element of the results, of which the first has this row and this column. Numbers and no structs: Mesa 26 ends the
-// process over those.
+// Called for each element (i, j) of the results. The first element has this row and this column of d. The parameters are numbers, because
+// Mesa 26 crashes if there are structs.
 float put(const in uint i, const in uint j, const in float x, const in uint64_t d, const in uint end, const in uint row, const in uint column) {
     if (row + i < p.m && column + j < end) {
         Work w;
@@ -30,11 +30,11 @@ float put(const in uint i, const in uint j, const in float x, const in uint64_t 
 void main() {
     const uint row0 = gl_WorkGroupID.x * TILE;
     const Work w = work(TILE);
-    if (w.first >= w.end) { return; } // the same for all
+    if (w.first >= w.end) { return; } // uniform
     const uvec2 corner = SIDE == TILE ? uvec2(0) : SIDE * uvec2(gl_SubgroupID & 1u, gl_SubgroupID >> 1);
     coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator> sum = coopmat<float, SCOPE, SIDE, SIDE, gl_MatrixUseAccumulator>(0.0);
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        barrier(); // the step before has been used
+        barrier(); // the last step has been read
         load_step(w, row0, k0);
         barrier();
         coopmat<float16_t, SCOPE, SIDE, BK, gl_MatrixUseA> ma;

@@ -1,15 +1,15 @@
 #version 460
-// A matrix product for any device, without shared memory: an invocation takes R rows of a and up to N columns of b over all of K. The rung
-// for drivers that run lanes on a CPU, and the fallback.
+// A matrix product for any device, without shared memory. An invocation computes R rows of a with up to N columns of b, over all of K. For
+// drivers that run lanes on the CPU, and the fallback for all others.
 //
-// LANES is for such drivers, whose loads are gathers, and slow, unless they can prove that an address is the same for all lanes. There
-// a workgroup is one subgroup of so many invocations: they load side by side what they need of b, once for R rows, and tell each other.
+// LANES: for drivers on the CPU, whose loads are slow gathers unless the address is known to be uniform. The workgroup is one subgroup of
+// eight invocations. Each loads one of eight adjacent values of b, once for R rows, and broadcasts it.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
 
 const uint N = 8;
-layout(constant_id = 5) const uint WIDTH = N; // columns a workgroup takes, at most N: what is beyond does not get into the pipeline
+layout(constant_id = 5) const uint WIDTH = N; // columns of a workgroup, at most N; code for more is not compiled
 layout(constant_id = 6) const bool WORDS = false; // dequant64 can read a, and K is a multiple of 64
 
 #ifdef LANES
@@ -19,7 +19,7 @@ const uint R = 1;
 #else
 const uint R = 4;
 #endif
-// What an invocation loads of values `first` to first + 7 of a column, and one of these values.
+// share() loads one of the values `first` to first + 7 of a column for each invocation. of_share() returns value `first` + l.
 float share(uint64_t b, uint first) { return load(B, b, first + gl_SubgroupInvocationID); }
 float of_share(float x, uint64_t b, uint first, uint l) { return subgroupBroadcast(x, l); }
 #else
@@ -59,7 +59,7 @@ void main() {
         [[unroll]] for (uint r = 0; r < R; ++r) { no_expert(w, row_ + r * gl_WorkGroupSize.x); }
         return;
     }
-    // All invocations stay, with the last row where there is none: what is uniform stays so.
+    // Invocations without a row use the last one instead of returning, so that control flow is uniform.
     [[unroll]] for (uint r = 0; r < R; ++r) { a[r] = a_row(w, min(row_ + r * gl_WorkGroupSize.x, p.m - 1)); }
     [[unroll]] for (uint j = 0; j < N; ++j) {
         if (j < WIDTH) { b[j] = b_column(w, w.first + j); }

@@ -1,13 +1,13 @@
 #version 460
-// A matrix product in tiles of 64 rows by 64 columns through shared memory, for devices with real lanes. A workgroup has 256 invocations;
-// each holds 4 by 4 results. Both operands are brought to F32 in steps of 32 values.
+// A matrix product in tiles of 64 rows by 64 columns through shared memory, for GPUs. A workgroup has 256 invocations, and each computes 4 by
+// 4 results. Both operands are converted to F32 in steps of 32 values.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
 
 const uint TILE = 64;
 const uint BK = 32;
-// Padded, so that lanes of a subgroup meet different banks.
+// Padded to avoid bank conflicts.
 shared float as[BK * (TILE + 1)];
 shared float bs[BK * (TILE + 1)];
 
@@ -15,8 +15,8 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint row0 = gl_WorkGroupID.x * TILE;
     const Work w = work(TILE);
-    if (w.first >= w.end) { return; } // the same for all
-    // What this invocation brings in: eight values of one row of a, and of one column of b.
+    if (w.first >= w.end) { return; } // uniform
+    // This invocation loads eight values of a row of a, and of a column of b.
     const uint line = t / 4;
     const uint eighth = t % 4;
     const uint64_t a = a_row(w, min(row0 + line, p.m - 1));
@@ -31,7 +31,7 @@ void main() {
         float y[8];
         float x[8];
         operands8(a, b, k0 + eighth * 8, y, x);
-        barrier(); // the step before has been used
+        barrier(); // the last step has been read
         [[unroll]] for (uint l = 0; l < 8; ++l) {
             as[(eighth * 8 + l) * (TILE + 1) + line] = y[l];
             bs[(eighth * 8 + l) * (TILE + 1) + line] = x[l];

@@ -1,13 +1,13 @@
 #version 460
-// As mul_mat_tile, by dot products of 8-bit integers; b was brought to blocks by `product_blocks`. Through shared memory go integers, scales
-// and offsets, in steps of 32 values.
+// As mul_mat_tile, with dot products of 8-bit integers. `product_blocks` has converted b to blocks. Shared memory has integers, scales and
+// offsets of 32 values.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"
 #include "matmul/product.glsl"
 
 const uint TILE = 64;
-// Padded, so that lanes of a subgroup meet different banks.
+// Padded to avoid bank conflicts.
 const uint PITCH = TILE + 1;
 shared int as[8 * PITCH];
 shared int bs[8 * PITCH];
@@ -18,8 +18,8 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint row0 = gl_WorkGroupID.x * TILE;
     const Work w = work(TILE);
-    if (w.first >= w.end) { return; } // the same for all
-    // What this invocation brings in: 16 values of a row of a, or of a column of b.
+    if (w.first >= w.end) { return; } // uniform
+    // This invocation loads 16 values of a row of a, or of a column of b.
     const bool brings_a = t < 128;
     const uint line = t / 2 % TILE;
     const uint half_ = t & 1u;
@@ -42,7 +42,7 @@ void main() {
             [[unroll]] for (uint l = 0; l < 4; ++l) { q[l] = I32s(block).v[2 + half_ * 4 + l]; }
             s = scale_and_sum(block, half_);
         }
-        barrier(); // the step before has been used
+        barrier(); // the last step has been read
         [[unroll]] for (uint l = 0; l < 4; ++l) {
             const uint to = (half_ * 4 + l) * PITCH + line;
             if (brings_a) { as[to] = q[l]; } else { bs[to] = q[l]; }

@@ -1,6 +1,6 @@
 #version 460
-// A matrix product for few columns on devices with real lanes: a workgroup takes one row of a and N columns of b; its invocations take eight
-// values in turn and their sums are added at the end.
+// A matrix product with few columns, for GPUs. A workgroup computes one row of a with N columns of b. Each invocation sums every T-th group of
+// eight values, and the sums are added at the end.
 #include "common.glsl"
 #include "quant.glsl"
 #include "reduce.glsl"
@@ -16,7 +16,7 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
     const Work w = work(N);
-    if (w.first >= w.end) { // the same for all
+    if (w.first >= w.end) { // uniform
         if (t == 0) { no_expert(w, row); }
         return;
     }

@@ -1,5 +1,5 @@
 #version 460
-// As mul_mat_vec, by dot products of 8-bit integers; b was brought to blocks by `product_blocks`. Invocations take 16 values in turn.
+// As mul_mat_vec, with dot products of 8-bit integers, in groups of 16 values. `product_blocks` has converted b to blocks.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"
@@ -16,7 +16,7 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
     const Work w = work(N);
-    if (w.first >= w.end) { // the same for all
+    if (w.first >= w.end) { // uniform
         if (t == 0) { no_expert(w, row); }
         return;
     }

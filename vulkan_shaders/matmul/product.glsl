@@ -1,25 +1,25 @@
-// What the forms of matrix products share: what is pushed, and which columns a workgroup takes. d = a * b: row m of a times column n of b,
-// both with k values in memory side by side. Include it after common.glsl and quant.glsl; FIRST is the number of the first constant.
+// For all matrix products: push constants, and the columns of a workgroup. d = a * b: row m of a times column n of b, both with k contiguous
+// values. Include it after common.glsl and quant.glsl. FIRST is the number of the first constant.
 #ifndef FIRST
 #define FIRST 3
 #endif
 
-layout(constant_id = FIRST) const uint B = 0; // type of b; BLOCKS of `product_blocks`
+layout(constant_id = FIRST) const uint B = 0; // type of b, or BLOCKS
 layout(constant_id = FIRST + 1) const uint COLUMNS = 0; // one of the three below
 
-const uint ALL = 0;  // every column of every matrix; matrices of b share those of a
-const uint PAIR = 1; // MUL_MAT_ID: a workgroup's y and z are slot and token, which name an expert (a matrix of a)
-const uint LIST = 2; // MUL_MAT_ID: a workgroup's y is a tile of `product_lists`: columns that want the same expert
+const uint ALL = 0;  // all columns of all matrices; several matrices of b may share one of a
+const uint PAIR = 1; // MUL_MAT_ID: y and z of a workgroup are slot and token, for which ids has the expert (a matrix of a)
+const uint LIST = 2; // MUL_MAT_ID: y of a workgroup is a tile of `product_lists`: columns with the same expert
 
-const uint BLOCKS = 64; // no ggml_type is this
+const uint BLOCKS = 64; // blocks of `product_blocks`; not a number of ggml_type
 
 layout(push_constant, scalar) uniform Product {
     uint64_t a, b, d;
-    uint64_t ids;     // PAIR: the experts; LIST: numbers of pairs, by expert
+    uint64_t ids;     // PAIR: the experts; LIST: numbers of pairs, sorted by expert
     uint64_t tiles;   // LIST: expert, first, end
     uint k, m, n;     // LIST: n is the number of slots
-    uint a_ne2, a_ne3; // ALL: matrices of b for each of a, dimensions 2 and 3; else a_ne2 is the number of experts
-    uint b_ne2;        // ALL: matrices of d in dimension 2; else columns of b a token has (slots share or not)
+    uint a_ne2, a_ne3; // ALL: matrices of b for each of a, dimensions 2 and 3; otherwise a_ne2 is the number of experts
+    uint b_ne2;        // ALL: matrices of d in dimension 2; otherwise the columns of b for a token: one for all slots, or one for each
     uvec3 a_nb;        // dimensions 1 to 3, in blocks
     uvec3 b_nb;
     uvec3 d_nb;
@@ -28,7 +28,7 @@ layout(push_constant, scalar) uniform Product {
 
 uint b_bytes() { return B == BLOCKS ? 40 : type_size(B); }
 
-// A workgroup's work: matrices, and columns from `first` to before `end`. Nothing is to be done where there are none.
+// Work of a workgroup: matrices, and columns `first` to `end` - 1. There may be no columns.
 struct Work {
     uint64_t a, b, d;
     uint first, end;
@@ -69,7 +69,7 @@ Work work(uint width) {
 
 uint64_t a_row(Work w, uint row) { return at(w.a, uint64_t(row) * p.a_nb.x, BYTES); }
 
-// Column c of b; one after the last is the last.
+// Column c of b, or the last one if c is larger.
 uint64_t b_column(Work w, uint c) {
     c = min(c, w.end - 1);
     if (COLUMNS == LIST) {
@@ -79,7 +79,7 @@ uint64_t b_column(Work w, uint c) {
     return COLUMNS == PAIR ? w.b : at(w.b, uint64_t(c) * p.b_nb.x, b_bytes());
 }
 
-// Column c of d, of those there are.
+// Column c of d, which must exist.
 F32s d_column(Work w, uint c) {
     if (COLUMNS == LIST) {
         const uint pair = U32s(p.ids).v[c];
@@ -88,12 +88,12 @@ F32s d_column(Work w, uint c) {
     return F32s(COLUMNS == PAIR ? w.d : at(w.d, uint64_t(c) * p.d_nb.x, 4));
 }
 
-// PAIR: a slot without an expert has a result of zeros.
+// PAIR: the result of a slot without an expert is 0.
 void no_expert(Work w, uint row) {
     if (COLUMNS == PAIR && row < p.m) { F32s(w.d).v[row] = 0.0; }
 }
 
-// Eight values of a row of a and of a column of b from number `first` on; zeros after the last.
+// Eight values of a row of a and of a column of b, from index `first` on. Values after the last are 0.
 void operands8(uint64_t a, uint64_t b, uint first, out float y[8], out float x[8]) {
     if (first + 8 <= p.k) {
         dequant8(a, first / 8, y);

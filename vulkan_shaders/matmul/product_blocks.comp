@@ -1,5 +1,5 @@
 #version 460
-// Before a product with integer dot products: rows of floats into blocks of 32 signed bytes. A block has ten words: the scale, the sums of
+// Converts rows of floats to blocks of 32 signed bytes, for products with integer dot products. A block has ten words: the scale, the sums of
 // both halves (16 bits each), the bytes. The sums are for formats whose values are scale * integer + offset.
 #include "common.glsl"
 #include "rows.glsl"

@@ -1,7 +1,7 @@
 #version 460
-// Before a MUL_MAT_ID in matrix form: the (token, slot) pairs ordered by the expert they name, and tiles of at most `width` pairs with the same
-// expert. One workgroup: it counts, adds up, and hands out places. Pairs with an expert that is not there are in no list: their results
-// are zeros, written here. Within an expert the order varies from run to run; results do not depend on it.
+// For MUL_MAT_ID with tiles: sorts the pairs of token and slot by expert, and makes tiles of at most `width` pairs with the same expert. There
+// is one workgroup. It counts the pairs of each expert, adds up, and assigns positions. Pairs with an id out of range are in no list; this
+// shader writes their results, which are 0. The order of the pairs of an expert may vary, but results do not depend on it.
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
 
@@ -10,18 +10,18 @@ layout(push_constant, scalar) uniform Push {
     uint slots, n_pairs;
     uint experts; // at most EXPERTS
     uint width;
-    uint n_tiles; // there is room for so many
+    uint n_tiles; // maximum number of tiles
     uvec2 ids_nb;
     uint m;     // values of a result
     uvec2 d_nb; // dimensions 1 and 2
 } p;
 
 const uint EXPERTS = 1024;
-shared uint places[EXPERTS]; // pairs of an expert, then where the next one goes
+shared uint places[EXPERTS]; // number of pairs of an expert, then the position of its next pair
 shared uint used;
 shared uint absent; // pairs without an expert
 
-// One more at an expert's place; what was there before. Scope is the workgroup: the device's would be one more feature to ask for.
+// Increments the entry of an expert. Returns its old value. Device scope would need another feature, and workgroup scope is enough.
 uint next(uint e) { return atomicAdd(places[e], 1, gl_ScopeWorkgroup, 0, gl_SemanticsRelaxed); }
 
 // The expert of a pair, or `experts`.

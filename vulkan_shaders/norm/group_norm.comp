@@ -1,5 +1,5 @@
 #version 460
-// Groups of channels brought to mean 0 and variance 1. A workgroup takes a group of one image; data without gaps.
+// Normalises groups of channels to mean 0 and variance 1. A workgroup computes a group of an image. Tensors are contiguous.
 #include "common.glsl"
 #include "reduce.glsl"
 

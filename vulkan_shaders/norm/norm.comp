@@ -1,6 +1,6 @@
 #version 460
-// Rows brought to mean 0 and variance 1 (NORM), mean square 1 (RMS_NORM), length 1 (L2_NORM). A workgroup takes a row.
-// Fused: a + b is normalised, and kept, for a (ADD); the result is multiplied by w (MUL). b has a's shape; w repeats over all.
+// Normalises rows to mean 0 and variance 1 (NORM), mean square 1 (RMS_NORM), or length 1 (L2_NORM). A workgroup computes a row.
+// Fused: normalises a + b instead of a, and writes the sum (ADD); multiplies the result by w (MUL). b has the shape of a, and w repeats.
 #include "common.glsl"
 #include "reduce.glsl"
 
@@ -11,7 +11,7 @@ layout(constant_id = 6) const bool ADD = false;
 layout(push_constant, scalar) uniform Push {
     uint64_t a, d, w, b, sum;
     uint columns, n_rows, ne1, ne2;
-    uvec3 a_nb, d_nb, b_nb, sum_nb; // strides of dimensions 1 to 3; rows are dense but a's where nothing is added
+    uvec3 a_nb, d_nb, b_nb, sum_nb; // strides of dimensions 1 to 3; rows are contiguous, except for a without ADD
     uint w_columns, w_ne1, w_nb1;
     float eps;
     uint a_step;
@@ -48,7 +48,7 @@ void main() {
     }
     squares = group_sum(squares);
     if (OP == 0) {
-        // What rounding left of the mean.
+        // Corrects the rounding error of the mean.
         rest = group_sum(rest) / n;
         mean += rest;
         squares = max(squares - rest * rest * n, 0.0);

@@ -1,6 +1,6 @@
 #version 460
-// The largest element of each window, or the mean: over the whole window (POOL_2D, where what lies outside counts as zero), or over what lies
-// inside (lines).
+// Maximum or mean of each window. The mean of POOL_2D is over the whole window, with 0 for elements outside of the image. That of POOL_1D is
+// over the elements inside.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,5 @@
 #version 460
-// Index of the largest element of a row, of equals the first. A workgroup takes a row.
+// Index of the maximum of a row, the first one of equal elements. A workgroup computes a row.
 #include "common.glsl"
 #include "reduce.glsl"
 
@@ -23,7 +23,7 @@ void main() {
         }
     }
     const float all = group_max(best < p.columns ? most : uintBitsToFloat(0xff800000u));
-    // The least index in two halves, each exact as a float.
+    // The lowest index in two halves, which F32 represents exactly.
     const float out_of_it = -65536.0;
     const bool mine = best < p.columns && most == all;
     const float high = group_max(mine ? -float(best >> 16) : out_of_it);

@@ -1,5 +1,5 @@
 #version 460
-// Sums or means of rows. A workgroup takes a row.
+// Sums or means of rows. A workgroup computes a row.
 #include "common.glsl"
 #include "reduce.glsl"
 
@@ -17,7 +17,7 @@ void main() {
     if (r >= p.n_rows) { return; }
     const uvec3 at3 = row_coords(r, p.ne1, p.ne2);
     F32s a = F32s(at(p.a, offset3(at3, p.a_nb), 4));
-    // Two levels, so that long rows lose less.
+    // Two levels of sums reduce the rounding error of long rows.
     float sum = 0.0;
     const uint step = gl_WorkGroupSize.x;
     for (uint c0 = gl_LocalInvocationID.x; c0 < p.columns; c0 += 64 * step) {

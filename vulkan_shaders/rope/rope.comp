@@ -1,6 +1,6 @@
 #version 460
-// Rotary position embedding: pairs of elements turned by an angle that grows with the position. All modes; an invocation turns a pair
-// or copies what lies outside. Fused with SET_ROWS: d's row is named by an index.
+// Rotary position embedding: rotates pairs of elements by an angle that is proportional to the position. All modes. An invocation rotates pairs,
+// or copies elements outside of the rotated dimensions. Fused with SET_ROWS, an index selects the row of d.
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -17,7 +17,7 @@ layout(push_constant, scalar) uniform Push {
     uint n_rows;
     uvec4 a_nb;
     uvec3 d_nb;       // strides of dimensions 1 to 3; INDEX: of head, row, nothing
-    uint d_rows;      // INDEX: rows there are
+    uint d_rows;      // INDEX: number of rows
     uint n_dims, offset;
     float theta_scale, freq_scale, ext_factor, attn_factor, corr_low, corr_high;
     uint sections;    // four bytes
@@ -36,7 +36,7 @@ uint axis(uint sector, uvec4 s) {
     return sector < s.x + s.y + s.z ? 2 : 3;
 }
 
-// Cosine and sine for a pair of a token.
+// Cosine and sine of the angle for a pair of a token.
 vec2 turn(uint pair, uint token) {
     float angle;
     if (MODE < 2) {
@@ -48,7 +48,7 @@ vec2 turn(uint pair, uint token) {
         const uint k = axis(sector, s);
         uint power = pair;
         if (MODE == 4) {
-            // each section counts its own pairs
+            // Pairs are counted from the start of each section.
             const uint starts[4] = uint[](0, s.x, s.x + s.y, s.x + s.y + s.z);
             power = sector - starts[k];
         }
@@ -80,12 +80,12 @@ void main() {
         if (to < 0 || to >= int64_t(p.d_rows)) { return; }
         d = at(p.d, uint64_t(i.x) * p.d_nb.x + uint64_t(to) * p.d_nb.y, type_size(D));
     }
-    // Pairs, and pairs of what is only copied.
+    // Number of rotated pairs. Other pairs are copied.
     const uint turned = MODE == 4 ? p.n_dims : p.n_dims / 2;
     for (uint c = first_column(); c < p.ne.x / 2; c += column_step()) {
         uint c0, c1;
         if (c >= turned) {
-            // 2 * c and the next, past those that are turned
+            // Elements 2 * c and 2 * c + 1, after the rotated ones.
             c0 = 2 * c;
             c1 = c0 + 1;
             if (p.offset > 0) {

@@ -1,5 +1,5 @@
 #version 460
-// Rows of a that an index tensor names, as F32 (or F16). FMT is a's format. An index out of range gives a row of zeros.
+// dst = a[ids]: rows of a selected by indices, as F32 or F16. FMT is the format of a. The row of an index out of range is 0.
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"
@@ -10,7 +10,7 @@ layout(push_constant, scalar) uniform Push {
     uint64_t a, ids, d;
     uvec4 ne;      // shape of d
     uint n_rows;
-    uint a_ne1;    // rows there are
+    uint a_ne1;    // number of rows
     uvec3 a_nb;    // strides of dimensions 1 to 3, in blocks
     uvec3 ids_nb;
     uvec3 d_nb;
@@ -26,7 +26,7 @@ void main() {
     const uint64_t d = at(p.d, offset3(i, p.d_nb), type_size(D));
 #if BLOCK == 1
     for (uint c = first_column(); c < p.ne.x; c += column_step()) {
-        if (D == I32) { I32s(d).v[c] = there ? I32s(a).v[c] : 0; } // integers of integers: as they are
+        if (D == I32) { I32s(d).v[c] = there ? I32s(a).v[c] : 0; } // integers are copied
         else { store(D, d, c, there ? value(a, c) : 0.0); }
     }
 #else

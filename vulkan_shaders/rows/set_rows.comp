@@ -1,5 +1,5 @@
 #version 460
-// Rows of a into the rows of d that an index tensor names, converted to a plain format. An index out of range is skipped.
+// d[ids] = a: writes rows of a to rows of d selected by indices, in a plain format. Rows with an index out of range are skipped.
 #include "common.glsl"
 #include "rows.glsl"
 

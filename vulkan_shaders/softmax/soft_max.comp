@@ -1,6 +1,6 @@
 #version 460
-// Rows: exp(x * scale + slope * mask), divided by their sum. Fused in: mask (F32 or F16), slopes of heads (ALiBi), sinks.
-// A workgroup takes a row.
+// Softmax of rows: exp(x * scale + slope * mask), divided by the sum. With a mask (F32 or F16), slopes of heads (ALiBi), and sinks.
+// A workgroup computes a row.
 #include "common.glsl"
 #include "reduce.glsl"
 
@@ -10,10 +10,10 @@ layout(constant_id = 5) const bool SINKS = false;
 layout(push_constant, scalar) uniform Push {
     uint64_t a, mask, sinks, d;
     uint columns, n_rows, ne1, ne2;
-    uvec3 a_nb, mask_nb, d_nb; // strides of dimensions 1 to 3; rows are dense
+    uvec3 a_nb, mask_nb, d_nb; // strides of dimensions 1 to 3; rows are contiguous
     uvec2 mask_ne;             // of dimensions 2 and 3
     float scale, max_bias, m0, m1;
-    uint n_head_log2; // the largest power of two that is no more than the heads
+    uint n_head_log2; // largest power of two that is at most the number of heads
 } p;
 
 #define NONE uintBitsToFloat(0xff800000u) // minus infinity

@@ -1,8 +1,8 @@
 #version 460
-// Places of elements in the order of their values; of equals the first comes first. TOP_K: only the first k of the descending order.
-// A step either sorts runs of elements, or (MERGE) merges neighbouring runs by twos. Each invocation finds the place of one element: it
-// counts what comes before it, in its run one by one, in a sorted run by halving. Nothing is shared. NaN has its place in the order of
-// bits, so the result is a permutation whatever the values are.
+// Indices of elements in the order of their values. The sort is stable. TOP_K: only the first k of the descending order.
+// A step either sorts runs of elements, or (MERGE) merges pairs of adjacent runs. Each invocation computes the position of elements: it counts
+// the elements before an element, with a loop over its run, or with a binary search in the other run. Uses no shared memory. NaN is ordered
+// by its bits, so that the result is a permutation for all values.
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -10,11 +10,11 @@ layout(constant_id = 3) const bool DESCENDING = false;
 layout(constant_id = 4) const bool MERGE = false;
 
 layout(push_constant, scalar) uniform Push {
-    uint64_t a, from, d; // from: places after the step before, rows one behind the other
+    uint64_t a, from, d; // from: indices after the last step, contiguous
     uint columns, n_rows, ne1, ne2;
     uvec3 a_nb, d_nb;
     uint k;   // elements written
-    uint run; // elements of a run before the step (MERGE), after it
+    uint run; // elements of a run: before the step if MERGE, otherwise after it
 } p;
 
 uint key(float x) {
@@ -41,7 +41,7 @@ void main() {
             const uint middle = min(start + p.run, p.columns);
             const uint end = min(middle + p.run, p.columns);
             const bool left = c < middle;
-            // Elements of the other run that come before: smaller ones, and for one of the right run equal ones, too.
+            // Smaller elements of the other run come before it. For an element of the right run, equal ones do, too.
             const uint first = left ? middle : start;
             uint low = first;
             uint high = left ? end : middle;

@@ -1,5 +1,5 @@
 #version 460
-// dst = f(a), element by element. OP is the number of ggml_unary_op, or one of those behind 64 that are ops of their own.
+// dst = f(a), element by element. OP is a number of functions.glsl.
 #include "common.glsl"
 #include "rows.glsl"
 #include "functions.glsl"

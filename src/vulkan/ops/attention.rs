@@ -1,4 +1,4 @@
-//! Attention in one pass.
+//! Attention in one pass (FLASH_ATTN_EXT).
 
 #![forbid(unsafe_code)]
 
@@ -10,27 +10,27 @@ use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::plan::{Plan, View};
 use crate::vulkan::{Info, tune};
 
-/// The most chunks of eight columns of values that an invocation keeps.
+/// Maximum number of chunks of eight columns of values in the registers of an invocation.
 const MAX_CHUNKS: u32 = 10;
 
-/// What keys and values are read as: one format that the shader has. Others are converted first.
+/// The format in which the shader reads keys and values. Those in other formats are converted first.
 fn read_as(k: TensorRef, v: TensorRef) -> ggml_type {
     if k.dtype() == v.dtype() && formats::ATTENTION.contains(&k.dtype()) {
         return k.dtype();
     }
-    // F16 has not the range of the others.
+    // F16 does not have the range of F32 and BF16.
     let wide = [k, v].iter().any(|t| matches!(t.dtype(), GGML_TYPE_F32 | GGML_TYPE_BF16));
     if wide { GGML_TYPE_F32 } else { GGML_TYPE_F16 }
 }
 
-/// Plain keys and values are read by words of four bytes.
+/// Whether the shader can read keys or values as they are. It reads plain formats in words of four bytes.
 fn reads_directly(t: TensorRef, format: ggml_type) -> bool {
     let words = || t.nb()[1..].iter().all(|nb| nb % 4 == 0) && t.view_offs().is_multiple_of(4);
     t.dtype() == format && (format.blck_size() > 1 || words())
 }
 
-/// Queries in F32; keys and values of formats that are read or converted, and the same heads; F16 mask; the number of columns a multiple of
-/// eight (of a block, for quantized formats).
+/// Queries in F32. Keys and values with the same heads, in formats that can be read or converted. Mask in F16. The number of columns must be
+/// a multiple of eight, or of a block for quantized formats.
 pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     let (q, k, v) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     ensure!(q.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "queries of {:?}", q.dtype());
@@ -68,7 +68,7 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// Keys and values in one format; what must be converted for that is, into scratch memory.
+/// Keys and values in one format. Converts into scratch memory what the shader cannot read.
 fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut Plan<'_>) -> Result<[View; 2]> {
     let format = read_as(k, v);
     let mut views = [View::of(k)?, View::of(v)?];

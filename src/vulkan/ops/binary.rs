@@ -1,4 +1,4 @@
-//! Two sources, element by element.
+//! Element-wise operations with two sources.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// Floats; the second source repeats to the shape of the first, which is the node's.
+/// Floats. The first source has the shape of the node, and the second one repeats to it.
 pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     for t in [a, b, node] {
@@ -52,7 +52,7 @@ pub fn binary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Single precision, rows without gaps; an index for each row.
+/// F32, contiguous rows, and an index for each row.
 pub fn check_add_id(node: TensorRef, _: &Info) -> Result<()> {
     let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     for t in [a, b, node] {

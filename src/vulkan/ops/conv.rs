@@ -1,4 +1,4 @@
-//! Patches of images as columns of a matrix.
+//! IM2COL: patches of images as rows of a matrix.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ fn is_2d(node: TensorRef) -> bool {
     node.op_param_i32(6) == 1
 }
 
-/// Floats into floats; the kernel gives its size only.
+/// Floats into floats. Only the size of the kernel matters.
 pub fn check_im2col(node: TensorRef, _: &Info) -> Result<()> {
     let (kernel, a) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(a.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "patches of {:?}", a.dtype());
@@ -31,7 +31,7 @@ pub fn check_im2col(node: TensorRef, _: &Info) -> Result<()> {
     [kernel, a, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
 }
 
-/// IM2COL. A line is an image of one row: its channels are dimension 1, its images dimension 2.
+/// IM2COL. In one dimension, the image has one row, its channels are in dimension 1, and the batch in dimension 2.
 pub fn im2col(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (k, a, d) = (View::shape(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let w = Window::<2>::of_node(node);

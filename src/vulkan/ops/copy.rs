@@ -10,7 +10,7 @@ use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 use crate::vulkan::{Info, Range};
 
-/// The node's target: CPY has it as source 1, whose memory the node is.
+/// Source and target. The target of CPY is the node, a view of source 1.
 fn ends(node: TensorRef) -> Result<(TensorRef, TensorRef)> {
     Ok((src(node, 0)?, node))
 }
@@ -19,10 +19,10 @@ fn plain(t: ggml_type) -> bool {
     t.blck_size() == 1
 }
 
-/// Whether a copy is a conversion between floats and blocks: then whether there is a shader for it.
+/// For a conversion between floats and blocks, whether there is a shader for it. `None` for other copies.
 fn conversion(from: ggml_type, to: ggml_type) -> Option<Result<()>> {
     match (plain(from), plain(to)) {
-        // From BF16 many values lie in the middle of two levels, and what becomes of them is the CPU's own business.
+        // Not from BF16: many of its values are midpoints of two levels, which the CPU rounds in its own way.
         (true, false) if matches!(from, GGML_TYPE_F32 | GGML_TYPE_F16) => {
             Some(listed(formats::QUANTIZE, "quantize", to))
         }
@@ -31,7 +31,7 @@ fn conversion(from: ggml_type, to: ggml_type) -> Option<Result<()>> {
     }
 }
 
-/// Rows of the same shape on both sides; one row where elements lie one behind the other on both.
+/// Views with rows of the same shape, or with one row if both are contiguous.
 fn rows_of(a: View, d: View) -> Result<(View, View)> {
     if a.ne == d.ne {
         return Ok((a, d));
@@ -43,7 +43,8 @@ fn rows_of(a: View, d: View) -> Result<(View, View)> {
     Ok((one(a)?, one(d)?))
 }
 
-/// Plain formats of one type, floats and 32-bit integers of two, floats and blocks; same shape, or less than 2^32 elements.
+/// Copies of one type, between floats and 32-bit integers, and between floats and blocks, into the same shape, or of less than 2^32
+/// elements.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let (a, d) = ends(node)?;
     let (from, to) = (a.dtype(), d.dtype());
@@ -77,7 +78,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     into(View::of(a)?, View::of(d)?, plan)
 }
 
-/// Elements of `a` into `d`, as CPY does it.
+/// Copies the elements of `a` to `d`, as CPY does.
 pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
     if let Some(there) = conversion(a.dtype, d.dtype) {
         there?;
@@ -98,7 +99,7 @@ pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether [`packed`] can turn floats or blocks of `a`'s format into `dtype`, a float format.
+/// Whether [`packed`] can convert the format of `a` to `dtype`, a float format.
 pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
     match conversion(a.dtype, dtype) {
         Some(there) => there,
@@ -109,7 +110,7 @@ pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
     }
 }
 
-/// `a` in scratch memory `at`, one element behind the other, as `dtype`: its dispatch is added, and the new view given.
+/// Adds a dispatch that copies `a` to scratch memory `at`, contiguous and as `dtype`. Returns the view of the copy.
 pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut Plan<'_>) -> Result<View> {
     let mut nb = [1, a.ne[0], 0, 0];
     for i in 2..4 {
@@ -120,7 +121,7 @@ pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut Plan<'_>) -> Resu
     Ok(d)
 }
 
-/// Bytes of [`packed`], a multiple of 256.
+/// Bytes that [`packed`] needs, a multiple of 256.
 pub fn packed_bytes(a: &View, dtype: ggml_type) -> u64 {
     (a.n() * dtype.type_size() as u64).next_multiple_of(256)
 }
@@ -129,7 +130,7 @@ fn too_many(a: View) -> Error {
     Error::Unsupported(format!("{:?} elements in scratch memory", a.ne))
 }
 
-/// Two views of blocks of one format as views of 16-bit words, or of bytes.
+/// Views of the same blocks as 16-bit words, or as bytes.
 fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
     let (block, bytes) = (a.dtype.blck_size() as u32, a.dtype.type_size() as u32);
     let (unit, dtype) = if bytes.is_multiple_of(2) { (2, GGML_TYPE_I16) } else { (1, GGML_TYPE_I8) };
@@ -150,7 +151,7 @@ fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
     }
 }
 
-/// Between floats and blocks.
+/// Converts between floats and blocks.
 fn convert(a: View, d: View, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = rows_of(a, d)?;
     if plain(d.dtype) {
@@ -179,12 +180,12 @@ fn convert(a: View, d: View, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Plain elements of a size that shaders move.
+/// Whether the elements have a size that `repeat` copies.
 fn movable(t: TensorRef) -> bool {
     plain(t.dtype()) && matches!(t.dtype().type_size(), 2 | 4)
 }
 
-/// One type; blocks only in dense rows.
+/// All of one type. Rows of blocks must be contiguous.
 pub fn check_concat(node: TensorRef, _: &Info) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     ensure!(a.dtype() == node.dtype() && b.dtype() == node.dtype(), "{:?} and {:?} joined", a.dtype(), b.dtype());

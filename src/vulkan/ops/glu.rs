@@ -1,4 +1,4 @@
-//! Gated units.
+//! Gated linear units (GLU).
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// Floats of one format; two sources of the node's shape, or one of twice the columns.
+/// Floats of one format. Two sources with the shape of the node, or one with twice the columns.
 pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
     ensure!(node.glu_op().is_some(), "gated operation {}", node.op_param_i32(0));
     let a = src(node, 0)?;
@@ -44,7 +44,7 @@ pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     gate_into(node.op_param_i32(0) as u32, param, (gate, up), d, plan)
 }
 
-/// An activation of the first source times the second.
+/// Activation of `gate`, times `up`, into `d`.
 fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut Plan<'_>) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Gated { op, a: gate.ty(), d: d.ty() })?;
@@ -63,7 +63,7 @@ fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: 
     Ok(())
 }
 
-/// An activation of `gate` times `up`, all of one shape in F32, into `result`.
+/// Activation of `gate`, times `up`, into `result`. All are F32 and have the same shape.
 pub fn fused_gate(
     op: crate::abi::ggml::ggml_glu_op,
     gate: TensorRef,

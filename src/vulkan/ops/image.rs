@@ -1,4 +1,4 @@
-//! Images and lines: padding.
+//! Padding (PAD).
 
 #![forbid(unsafe_code)]
 
@@ -9,14 +9,14 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// Single precision, sizes that 32-bit places can count.
+/// F32, and not empty.
 pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {
     let a = check_f32(node)?;
     ensure!(a.ne().iter().all(|&n| n > 0), "nothing to pad");
     Ok(())
 }
 
-/// PAD. Parameters 0 to 7: elements before and behind each dimension, 8: circular.
+/// PAD. Parameters 0 to 7: elements before and after the source in each dimension. 8: circular.
 pub fn pad(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;

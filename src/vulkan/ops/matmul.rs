@@ -1,6 +1,6 @@
-//! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and those with an expert for each row.
+//! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and products with an expert for each slot of a token.
 //!
-//! The methods, and which device uses which, are in `ladder.rs`.
+//! `ladder.rs` has the methods, and says which device uses which.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)
     Ok((a, b))
 }
 
-/// Any format with a shader times floats, into F32; src0 repeats over the matrices of src1.
+/// src0 of any format with a shader, src1 of floats, result F32. src0 repeats over the matrices of src1.
 pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     let (a, b) = check_operands(node, info)?;
     let (x, y) = (a.ne(), b.ne());
@@ -39,7 +39,7 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// As [`check`], and 32-bit expert numbers.
+/// Like [`check`], with 32-bit expert ids.
 pub fn check_id(node: TensorRef, info: &Info) -> Result<()> {
     check_operands(node, info)?;
     let ids = src(node, 2)?;
@@ -50,7 +50,7 @@ pub fn check_id(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// Which columns a workgroup takes: COLUMNS of `product.glsl`.
+/// Which columns a workgroup computes: `COLUMNS` of `product.glsl`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Columns {
     All = 0,
@@ -58,28 +58,28 @@ enum Columns {
     List = 2,
 }
 
-/// Type of src1 that was brought to blocks of 8-bit integers, for `product.glsl`.
+/// Type of src1 as blocks of 8-bit integers: `BLOCKS` of `product.glsl`.
 const BLOCKS: u32 = 64;
-/// Bytes of such a block of 32.
+/// Bytes of such a block of 32 integers.
 const BLOCK_BYTES: u64 = 40;
-/// Experts that `product_lists` can count.
+/// Maximum number of experts for `product_lists`.
 const MAX_EXPERTS: u32 = 1024;
 
-/// A kernel with its work: rows it takes by group, columns it takes by group.
+/// A kernel, and the rows and columns that each of its workgroups computes.
 struct Form {
     kernel: KernelFor<push::Product>,
     rows: u32,
     width: u32,
 }
 
-/// Whether rows of src0 are whole numbers of 64 values and begin at multiples of four bytes, as `dequant64` wants them.
+/// Whether rows of src0 have a multiple of 64 values and are aligned to four bytes, as `dequant64` requires.
 fn words(a: &View) -> bool {
     let whole = |bytes: u64| bytes.is_multiple_of(4);
     let block = a.dtype.type_size() as u64;
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// The kernel of a way. `n`: columns, of which a form may make use; `b`: type of src1.
+/// The kernel of a method. `n`: number of columns. `b`: type of src1.
 fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
@@ -124,7 +124,7 @@ fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -
     })
 }
 
-/// Same way without integers.
+/// The corresponding method without integers.
 fn without_ints(way: Product) -> Product {
     match way {
         Product::VectorInts => Product::Vector,
@@ -133,13 +133,13 @@ fn without_ints(way: Product) -> Product {
     }
 }
 
-/// Bytes of src1 as blocks of integers; `None` when they are too many to count with or to keep.
+/// Bytes of src1 as blocks of integers. `None` if there are too many blocks for their indices, or for scratch memory.
 fn block_bytes(b: &View) -> Option<u64> {
     let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
     (blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
 }
 
-/// Brings src1 to blocks of integers at `to`, and gives their view.
+/// Adds a dispatch that converts src1 to blocks of integers at `to`. Returns their view.
 fn to_blocks(b: &View, to: Range, plan: &mut Plan<'_>) -> Result<View> {
     let (threads, per) = tune::elementwise(plan.info);
     let n = b.ne[0] / 32;
@@ -163,7 +163,7 @@ impl Operands {
         Ok(Self { a: View::of(src(node, 0)?)?, b: View::of(src(node, 1)?)?, d: View::of(node)? })
     }
 
-    /// What is pushed, the same for all ways (`product.glsl`).
+    /// The push block, which all methods share (`product.glsl`).
     fn push(&self, [ids, tiles]: [u64; 2], n: u32, repeat: [u32; 3], ids_nb: [u32; 2]) -> push::Product {
         let Self { a, b, d } = self;
         let [a_ne2, a_ne3, b_ne2] = repeat;
@@ -197,7 +197,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
     let mut way = ladder::product(plan.info, &o.request(node, n));
-    // A group for each row: more rows than groups go another way.
+    // These methods need a workgroup for each row.
     if matches!(way, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
         way = Product::Rows;
     }
@@ -219,8 +219,9 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// MUL_MAT_ID: src2 names for each token (dimension 1) and slot (dimension 0) the matrix of src0, or none, which gives zeros. Few tokens take a group for each pair;
-/// many are first ordered by expert, so that a matrix is read once for a tile of them.
+/// MUL_MAT_ID: for each token (dimension 1) and slot (dimension 0), src2 has the id of a matrix of src0, or of none, for which the result is
+/// 0. Few tokens are computed with a workgroup for each pair of token and slot. Many are first sorted by expert, so that a matrix is read
+/// once for a tile of pairs.
 pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let ids = View::of(src(node, 2)?)?;
@@ -228,8 +229,8 @@ pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
     let mut way = ladder::product(info, &o.request(node, tokens));
-    let share = (pairs / experts.max(1)).max(1); // pairs of an expert
-    // Tiles: the full ones, and one more for each expert.
+    let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
+    // Full tiles, and at most one partial tile for each expert.
     let width = if way == Product::Rows { tune::row_columns(share) } else { TILE };
     let n_tiles = pairs.div_ceil(width) + experts.min(pairs);
     let lists = experts <= MAX_EXPERTS

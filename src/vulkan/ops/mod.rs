@@ -1,5 +1,5 @@
-//! The operations, one file per family (`tensor::family`). Each offers for a node a check, which says why the device cannot compute it, and a
-//! plan, which turns it into dispatches. A plan may rely on its check.
+//! The operations, one file per family (`tensor::family`). Each has a check, which says why the device cannot compute a node, and a plan,
+//! which turns the node into dispatches. A plan may rely on its check.
 
 pub mod attention;
 pub mod binary;
@@ -24,21 +24,21 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 
-/// Says why a device cannot compute a node.
+/// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
-/// Adds a node's dispatches.
+/// Adds the dispatches of a node.
 pub type Make = fn(TensorRef, &mut Plan<'_>) -> Result<()>;
 
-/// What the backend knows of an operation.
+/// Check and plan of an operation.
 #[derive(Clone, Copy)]
 pub struct Op {
-    /// Whether a device computes a node; the error says why not.
+    /// Whether a device can compute a node. The error says why not.
     pub check: Check,
-    /// The node's dispatches.
+    /// Adds the dispatches of a node.
     pub plan: Make,
 }
 
-/// Nothing to compute: the node is a name for memory.
+/// For nodes that only name memory.
 fn nothing(_: TensorRef, _: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
@@ -47,7 +47,7 @@ fn always(_: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// Check and plan of an operation; `None` for one that this backend does not have.
+/// Check and plan of an operation. `None` if this backend does not have it.
 pub fn find(op: ggml_op) -> Option<Op> {
     let (check, plan): (Check, Make) = match op {
         GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => (always, nothing),
@@ -83,7 +83,7 @@ pub fn find(op: ggml_op) -> Option<Op> {
 pub fn supports(node: TensorRef, info: &Info) -> Result<()> {
     let op = node.op();
     let Some(found) = find(op) else {
-        return Err(Error::Unsupported(format!("{op:?} is not there yet")));
+        return Err(Error::Unsupported(format!("{op:?} is not implemented")));
     };
     if !info.features.int64 {
         return Err(Error::Unsupported("the device lacks 64-bit integers in shaders".into()));
@@ -116,12 +116,12 @@ pub(super) fn is_float(t: ggml_type) -> bool {
     matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
 }
 
-/// Whether a type is a float of any width, as shaders load and store it.
+/// Whether shaders load and store a type as a float.
 pub(super) fn is_any_float(t: ggml_type) -> bool {
     is_float(t) || t == GGML_TYPE_F8_E4M3
 }
 
-/// Name of a format as it stands in the names of shader variants.
+/// Name of a format in the names of shader variants.
 pub(super) fn format_name(t: ggml_type) -> String {
     crate::quant::types::TABLE[t as usize].name().to_lowercase()
 }
@@ -132,7 +132,7 @@ fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
     Grid::rows(columns, n_rows, threads, per, info)
 }
 
-/// Source 0, when it and the node are single precision.
+/// Source 0. Fails unless it and the node are F32.
 fn check_f32(node: TensorRef) -> Result<TensorRef> {
     let a = src(node, 0)?;
     for t in [a, node] {

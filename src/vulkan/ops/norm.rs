@@ -1,4 +1,4 @@
-//! Normalization of rows, or of groups of channels.
+//! Normalisation of rows, or of groups of channels.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{Grid, Plan, View};
 use crate::vulkan::{Info, tune};
 
-/// Single precision of one shape, into rows without gaps.
+/// F32, the same shape, and contiguous rows of the result.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     for t in [a, node] {
@@ -28,7 +28,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     fused(node, None, None, node, plan)
 }
 
-/// A norm with what is fused to it: `add`, whose sum is normalised and kept, and a factor `w` that repeats over rows; the result
+/// A norm, and what is fused with it: `add` is an addition whose sum is also written, and `w` a factor that repeats over rows. The result
 /// goes to `result`.
 pub fn fused(
     node: TensorRef,
@@ -90,7 +90,7 @@ pub fn fused(
     Ok(())
 }
 
-/// Single precision without gaps, images of less than 2^31 elements.
+/// F32, contiguous, with images of less than 2^31 elements.
 pub fn check_group_norm(node: TensorRef, _: &Info) -> Result<()> {
     let a = check_f32(node)?;
     ensure!(a.is_contiguous() && node.is_contiguous() && a.same_shape(node), "rows with gaps");
@@ -100,7 +100,7 @@ pub fn check_group_norm(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// GROUP_NORM. Parameter 0: groups, 1: epsilon.
+/// GROUP_NORM. Parameter 0: number of groups. 1: epsilon.
 pub fn group_norm(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let groups = (node.op_param_i32(0) as u32).min(d.ne[2].max(1));

@@ -1,4 +1,4 @@
-//! Pooling: the largest or the mean of windows.
+//! Pooling: the maximum or the mean of windows.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// Single or half precision into single; a kind there is; sizes that make sense.
+/// F32 or F16 into F32, with a known kind of pooling, and valid sizes and strides.
 pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(node.dtype() == GGML_TYPE_F32 && node.is_contiguous_rows(), "pooling into {:?}", node.dtype());

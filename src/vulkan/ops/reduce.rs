@@ -1,4 +1,4 @@
-//! Rows to numbers: sums, means, the largest element.
+//! Reductions of rows: sums, means, index of the maximum.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{Grid, Plan, View};
 use crate::vulkan::{Info, tune};
 
-/// Single precision.
+/// F32.
 pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(a.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "{:?} of {:?}", node.op(), a.dtype());
@@ -21,7 +21,7 @@ pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// SUM_ROWS, MEAN, and SUM, which takes all as one row.
+/// SUM_ROWS, MEAN, and SUM, which reads all elements as one row.
 pub fn sum(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if node.op() == GGML_OP_SUM {
@@ -50,7 +50,7 @@ pub fn sum(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Single precision, rows without gaps, into dense 32-bit integers.
+/// F32 in contiguous rows, into contiguous 32-bit integers.
 pub fn check_argmax(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(a.dtype() == GGML_TYPE_F32 && a.is_contiguous_rows(), "the largest of {:?}", a.dtype());

@@ -1,4 +1,4 @@
-//! Rotary position embedding.
+//! Rotary position embedding (RoPE).
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// The mode's number in the shader.
+/// Number of the mode in the shader.
 fn mode(node: TensorRef) -> Option<u32> {
     match node.op_param_i32(2) {
         GGML_ROPE_TYPE_NORMAL => Some(0),
@@ -24,12 +24,12 @@ fn mode(node: TensorRef) -> Option<u32> {
     }
 }
 
-/// The four sections, a byte each.
+/// The four sections, packed into bytes.
 fn sections(node: TensorRef) -> Option<u32> {
     (0..4).try_fold(0, |all, i| Some(all | u32::from(u8::try_from(node.op_param_i32(11 + i)).ok()?) << (8 * i)))
 }
 
-/// F32 or F16, a mode that exists, an even number of dimensions inside the row, a position (or four) for each token.
+/// F32 or F16, a known mode, an even number of dimensions in the row, and one or four positions for each token.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let (a, pos) = (src(node, 0)?, src(node, 1)?);
     for t in [a, node] {
@@ -70,10 +70,10 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     record(node, d, d.nb123(), None, plan)
 }
 
-/// ROPE whose result, seen as rows, SET_ROWS puts into the node `set` (F32 or F16) with one index per token.
+/// ROPE, followed by SET_ROWS `set` (F32 or F16), which writes the row of each token to the row with its index.
 pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (d, ids) = (View::of(set)?, View::of(src(set, 1)?)?);
-    // A row of the target holds all heads of a token.
+    // A row of the target has all heads of a token.
     record(node, d, [node.ne()[0] as u32, d.nb[1], 0], Some(ids), plan)
 }
 
@@ -83,7 +83,7 @@ fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mu
     let f = |i| node.op_param_f32(i);
     let n_dims = node.op_param_i32(1) as u32;
     let (n_ctx_orig, base, beta_fast, beta_slow) = (node.op_param_i32(4), f(5), f(9), f(10));
-    // Between which dimensions YaRN goes over from extrapolation to interpolation.
+    // YaRN goes from extrapolation to interpolation between these dimensions.
     let bound = |rotations: f32| {
         n_dims as f32 * (n_ctx_orig as f32 / (rotations * std::f32::consts::TAU)).ln() / (2.0 * base.ln())
     };

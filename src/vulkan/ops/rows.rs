@@ -1,4 +1,4 @@
-//! Rows by index. Indices are data: shaders check them.
+//! Rows by index (GET_ROWS, SET_ROWS). Shaders check the indices, because they are data.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::plan::{KernelFor, Plan, View};
 
-/// Dense rows of a format with a shader into floats, or of integers into integers; indices of 32 bits.
+/// Contiguous rows of a format with a shader into floats, or of integers into integers. Indices of 32 bits.
 pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
     let (a, ids) = (src(node, 0)?, src(node, 1)?);
     ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
@@ -22,7 +22,7 @@ pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
     [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
 }
 
-/// The format whose variant of `get_rows` moves rows of a format: 32-bit integers go as floats, whose bits stay as they are.
+/// The format whose variant of `get_rows` reads rows of `dtype`. Rows of 32-bit integers use that of F32, which copies their bits.
 fn read_as(dtype: ggml_type) -> ggml_type {
     if dtype == GGML_TYPE_I32 { GGML_TYPE_F32 } else { dtype }
 }

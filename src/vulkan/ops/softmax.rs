@@ -1,4 +1,4 @@
-//! Soft maximum of rows.
+//! Softmax of rows.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,13 @@ use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{Grid, Plan, View};
 use crate::vulkan::{Info, tune};
 
-/// The slopes of ALiBi (arXiv:2108.12409) as shaders take them: both bases, and the largest power of two of heads.
+/// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is at most `heads`.
 pub fn slopes(max_bias: f32, heads: u32) -> ([f32; 2], u32) {
     let whole = heads.checked_ilog2().map_or(1, |l| 1 << l);
     ([-max_bias / whole as f32, -max_bias / 2.0 / whole as f32].map(f32::exp2), whole)
 }
 
-/// Single precision; a mask of at least as many rows that repeats over heads and batches; a sink for each head.
+/// F32. A mask with at least as many rows, which repeats over heads and batches. A sink for each head.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     for t in [a, node] {

@@ -1,4 +1,4 @@
-//! Orders of rows.
+//! Sorting of rows (ARGSORT, TOP_K).
 
 #![forbid(unsafe_code)]
 
@@ -11,13 +11,13 @@ use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
 use crate::vulkan::{Info, Range};
 
-/// Elements of rows that are sorted at first; merging doubles them.
+/// Elements of a run that is sorted first. Each merge doubles the runs.
 const RUN: u32 = 512;
 
-/// Elements that are sorted at once at most: what 32 bits count in scratch memory.
+/// Maximum number of elements, so that 32 bits can index them in scratch memory.
 const MOST_SORTED: i64 = 1 << 28;
 
-/// Single precision, rows without gaps, into 32-bit integers.
+/// F32 in contiguous rows, into 32-bit integers.
 pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
     let a = src(node, 0)?;
     ensure!(a.dtype() == GGML_TYPE_F32 && a.is_contiguous_rows(), "sorting of {:?}", a.dtype());
@@ -29,8 +29,8 @@ pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// ARGSORT and TOP_K: runs are sorted by counting, then merged by twos, from one half of the scratch memory into the other; the last
-/// step writes the node.
+/// ARGSORT and TOP_K. Sorts runs by counting, then merges pairs of runs, from one half of the scratch memory to the other. The last step
+/// writes the node.
 pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0;

@@ -1,4 +1,4 @@
-//! One source, element by element.
+//! Element-wise operations with one source.
 
 #![forbid(unsafe_code)]
 
@@ -22,14 +22,14 @@ pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// UNARY and the functions that are operations of their own.
+/// UNARY, and the functions that have their own operations.
 pub fn unary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if a.is_dense() && d.is_dense() {
         (a, d) = (a.flat(), d.flat());
     }
     let p = |i| node.op_param_f32(i);
-    // The numbers of functions.glsl.
+    // The numbers are those of functions.glsl.
     let (op, param) = match node.op() {
         GGML_OP_UNARY => (node.op_param_i32(0) as u32, [p(1), p(2), p(3), p(4)]),
         GGML_OP_SQR => (64, [0.0; 4]),
