@@ -371,8 +371,8 @@ fn damage(
         8 => moved[which] = Some((choices.below(all.len()), 0)),
         9 if !host_function => {
             let raw = choices.below(100) as i32;
-            // SAFETY: a field of a **valid tensor**, a copy that only this round uses. The node does not become a custom operation,
-            // which would call an address from its parameters.
+            // SAFETY: a field of a **valid tensor**, a copy that only this round uses. A custom operation, which would call an
+            // address from the parameters, is replaced below.
             unsafe { (*node.as_ptr()).op = raw };
             if custom_op(node) {
                 node.set_op(GGML_OP_NONE);
