@@ -111,7 +111,7 @@ impl CpuStream {
         lock(&self.choices).abort = abort;
     }
 
-    /// Sets whether to use the plain reference kernels.
+    /// Sets whether to use the reference kernels.
     pub fn set_use_ref(&self, use_ref: bool) {
         lock(&self.choices).use_ref = use_ref;
     }

@@ -2,7 +2,7 @@
 //!
 //! A region is described by a ticket and a pointer to the task. The ticket combines the number of the region and its number of
 //! threads in one atomic, so that workers always see a matching pair. The starting thread waits until every worker of the region has
-//! decremented `remaining`; after that, workers access only [`Shared`]. So the task, the graph and the plan may be freed as soon as
+//! decremented `remaining`; after that, workers access only `Shared`. So the task, the graph and the plan may be freed as soon as
 //! `run` returns.
 
 use super::barrier::processors;

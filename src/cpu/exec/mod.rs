@@ -53,7 +53,7 @@ pub struct Settings<'a> {
     pub scratch: Scratch,
     /// The host's abort callback.
     pub abort: Abort,
-    /// Whether to use the plain reference kernels.
+    /// Whether to use the reference kernels.
     pub use_ref: bool,
 }
 

@@ -119,7 +119,7 @@ impl<'a> Worker<'a> {
         unsafe { Workspace::new(scratch, self.ith, self.claims) }
     }
 
-    /// Whether the host wants the plain reference kernels.
+    /// Whether the host has selected the reference kernels.
     pub fn use_ref(&self) -> bool {
         self.use_ref
     }

@@ -48,7 +48,7 @@ macro_rules! map2 {
 unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
-       let mut total = 0.0;
+        let mut total = 0.0;
         let mut i = 0;
         while n - i >= V::N {
             let end = n.min(i + 4096);

@@ -224,7 +224,7 @@ fn dot_products_of_every_format_agree_with_doubles() {
                 let mut a = vec![0u8; crate::quant::row_size(act, n as i64)];
                 // SAFETY: the contracts of `FromFloat` and `VecDot`: `y` has `n` floats, and `x` and `a` are rows of `n` values in their formats.
                 let got = unsafe {
-                   from(y.as_ptr(), a.as_mut_ptr(), n);
+                    from(y.as_ptr(), a.as_mut_ptr(), n);
                     dot(n, x.as_ptr(), a.as_ptr())
                 };
                 let (xv, av) = (decode_row(t, &x, n), decode_activations(act, &a, n));

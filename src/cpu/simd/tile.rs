@@ -91,7 +91,7 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
 ) {
     // SAFETY: the contracts of `FloatTile` and `Lanes`; all offsets are below `k` steps of the panel and `k` floats of a column.
     unsafe {
-       let mut acc = [[V::splat(0.0); VECTORS]; C];
+        let mut acc = [[V::splat(0.0); VECTORS]; C];
         let acts = acts.cast::<[*const f32; C]>().read_unaligned();
         let mut panel = panel;
         for i in 0..k {
@@ -126,7 +126,7 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
 ) {
     // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks of a column.
     unsafe {
-       let n = D::Floats::N;
+        let n = D::Floats::N;
         let mut acc = [[D::Floats::splat(0.0); VECTORS]; C];
         let acts = acts.cast::<[*const u8; C]>().read_unaligned();
         let BytePanel { mut q, mut scales, mut offsets } = panel;
@@ -259,7 +259,7 @@ pub struct FloatTiles {
     pub kernels: &'static [(usize, FloatTile)],
     /// Transposes rows into panels.
     pub turn: Turn,
-    }
+}
 
 /// The tile kernels for bytes.
 #[derive(Clone, Copy)]
