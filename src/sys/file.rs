@@ -4,6 +4,13 @@ use std::ffi::CStr;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
 
+#[cfg(windows)]
+use crt::{_fseeki64 as seek, _ftelli64 as tell};
+#[cfg(not(windows))]
+use libc::{fseeko as seek, ftello as tell, off_t as Offset};
+#[cfg(windows)]
+type Offset = i64;
+
 /// Returns the path with these bytes. A path on Unix may have any bytes; elsewhere the result is `None` unless they are UTF-8.
 pub fn path(bytes: &[u8]) -> Option<&Path> {
     #[cfg(unix)]
@@ -71,24 +78,13 @@ impl CStream {
 
     fn tell(&mut self) -> Option<u64> {
         // SAFETY: the promise of `new`: an open stream that nobody else uses.
-        #[cfg(not(windows))]
-        let at = unsafe { libc::ftello(self.0) };
-        // SAFETY: the promise of `new`: an open stream that nobody else uses.
-        #[cfg(windows)]
-        let at = unsafe { crt::_ftelli64(self.0) };
-        u64::try_from(at).ok()
+        u64::try_from(unsafe { tell(self.0) }).ok()
     }
 
     fn seek_to(&mut self, offset: i64, from: libc::c_int) -> Result<()> {
-        #[cfg(not(windows))]
-        let rc = {
-            let offset = libc::off_t::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-            // SAFETY: the promise of `new`: an open stream that nobody else uses.
-            unsafe { libc::fseeko(self.0, offset, from) }
-        };
+        let offset = Offset::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         // SAFETY: the promise of `new`: an open stream that nobody else uses.
-        #[cfg(windows)]
-        let rc = unsafe { crt::_fseeki64(self.0, offset, from) };
+        let rc = unsafe { seek(self.0, offset, from) };
         if rc == 0 { Ok(()) } else { Err(Error::last_os_error()) }
     }
 }

@@ -119,7 +119,7 @@ fn overlap(node: TensorRef, row: &Row) -> Overlap {
     all
 }
 
-/// Checks that the sources that a kernel writes have disjoint elements, and overlap neither the result nor another source.
+/// Checks that the sources that a kernel writes have disjoint elements, and do not overlap other sources.
 fn written_sources(node: TensorRef, row: &Row) -> Result<()> {
     if row.writes == 0 {
         return Ok(());
