@@ -1,15 +1,15 @@
-//! A barrier for threads that meet often: waiting threads first spin, then sleep.
+//! A barrier for threads that wait for each other often: they first spin, then sleep.
 
 use crate::sys::sync::{lock, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// Rounds of spinning before a thread goes to sleep, when there is a processor for each thread.
+/// Spins before a thread sleeps, if there is a processor for each thread.
 const SPIN: usize = 1 << 13;
-/// The same when threads must share processors: the one that is waited for may need ours.
+/// Spins before a thread sleeps, if threads share processors: the last thread may need the processor of a spinning one.
 const SPIN_CROWDED: usize = 64;
 
-/// Lets `n` threads wait for each other, again and again.
+/// A reusable barrier for `n` threads.
 pub struct Barrier {
     n: usize,
     spin: usize,
@@ -22,7 +22,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// A barrier for `n` threads.
+    /// Creates a barrier for `n` threads.
     pub fn new(n: usize) -> Self {
         Self {
             n,
@@ -42,8 +42,8 @@ impl Barrier {
         self.wait_with(|| {});
     }
 
-    /// Returns when all threads have called it. Writes before the call are visible to all threads after it. The thread that arrives last calls
-    /// `last` before any thread goes on.
+    /// Returns when all threads have called it. Writes before the call are visible to all threads after it. The last thread to arrive
+    /// calls `last` before any thread continues.
     #[inline]
     pub fn wait_with(&self, last: impl FnOnce()) {
         if self.n == 1 {
@@ -56,7 +56,7 @@ impl Barrier {
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.n {
             last();
             self.arrived.store(0, Ordering::Relaxed);
-            // With the `SeqCst` pair in `sleep`: either we see the sleeper, or it sees the new generation.
+            // Pairs with the `SeqCst` accesses in `sleep`: either this load sees the sleeper, or the sleeper sees the new generation.
             self.generation.store(generation.wrapping_add(1), Ordering::SeqCst);
             if self.sleepers.load(Ordering::SeqCst) > 0 {
                 drop(lock(&self.lock));
@@ -73,7 +73,7 @@ impl Barrier {
         self.sleep(generation);
     }
 
-    /// Nobody waits here any more, now or later: a thread cannot come (its kernel panicked).
+    /// Breaks the barrier: all waits return at once, now and later. For a thread that will not arrive because its kernel panicked.
     pub fn give_up(&self) {
         self.broken.store(true, Ordering::SeqCst);
         drop(lock(&self.lock));

@@ -1,28 +1,28 @@
-//! Rows of any number format to and from single precision, as kernels use it.
+//! Conversion of rows between any number format and single precision, for kernels.
 
 use super::simd::kernels;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::quant;
 
-/// Half precision to single.
+/// Converts half precision to single.
 #[inline]
 pub fn f16(bits: u16) -> f32 {
     half::f16::from_bits(bits).to_f32()
 }
 
-/// Single precision to half, rounded to nearest even.
+/// Converts single precision to half, rounded to nearest even.
 #[inline]
 pub fn to_f16(x: f32) -> u16 {
     half::f16::from_f32(x).to_bits()
 }
 
-/// Brain float to single.
+/// Converts bfloat16 to single precision.
 #[inline]
 pub fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Single precision to brain float, rounded to nearest even; a NaN becomes a quiet one.
+/// Converts single precision to bfloat16, rounded to nearest even. A NaN becomes quiet.
 #[inline]
 pub fn to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -32,13 +32,13 @@ pub fn to_bf16(x: f32) -> u16 {
     ((bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16) as u16
 }
 
-/// Whether rows of the format can be read as single precision.
+/// Whether rows of the format can be converted to single precision.
 pub fn readable(dtype: ggml_type) -> bool {
     matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32)
         || quant::traits(dtype).to_float.is_some()
 }
 
-/// Whether the format's search needs an importance for each column, or tables that only quantizing programs make.
+/// Whether encoding the format needs an importance for each column, or tables that only quantizing programs build.
 pub const fn needs_importance(dtype: ggml_type) -> bool {
     matches!(
         dtype,
@@ -52,7 +52,7 @@ pub const fn needs_importance(dtype: ggml_type) -> bool {
     )
 }
 
-/// Whether rows of the format can be written from single precision without more knowledge than the row itself.
+/// Whether a row in single precision can be converted to the format without further data.
 pub fn writable(dtype: ggml_type) -> bool {
     match dtype {
         GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32 => true,
@@ -65,7 +65,7 @@ fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
     bytes.as_chunks::<N>().0.iter().copied()
 }
 
-/// A row of `out.len()` elements to single precision. The format must be [`readable`].
+/// Converts a row of `out.len()` elements to single precision. The format must be [`readable`].
 pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     let n = out.len();
     let halves = || {
@@ -74,13 +74,16 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     };
     match dtype {
         GGML_TYPE_F32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = f32::from_ne_bytes(b)),
-        // SAFETY: n halves are there, `out` has room for n floats and is other memory.
+        // SAFETY: the contract of `f16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n` floats, so it does
+        // not overlap them.
         GGML_TYPE_F16 => unsafe { (kernels().f16_to_f32)(n, out.as_mut_ptr(), halves()) },
-        // SAFETY: as above.
+        // SAFETY: the contract of `bf16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n` floats, so it does
+        // not overlap them.
         GGML_TYPE_BF16 => unsafe { (kernels().bf16_to_f32)(n, out.as_mut_ptr(), halves()) },
         GGML_TYPE_F8_E4M3 => {
             assert!(bytes.len() >= n);
-            // SAFETY: n bytes are there, `out` has room for n floats and is other memory.
+            // SAFETY: the contract of `f8_to_f32`: there are `n` bytes by the assertion, and `out` is a `&mut` to `n` floats, so it does
+            // not overlap them.
             unsafe { (kernels().f8_to_f32)(n, out.as_mut_ptr(), bytes.as_ptr()) }
         }
         GGML_TYPE_I32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = i32::from_ne_bytes(b) as f32),
@@ -91,7 +94,7 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// A row of single precision to the format, which must be [`writable`].
+/// Converts a row in single precision to the format, which must be [`writable`].
 pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
     fn put<const N: usize>(x: &[f32], bytes: &mut [u8], f: impl Fn(f32) -> [u8; N]) {
         bytes.as_chunks_mut::<N>().0.iter_mut().zip(x).for_each(|(b, &x)| *b = f(x));
@@ -103,14 +106,15 @@ pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
         GGML_TYPE_F16 | GGML_TYPE_BF16 => {
             assert!(bytes.len() >= n * 2);
             let f = if dtype == GGML_TYPE_F16 { k.f32_to_f16 } else { k.f32_to_bf16 };
-            // SAFETY: n floats are there, `bytes` has room for n halves and is other memory.
+            // SAFETY: the contract of `f32_to_f16` and `f32_to_bf16`: `x` has `n` floats. `bytes` has room for `n` halves by the
+            // assertion, and is a `&mut`, so it does not overlap them.
             unsafe { f(n, bytes.as_mut_ptr().cast(), x.as_ptr()) }
         }
         _ => match (k.from_float[dtype as usize], quant::traits(dtype).from_float_ref) {
             (Some(f), _) => {
                 let whole = dtype.row_size(n as i64).is_some_and(|size| size <= bytes.len());
                 assert!(whole, "{n} values of {dtype:?} in {} bytes", bytes.len());
-                // SAFETY: whole blocks of x fit into `bytes`, by the assertion.
+                // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and by the assertion they are whole blocks that fit into `bytes`.
                 unsafe { f(x.as_ptr(), bytes.as_mut_ptr(), n) }
             }
             (None, Some(f)) => f(x, bytes),

@@ -1,4 +1,4 @@
-//! The CPU as backend objects: the family "CPU", its one device, and streams that compute at once.
+//! The CPU backend as backend objects: the registry "CPU", its only device, and streams that compute synchronously.
 
 use super::check::{self, Memory};
 use super::exec::{self, Abort, Settings, Steps};
@@ -20,7 +20,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 
-/// What a host has chosen for a stream.
+/// The host's settings of a stream.
 #[derive(Clone, Copy)]
 struct Choices {
     n_threads: i32,
@@ -28,26 +28,26 @@ struct Choices {
     abort: Abort,
     use_ref: bool,
 }
-// SAFETY: the pointers are the host's: it promises that the pool and the data of the abort callback live while the stream
-// may use them.
+// SAFETY: `pool` is used only as `&Pool`, which is `Sync`. The promise of `set_pool` and the header's contract of the abort callback
+// are that the pool and the callback's data may be used wherever the host computes graphs with the stream.
 unsafe impl Send for Choices {}
 
 /// A stream of the CPU device.
 pub struct CpuStream {
     choices: Mutex<Choices>,
-    /// Held while a graph is computed.
+    /// Locked while a graph is computed.
     state: Mutex<State>,
 }
 
-/// What a stream keeps for the next graph.
+/// Data that a stream keeps between computations.
 #[derive(Default)]
 struct State {
     checks: Memory,
-    /// Scratch memory.
+    /// Scratch memory of the last graph.
     work: Option<AlignedBlock>,
 }
 
-/// A graph that is to be computed several times, with its scratch memory and the host's choices of the time it was made.
+/// A graph to compute several times, with its scratch memory and the host's settings from when the plan was made.
 pub struct CpuPlan {
     nodes: Vec<TensorRef>,
     checks: Memory,
@@ -57,7 +57,7 @@ pub struct CpuPlan {
 }
 
 impl Choices {
-    /// Threads to use; 0 or less: as many as the pool has, or the default.
+    /// Number of threads to use. If the host's number is not positive: that of the pool, or the default.
     fn threads(&self, pool: Option<&Pool>) -> usize {
         match usize::try_from(self.n_threads) {
             Ok(n) if n > 0 => n,
@@ -66,12 +66,12 @@ impl Choices {
     }
 
     fn pool(&self) -> Option<&Pool> {
-        // SAFETY: the host promised that the pool lives while a stream uses it.
+        // SAFETY: the promise of `set_pool`: the pool lives while the stream or a plan uses it.
         self.pool.map(|p| unsafe { p.as_ref() })
     }
 
-    fn settings<'a>(&'a self, n_threads: usize, work: &'a AlignedBlock) -> Settings<'a> {
-        // SAFETY: the block is ours as long as the settings are used: its lock, or the plan, is held.
+    fn settings<'a>(&'a self, n_threads: usize, work: &'a mut AlignedBlock) -> Settings<'a> {
+        // SAFETY: the block has `size()` bytes, and the mutable borrow lasts as long as the settings, so nobody else uses them.
         let scratch = unsafe { Scratch::new(work.as_ptr(), work.size()) };
         Settings { n_threads, pool: self.pool(), scratch, abort: self.abort, use_ref: self.use_ref }
     }
@@ -87,15 +87,15 @@ impl CpuStream {
         Self { choices: Mutex::new(choices), state: Mutex::default() }
     }
 
-    /// Sets the number of threads for what is computed next.
+    /// Sets the number of threads for later computations.
     pub fn set_n_threads(&self, n: i32) {
         lock(&self.choices).n_threads = n;
     }
 
-    /// Sets the pool for what is computed next, `None` for one of our own. A pool that was set before is paused.
+    /// Sets the pool for later computations, or `None` for a pool of this library. The previous pool is paused.
     ///
     /// # Safety
-    /// The pool lives until another is set and no computation of this stream, or of a plan made with it, uses it any more.
+    /// The pool lives until another one is set, and until no computation of this stream, or of a plan made with it, uses it any more.
     pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
         let mut choices = lock(&self.choices);
         if let Some(old) = choices.pool()
@@ -106,12 +106,12 @@ impl CpuStream {
         choices.pool = pool;
     }
 
-    /// Sets the question whether to stop.
+    /// Sets the abort callback.
     pub fn set_abort(&self, abort: Abort) {
         lock(&self.choices).abort = abort;
     }
 
-    /// Sets whether to use the plain reference kernels.
+    /// Sets whether to use the reference kernels.
     pub fn set_use_ref(&self, use_ref: bool) {
         lock(&self.choices).use_ref = use_ref;
     }
@@ -155,11 +155,11 @@ impl Stream for CpuStream {
 
     fn plan_compute(&self, plan: &mut CpuPlan) -> Result<()> {
         let graph = plan.checks.check(&plan.nodes)?;
-        exec::compute(&graph, &plan.choices.settings(plan.n_threads, &plan.work))
+        exec::compute(&graph, &plan.choices.settings(plan.n_threads, &mut plan.work))
     }
 }
 
-/// The stream behind a backend, when it is one of the CPU.
+/// The stream of a backend, or `None` if it is not a CPU backend.
 pub fn stream(backend: &BackendRef) -> Option<&CpuStream> {
     stream_author(backend)
 }
@@ -196,7 +196,7 @@ impl Device for CpuDevice {
     }
 
     fn memory(&self) -> (usize, usize) {
-        // What is free changes with every cache the system keeps: all of it counts as free.
+        // All memory is reported as free: the free amount changes with the caches of the system.
         let total = physical();
         (total, total)
     }
@@ -254,7 +254,7 @@ impl Reg for CpuReg {
     }
 }
 
-/// The family "CPU".
+/// The backend registry "CPU".
 pub fn reg() -> RegRef {
     static REG: OnceLock<RegRef> = OnceLock::new();
     *REG.get_or_init(|| publish(CpuReg))
@@ -269,13 +269,13 @@ pub fn device() -> DeviceRef {
 }
 
 struct Features(Vec<ggml_backend_feature>);
-// SAFETY: the texts are static.
+// SAFETY: the pointers are to static strings, which any thread may read.
 unsafe impl Send for Features {}
-// SAFETY: as above.
+// SAFETY: the list does not change, and its pointers are to static strings, which any thread may read.
 unsafe impl Sync for Features {}
 
-/// The features of this processor and the level of kernels in use, ended by an entry of NULLs. What names parts of the original that this
-/// library does not have (`LLAMAFILE`, `REPACK`, `OPENMP`, `KLEIDIAI`) is not in it.
+/// The features of this processor and the level of the kernels in use, terminated by an entry of NULLs. It omits parts of the original
+/// that this library does not have (`LLAMAFILE`, `REPACK`, `OPENMP`, `KLEIDIAI`).
 pub fn feature_list() -> &'static [ggml_backend_feature] {
     static LIST: OnceLock<Features> = OnceLock::new();
     let list = LIST.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Single elements of tensors in host memory, and filling a tensor: for hosts that look at a few numbers.
+//! Reads and writes single elements of tensors in host memory, and fills tensors, for functions of the C interface.
 
 use super::access::claims::Claims;
 use super::access::{Dest, RowIndex, Source};
@@ -8,7 +8,8 @@ use crate::abi::ggml::ggml_type::*;
 use crate::ggml_abort;
 use crate::tensor::TensorRef;
 
-/// Where an element of a tensor lies; ends the process for an index outside or a tensor without data (the contract).
+/// Returns the index of an element in its row, and the row. An index out of range or a tensor without data breaks the contract and
+/// ends the process.
 fn locate(t: TensorRef, at: [i64; 4]) -> (usize, RowIndex) {
     let ne = t.ne();
     if t.data().is_null() || at.iter().zip(ne).any(|(&i, n)| i < 0 || i >= n) {
@@ -22,24 +23,25 @@ fn locate(t: TensorRef, at: [i64; 4]) -> (usize, RowIndex) {
     (i0, [i1, i2, i3])
 }
 
-/// Lets `f` write a tensor.
+/// Calls `f` with access to a tensor for writing.
 fn write(t: TensorRef, f: impl FnOnce(&mut Dest<'_>)) {
     let claims = Claims::default();
-    // SAFETY: a **valid tensor** with **its data in host memory**, writable: the promise of the header's functions that lead here.
+    // SAFETY: a **valid tensor**, and **its data is in host memory**, writable: the contract of the header's functions that call this
+    // module.
     f(&mut unsafe { Dest::new(t, Overlap::None, 0, &claims) });
 }
 
-/// Indices of element number `i`, counted row by row.
+/// Indices of element number `i`, counting row by row.
 pub fn unravel(t: TensorRef, i: i64) -> [i64; 4] {
     let ne = t.ne().map(|n| n.max(1));
     let rows = i.div_euclid(ne[0]);
     [i.rem_euclid(ne[0]), rows % ne[1], rows / ne[1] % ne[2], rows / (ne[1] * ne[2])]
 }
 
-/// An element of a tensor of 8, 16 or 32-bit numbers; every one of them fits into the result.
+/// Returns an element of a tensor of 8, 16 or 32-bit numbers. The result represents all of them exactly.
 pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
     let (i, row) = locate(t, at);
-    // SAFETY: a **valid tensor** with **its data in host memory**: the promise of the header's functions that lead here.
+    // SAFETY: a **valid tensor**, and **its data is in host memory**: the contract of the header's functions that call this module.
     let p = unsafe { Source::new(t) };
     match p.dtype {
         GGML_TYPE_I8 => p.get::<i8>(i, row).into(),

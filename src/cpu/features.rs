@@ -1,12 +1,12 @@
-//! What this processor can do, under the names that hosts know.
+//! Features of this processor, under the names of the C interface.
 
 use std::ffi::CStr;
 
 /// A feature and whether this processor has it.
 pub struct Feature {
-    /// Name in the list of features.
+    /// Name in the feature list.
     pub name: &'static CStr,
-    /// Whether it is there.
+    /// Whether this processor has it.
     pub present: fn() -> bool,
 }
 
@@ -41,7 +41,7 @@ x86! {
     "AVX neural network instructions." avx_vnni: "avxvnni";
 }
 
-/// Tile multiplication of bytes. No kernel here uses it.
+/// AMX for 8-bit integers. Always false: no kernel uses it.
 pub fn amx_int8() -> bool {
     false
 }
@@ -69,12 +69,12 @@ aarch64! {
     "ARM byte matrix products." i8mm: "i8mm";
 }
 
-/// ARM fused multiply-add: every 64-bit ARM has it.
+/// ARM fused multiply-add, which every 64-bit ARM has.
 pub fn arm_fma() -> bool {
     neon()
 }
 
-/// All features in the order in which hosts print them.
+/// All features, in the order in which hosts print them.
 pub static ALL: [Feature; 18] = [
     Feature { name: c"SSE3", present: sse3 },
     Feature { name: c"SSSE3", present: ssse3 },

@@ -1,9 +1,9 @@
-//! Nodes as a host with bad intentions, or with bad luck, could write them: a well-formed node of any operation, then some of its
-//! shapes, strides, parameters, types, sources, addresses and data changed. Whatever is there, computing it ends with a
-//! result or with an error. Bytes decide what is changed, so that a fuzzer can drive it; a test drives it with random ones.
+//! Damaged nodes: takes a well-formed node of any operation, and changes some of its shapes, strides, parameters, types, sources,
+//! addresses and data. Computing it must end with a result or an error. Input bytes choose the changes, so that a fuzzer can
+//! generate them; a test uses random bytes.
 //!
-//! Every tensor ends at a page that nobody may touch, and its buffer says how much memory there is, so a wild access is a fault
-//! also without a sanitizer.
+//! Every tensor ends at a guard page, and its buffer has the true size, so that an access out of bounds faults even without a
+//! sanitizer.
 
 use super::check::{self, CheckedGraph};
 use super::exec::worker::Scratch;
@@ -19,14 +19,14 @@ use crate::tensor::TensorRef;
 
 /// Bytes of memory for each tensor.
 const ROOM: usize = 256 << 10;
-/// Bytes of scratch memory; a plan that wants more is not run.
+/// Bytes of scratch memory. A node that needs more is not run.
 const SCRATCH: usize = 4 << 20;
-/// Bytes on both sides that cannot be touched.
+/// Bytes of inaccessible memory on both sides.
 const GUARD: usize = 1 << 20;
-/// A node and its sources.
+/// Number of tensors of a node and its sources.
 const TENSORS: usize = 1 + GGML_MAX_SRC;
 
-/// Whether the node's kernel is the host's own.
+/// Whether the node's kernel is a function of the host.
 fn custom_op(node: TensorRef) -> bool {
     let host = [GGML_OP_MAP_CUSTOM1, GGML_OP_MAP_CUSTOM2, GGML_OP_MAP_CUSTOM3, GGML_OP_CUSTOM];
     host.iter().any(|&op| node.op_raw() == op as i32)
@@ -39,10 +39,10 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// `len` bytes, a multiple of the page size.
+    /// Maps `len` bytes, a multiple of the page size.
     pub fn new(len: usize) -> Result<Self> {
         let io = |what: &str| Error::Io { what: what.into(), source: std::io::Error::last_os_error() };
-        // SAFETY: a new mapping, of which the middle is opened.
+        // SAFETY: the kernel chooses the address of the new mapping, and `start` and `len` are the middle of it.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             let all = libc::mmap(std::ptr::null_mut(), len + 2 * GUARD, libc::PROT_NONE, flags, -1, 0);
@@ -57,7 +57,7 @@ impl Zone {
         }
     }
 
-    /// The last `n` bytes.
+    /// Address of the last `n` bytes.
     pub fn last(&self, n: usize) -> *mut u8 {
         assert!(n <= self.len);
         self.start.wrapping_add(self.len - n)
@@ -66,12 +66,12 @@ impl Zone {
 
 impl Drop for Zone {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; tensors do not outlive their zone.
+        // SAFETY: the mapping that `new` made, whole. Tensors and buffers in it do not outlive the zone.
         unsafe { libc::munmap(self.start.wrapping_sub(GUARD).cast(), self.len + 2 * GUARD) };
     }
 }
 
-/// Bytes that decide; zeros behind their end.
+/// Input bytes that choose the damage, followed by zeros.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl Choices<'_> {
@@ -94,7 +94,7 @@ impl Choices<'_> {
         i32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// A number of elements: mostly near the old one, or one that makes arithmetic wrap.
+    /// A number of elements: often near the old one, or one that makes arithmetic overflow.
     fn count(&mut self, old: i64) -> i64 {
         const EDGES: [i64; 16] =
             [0, 1, 2, 3, 4, 7, 8, 32, 256, -1, 1 << 16, 1 << 31, (1 << 32) + 1, 1 << 40, 1 << 62, i64::MAX];
@@ -132,7 +132,7 @@ impl Choices<'_> {
     }
 }
 
-/// A node and its sources as they were made, with their data.
+/// An undamaged node and its sources, with their data.
 struct Sample {
     name: String,
     tensors: Vec<ggml_tensor>,
@@ -150,10 +150,10 @@ impl Sample {
         let mut tensors = Vec::new();
         let mut data = Vec::new();
         for t in &all {
-            // SAFETY: a valid tensor is plain data; its data is in the memory of its context, or nowhere.
+            // SAFETY: a **valid tensor** of a context, which is plain data. Its data is NULL or `nbytes` bytes of the context's memory.
             unsafe {
                 let mut copy = t.as_ptr().read();
-                // Sources are named by their places among the tensors, plus one, until they have addresses again.
+                // While the sample is stored, a source is the index of its tensor plus one in place of its address.
                 for s in &mut copy.src {
                     let place = all.iter().position(|t| std::ptr::eq(t.as_ptr(), *s));
                     *s = std::ptr::without_provenance_mut(place.filter(|_| *t == node).map_or(0, |i| i + 1));
@@ -169,25 +169,25 @@ impl Sample {
     }
 }
 
-/// What became of a node.
+/// The result of trying a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was refused before it ran.
+    /// The check rejected it.
     Refused,
-    /// It ran; its data may have been bad.
+    /// It ran, with a result or an error about its data.
     Ran,
-    /// It is well-formed, but would take too long.
+    /// It is valid, but would take too long or too much scratch memory.
     TooLarge,
 }
 
-/// Samples of all operations and the memory they are tried in.
+/// Samples of all operations, and the memory in which they are computed.
 pub struct Trial {
     samples: Vec<Sample>,
     zones: Vec<(Zone, BufferBox)>,
     scratch: Zone,
 }
 
-// SAFETY: mappings and buffers belong to nobody else.
+// SAFETY: the `Trial` owns its mappings, buffers and samples, and none of them depends on the thread.
 unsafe impl Send for Trial {}
 
 impl Trial {
@@ -201,14 +201,14 @@ impl Trial {
         }
         let zones = (0..TENSORS).map(|_| {
             let zone = Zone::new(ROOM)?;
-            // SAFETY: the zone's memory lives as long as the buffer: they are dropped together.
+            // SAFETY: the zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
             let buffer = unsafe { buffer_from_ptr(zone.start.cast(), ROOM) };
             Ok((zone, buffer))
         });
         Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)? })
     }
 
-    /// What a sample is.
+    /// Name of a sample.
     pub fn name(&self, sample: usize) -> &str {
         &self.samples[sample % self.samples.len()].name
     }
@@ -218,10 +218,10 @@ impl Trial {
         self.samples.len()
     }
 
-    /// Damages a sample as the choices say, and computes it.
+    /// Damages a sample according to the choices, and computes it.
     ///
     /// # Errors
-    /// A kernel panicked: it was let near something that it does not take.
+    /// A kernel panicked, because the check accepted a node that the kernel does not support.
     pub fn round(&mut self, sample: usize, mut choices: Choices<'_>) -> Result<Outcome> {
         let sample = &self.samples[sample % self.samples.len()];
         let mut tensors = sample.tensors.clone();
@@ -229,7 +229,7 @@ impl Trial {
         let base = tensors.as_mut_ptr();
         let at = |i: usize| base.wrapping_add(i);
         for i in 0..n {
-            // SAFETY: one of the copies.
+            // SAFETY: `i < n`, so this is a tensor of the copy, and there is no other reference to it.
             let t = unsafe { &mut *at(i) };
             t.buffer = self.zones[i].1.as_ptr();
             t.flags |= ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE as i32;
@@ -238,7 +238,7 @@ impl Trial {
                 *s = if place == 0 { std::ptr::null_mut() } else { at(place - 1) };
             });
         }
-        // SAFETY: the copies live to the end of the round, and all their sources are among them.
+        // SAFETY: **valid tensors**: `tensors` lives until the end of the round, with its sources in the same copy.
         let handles: Vec<TensorRef> = (0..n).filter_map(|i| unsafe { TensorRef::from_ptr(at(i)) }).collect();
         let node = handles[0];
         let mut moved = [None; TENSORS];
@@ -256,13 +256,13 @@ impl Trial {
             let known = ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
             let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM) } else { 0 };
             let data = &sample.data[i];
-            // SAFETY: inside the zone.
+            // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its end.
             unsafe {
                 let end = zone.last(0);
                 let from = data.len().min(ROOM);
                 zone.last(from).copy_from_nonoverlapping(data.as_ptr(), from);
                 t.set_data(end.wrapping_sub(size).wrapping_offset(moved[i].map_or(0, |(_, by)| by)));
-                // What is larger than before goes on with what the choices hold.
+                // A tensor that is larger than in the sample repeats the data of the sample.
                 if size > from {
                     for k in 0..size - from {
                         zone.last(size).add(k).write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
@@ -279,14 +279,14 @@ impl Trial {
         self.compute(node, &handles, &mut choices)
     }
 
-    /// Other integers into the data of a tensor: indices, positions.
+    /// Overwrites some 32-bit integers in the data of a tensor, such as indices and positions.
     fn scribble(&self, handles: &[TensorRef], choices: &mut Choices<'_>) {
         let which = choices.below(handles.len());
         let zone = &self.zones[which].0;
         for _ in 0..1 + choices.below(3) {
             let back = 4 * (1 + choices.below(64));
             let value = choices.word(1);
-            // SAFETY: inside the zone.
+            // SAFETY: `back` is at least 4 and at most 256 bytes before the end of the zone.
             unsafe { zone.last(back).cast::<i32>().write_unaligned(value) };
         }
     }
@@ -295,7 +295,7 @@ impl Trial {
         if check::runnable(&node).is_err() {
             return Ok(Outcome::Refused);
         }
-        // At most, each element of one meets each of another.
+        // Upper bound of the work: each element of a tensor with each element of another one.
         let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
         let mut counts: Vec<i64> = handles.iter().map(count).collect();
         counts.sort_unstable();
@@ -306,7 +306,7 @@ impl Trial {
             return Ok(Outcome::TooLarge);
         }
         let size = plan.scratch.next_multiple_of(Scratch::ALIGN);
-        // SAFETY: the end of the zone, used by this computation alone.
+        // SAFETY: the last `size` bytes of the zone, which only this computation uses.
         let scratch = unsafe { Scratch::new(self.scratch.last(size), size) };
         let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: false };
         match CheckedGraph::new(&[node]).and_then(|graph| exec::compute(&graph, &settings)) {
@@ -335,7 +335,7 @@ fn damage(
             nb[dim] = choices.stride(nb[dim]);
             t.set_nb(nb);
         }
-        // A dimension of all tensors that have it alike: shapes that still fit each other.
+        // Changes a dimension in all tensors that have the same number of elements there, so that shapes still fit each other.
         2 | 3 => {
             let (old, new) = (ne[dim], choices.count(ne[dim]));
             for &t in all {
@@ -351,7 +351,7 @@ fn damage(
         }
         5 => {
             let raw = choices.below(48) as i32 - 2;
-            // SAFETY: a copy of a tensor, and a field of it.
+            // SAFETY: a field of a **valid tensor**, a copy that only this round uses.
             unsafe { (*t.as_ptr()).r#type = raw };
             if choices.below(2) == 0 && ggml_type::from_raw(raw).is_some_and(|d| d.blck_size() > 0) {
                 dense(t);
@@ -359,7 +359,7 @@ fn damage(
         }
         6 => {
             let other = choices.below(all.len() + 1);
-            // A host function would have to check its sources itself.
+            // A function of the host would have to check its sources itself.
             if !host_function {
                 node.set_src(choices.below(GGML_MAX_SRC), all.get(other).copied());
             }
@@ -371,7 +371,8 @@ fn damage(
         8 => moved[which] = Some((choices.below(all.len()), 0)),
         9 if !host_function => {
             let raw = choices.below(100) as i32;
-            // SAFETY: as above. Operations of the host keep their function in the parameters, which others do not have.
+            // SAFETY: a field of a **valid tensor**, a copy that only this round uses. A custom operation, which would call an
+            // address from the parameters, is replaced below.
             unsafe { (*node.as_ptr()).op = raw };
             if custom_op(node) {
                 node.set_op(GGML_OP_NONE);
@@ -388,7 +389,7 @@ fn damage(
     }
 }
 
-/// Dense strides for the shape; they may wrap.
+/// Sets dense strides for the shape; they may overflow.
 fn dense(t: TensorRef) {
     let Some(dtype) = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0) else { return };
     let (ne, mut nb) = (t.ne(), t.nb());
@@ -421,7 +422,7 @@ mod tests {
             }
         }
         assert!(panics.is_empty(), "{panics:#?}");
-        // A test in which everything is refused would show nothing.
+        // The test shows nothing if the check rejects almost everything.
         assert!(ran > refused / 4 && refused > ran / 8, "{ran} ran, {refused} were refused");
     }
 }

@@ -1,7 +1,6 @@
-//! The CPU backend: `table` one row for each operation · `check` what is verified of a node, and the proof of it · `access` typed access to
-//! the memory of its tensors · `ops` kernels, a file for each family · `matmul` matrix products · `simd` vector kernels, chosen at run time ·
-//! `exec` computing a graph, and what a kernel knows of its thread · `plan` what that needs · `barrier`, `threadpool` · `device` the backend
-//! objects · `traits` number formats as ggml-cpu.h shows them.
+//! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation. `check` proves
+//! that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
+//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `traits` the number formats for ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;

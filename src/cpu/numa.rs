@@ -1,7 +1,6 @@
-//! Machines whose memory lies nearer to some processors than to others.
+//! The NUMA strategy of the host, which is only stored and logged.
 //!
-//! The host chooses a strategy once. Threads are bound to processors by the masks of thread pools only: spreading them over
-//! nodes is left to the operating system, so the strategy is only stored and logged.
+//! Only the masks of thread pools bind threads to processors. The operating system distributes threads over NUMA nodes.
 
 use crate::abi::cpu::ggml_numa_strategy;
 use crate::log_warn;
@@ -15,7 +14,7 @@ fn count_nodes() -> usize {
     entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count()
 }
 
-/// Sets the host's strategy. Only the first call counts; later ones log a warning.
+/// Sets the host's strategy. Later calls only log a warning.
 pub fn init(strategy: i32) {
     let Some(strategy) = ggml_numa_strategy::from_raw(strategy) else {
         log_warn!("ggml_numa_init: strategy {strategy} does not exist");
@@ -31,7 +30,7 @@ pub fn init(strategy: i32) {
     }
 }
 
-/// Whether [`init`] found more than one node.
+/// Whether [`init`] found more than one NUMA node.
 pub fn is_numa() -> bool {
     NODES.get().is_some_and(|&n| n > 1)
 }

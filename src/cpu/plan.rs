@@ -1,4 +1,4 @@
-//! What computing a graph needs: threads and scratch memory.
+//! Threads and scratch memory that computing a graph needs.
 #![forbid(unsafe_code)]
 
 use super::exec::is_live;
@@ -9,14 +9,14 @@ use crate::tensor::TensorRef;
 /// Needs of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Threads that are of use, at most those asked for.
+    /// Number of useful threads, at most the requested number.
     pub n_threads: usize,
-    /// Bytes of scratch memory, aligned.
+    /// Bytes of aligned scratch memory.
     pub scratch: usize,
 }
 
 impl Plan {
-    /// The needs of nodes when at most `n_threads` threads may be used. Nodes that cannot be computed need nothing.
+    /// The needs of nodes with at most `n_threads` threads. Nodes that are not supported need nothing.
     pub fn of(nodes: impl Iterator<Item = TensorRef>, n_threads: usize) -> Self {
         let mut plan = Self { n_threads: 1, scratch: 0 };
         for node in nodes.filter(|&n| is_live(n)) {
@@ -34,7 +34,7 @@ impl Plan {
         plan
     }
 
-    /// Bytes to ask for, so that the aligned part is large enough wherever they lie.
+    /// Bytes of scratch memory to allocate, including padding for alignment.
     pub fn work_size(&self) -> usize {
         Scratch::bytes_to_hold(self.scratch)
     }

@@ -1,4 +1,4 @@
-//! The functions that hosts ask the family "CPU" for by name (`get_proc_address`), with the C interface's signatures.
+//! The functions that hosts get by name from the CPU backend (`get_proc_address`), with the signatures of the C interface.
 
 use super::exec::Abort;
 use super::threadpool::Pool;
@@ -13,7 +13,7 @@ use crate::{ggml_assert, log_error};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
 
-/// Address of the function of this name; NULL when there is none.
+/// Address of the function with this name, or NULL.
 pub fn address(name: &CStr) -> *const c_void {
     match name.to_bytes() {
         b"ggml_backend_set_n_threads" => set_n_threads as *const c_void,
@@ -30,21 +30,21 @@ pub fn address(name: &CStr) -> *const c_void {
     }
 }
 
-/// Whether a backend is a stream of the CPU device.
+/// Whether a backend is a CPU backend.
 ///
 /// # Safety
 /// `backend` is NULL or a valid backend.
 pub unsafe fn is_cpu(backend: ggml_backend_t) -> bool {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises NULL or a **valid backend**, as `from_ptr` requires.
     unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| device::stream(&b).is_some())
 }
 
-/// Runs `f` with the CPU stream behind `backend`; ends the process when it is none (the contract).
+/// Calls `f` with the stream of a CPU backend. Another backend breaks the contract and ends the process.
 ///
 /// # Safety
 /// `backend` is NULL or a valid backend.
 unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStream) -> R) -> R {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises NULL or a **valid backend**, as `from_ptr` requires.
     let backend = unsafe { BackendRef::from_ptr(backend) };
     match backend.as_ref().and_then(device::stream) {
         Some(stream) => f(stream),
@@ -58,7 +58,7 @@ unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStr
 /// `backend` is a valid backend.
 #[guarded]
 pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the header's contract: `backend` is a **valid backend**.
     unsafe { with_stream(backend, |s| s.set_n_threads(n_threads)) }
 }
 
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int
 /// `backend` is a valid backend; `threadpool` is NULL or a pool of `threadpool_new` that lives until another is set.
 #[guarded]
 pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggml_threadpool_t) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the header's contract: `backend` is a **valid backend**, and the pool lives until another is set, as `set_pool` requires.
     unsafe { with_stream(backend, |s| s.set_pool(NonNull::new(threadpool.cast()))) }
 }
 
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggm
 /// `backend` is a valid backend; the callback may be called with its data while graphs are computed.
 #[guarded]
 pub unsafe extern "C" fn set_abort_callback(backend: ggml_backend_t, callback: ggml_abort_callback, data: *mut c_void) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the header's contract: `backend` is a **valid backend**.
     unsafe { with_stream(backend, |s| s.set_abort(Abort { callback, data })) }
 }
 
@@ -88,15 +88,15 @@ pub unsafe extern "C" fn set_abort_callback(backend: ggml_backend_t, callback: g
 /// `backend` is a valid backend.
 #[guarded]
 pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the header's contract: `backend` is a **valid backend**.
     unsafe { with_stream(backend, |s| s.set_use_ref(use_ref)) }
 }
 
 struct NoBufts([ggml_backend_buffer_type_t; 1]);
-// SAFETY: the one entry is NULL, and nobody writes the list.
+// SAFETY: the only entry is NULL, and nobody writes the list.
 unsafe impl Sync for NoBufts {}
 
-/// Further buffer types of the device: a list that ends with NULL.
+/// Additional buffer types of the device: an empty list, terminated by NULL.
 #[guarded]
 unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
     static NONE: NoBufts = NoBufts([std::ptr::null_mut()]);
@@ -118,13 +118,13 @@ unsafe extern "C" fn is_numa() -> bool {
     numa::is_numa()
 }
 
-/// `ggml_threadpool_new`: NULL when threads could not be started.
+/// `ggml_threadpool_new`. Logs an error and returns NULL if threads cannot be started.
 ///
 /// # Safety
 /// `params` is NULL or points to parameters.
 #[guarded]
 pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises that `params` is NULL or points to parameters.
     let Some(params) = (unsafe { params.as_ref() }) else { return std::ptr::null_mut() };
     ggml_assert!(params.n_threads > 0, "a pool of {} threads", params.n_threads);
     match Pool::new(params) {
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> 
 #[guarded]
 pub unsafe extern "C" fn threadpool_free(threadpool: *mut ggml_threadpool) {
     if !threadpool.is_null() {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: not NULL, so it came from `Box::into_raw` in `threadpool_new`, and the caller promises not to use it afterwards.
         drop(unsafe { Box::from_raw(threadpool.cast::<Pool>()) });
     }
 }

@@ -1,5 +1,5 @@
-//! What once broke elsewhere (docs/TESTS.md names the cases), over all operations: numbers of threads, memory that the result
-//! shares with a source, the end of the scratch memory, data at odd addresses.
+//! Regressions from other code bases (see docs/TESTS.md), tried on all operations: numbers of threads, results that share memory with
+//! a source, the end of the scratch memory, unaligned data.
 
 use super::check::CheckedGraph;
 use super::exec::worker::Scratch;
@@ -17,16 +17,16 @@ use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, binary, copy, matmul, unary, view};
 
 fn bytes(t: TensorRef) -> Vec<u8> {
-    // SAFETY: tests make tensors with data of their own.
+    // SAFETY: a **valid tensor** of a test's context, with `nbytes` bytes of data in the context's memory.
     unsafe { std::slice::from_raw_parts(t.data(), t.nbytes()) }.to_vec()
 }
 
 fn restore(t: TensorRef, data: &[u8]) {
-    // SAFETY: as above, and `data` came from there.
+    // SAFETY: a **valid tensor** of a test's context with `nbytes` bytes of data, and `data` has as many.
     unsafe { t.data().copy_from_nonoverlapping(data.as_ptr(), data.len()) };
 }
 
-/// A node and its sources, as bytes.
+/// The data of a node and of its sources.
 fn everything(node: TensorRef) -> Vec<Vec<u8>> {
     std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).map(bytes).collect()
 }
@@ -35,12 +35,12 @@ fn put_back(node: TensorRef, saved: &[Vec<u8>]) {
     std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).zip(saved).for_each(|(t, data)| restore(t, data));
 }
 
-/// Computes the last of the nodes in a pool of the host.
+/// Computes a node, in a pool of the host if there is one.
 fn compute_in(pool: Option<&Pool>, node: TensorRef, n_threads: usize, scratch: Option<&Zone>) -> Result<()> {
     let plan = Plan::of([node].into_iter(), n_threads);
     let size = plan.scratch.next_multiple_of(Scratch::ALIGN);
     let mut own = vec![0u8; if scratch.is_some() { 0 } else { size + Scratch::ALIGN }];
-    // SAFETY: `own`, or the zone, is used by this computation alone.
+    // SAFETY: `size` bytes at the end of the zone, or the bytes of `own`; only this computation uses them.
     let scratch = unsafe {
         match scratch {
             Some(zone) => Scratch::new(zone.last(size), size),
@@ -55,7 +55,7 @@ fn specimen(s: &specimens::Specimen) -> (Maker, TensorRef) {
     let mut m = Maker::new().unwrap();
     let node = (s.make)(&mut m).unwrap_or_else(|e| panic!("{}: {e}", s.name));
     node.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
-    // What a kernel does not write must be the same every time.
+    // Bytes that the kernel does not write must be the same every time.
     if node.view_src().is_none() {
         restore(node, &vec![0x11; node.nbytes()]);
     }
@@ -90,7 +90,7 @@ fn every_operation_gives_the_same_bits_with_1_to_32_threads() {
     }
 }
 
-/// More parts than threads and fewer, in one piece of memory and in rows with gaps: the specimens above are one part.
+/// More parts than threads, and fewer, for dense tensors and for rows with gaps. The specimens above have one part.
 #[test]
 fn elementwise_operations_over_several_parts_are_whole_with_any_number_of_threads() {
     let pool = Pool::new(&default_params(7)).unwrap();
@@ -176,7 +176,7 @@ fn no_operation_goes_behind_its_scratch_memory() {
         let (_m, node) = specimen(&s);
         for n_threads in [1, 2, 30] {
             if Plan::of([node].into_iter(), n_threads).scratch > 0 {
-                // Behind the zone is a page that faults.
+                // An access past the end of the scratch memory hits the guard page.
                 compute_in(None, node, n_threads, Some(&zone)).unwrap_or_else(|e| panic!("{}: {e}", s.name));
                 tried += 1;
             }
@@ -201,7 +201,7 @@ fn every_quantized_format_is_joined_along_every_dimension() {
             let t = copy::concat(&mut c, a, b, dim as i32).unwrap();
             t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
             compute_in(None, t, 3, None).unwrap_or_else(|e| panic!("{dtype:?}: {e}"));
-            // Planes of both below the dimension take turns.
+            // The pieces of both sources alternate.
             let piece = |t: TensorRef| t.nb()[dim] * (t.ne()[dim] / if dim == 0 { block } else { 1 }) as usize;
             let (x, y) = (bytes(a), bytes(b));
             let turns = x.chunks_exact(piece(a)).zip(y.chunks_exact(piece(b)));
@@ -233,7 +233,7 @@ fn data_at_odd_addresses_is_an_error() {
             refused(t, "misaligned");
         }
     }
-    // Strides count too; blocks may be anywhere.
+    // Strides must be aligned, too. Blocks need no alignment.
     let mut c = ctx();
     let wide = floats(&mut c, &[40, 5], 1);
     let odd = view::view(&mut c, wide, &[33, 4], &[134], 0).unwrap();
@@ -260,7 +260,7 @@ fn parameters_that_lead_outside_are_an_error() {
     {
         t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
         compute_in(None, t, 2, None).unwrap();
-        // A stride, then the offset. With a stride of -128 the last row is inside again.
+        // Parameters 0 and 3 are a stride and the offset. With a stride of -128 the last row is inside again.
         for (i, old, wild) in [(0, 128, -128), (0, 128, -256), (0, 128, i32::MAX), (3, 128, -4), (3, 128, 512)] {
             t.set_op_param_i32(i, wild);
             refused(t, "lie inside");
@@ -280,7 +280,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
         refused(t, "lie on each other");
     }
     t.set_nb(dense);
-    // A source may repeat its rows, not the elements of one.
+    // A source may repeat its rows, but not the elements of a row.
     let nb = a.nb();
     a.set_nb([4, 0, 660, 660]);
     t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE);
@@ -288,7 +288,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
     a.set_nb([0, 132, 660, 660]);
     refused(t, "lie on each other");
     a.set_nb(nb);
-    // The bytes of a tensor of blocks are counted by the stride: with none, a copy would go after the end.
+    // The size of a tensor in blocks depends on the stride: with a stride of zero, a copy would run past the end.
     let t = c.new_tensor(GGML_TYPE_Q8_0, &[32]).unwrap();
     let t = {
         let from = floats(&mut c, &[32], 3);
@@ -298,7 +298,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
     t.set_nb([0, 34, 34, 34]);
     refused(t, "lie on each other");
     let t = binary::add(&mut c, a, a).unwrap();
-    // Shapes whose number of elements wraps, and types that are none.
+    // Shapes whose number of elements overflows, and types that do not exist.
     let ne = a.ne();
     for wild in [[1 << 32, 1 << 32, 1, 1], [i64::MAX, 2, 1, 1], [1 << 62, 4, 1, 1], [33, -5, 1, 1]] {
         a.set_ne(wild);
@@ -306,7 +306,7 @@ fn elements_that_lie_on_each_other_are_an_error() {
     }
     a.set_ne(ne);
     for raw in [4, 5, 31, GGML_TYPE_COUNT as i32, -1, 1000] {
-        // SAFETY: a tensor of this test, and one field of it.
+        // SAFETY: a field of a **valid tensor** that only this test uses.
         unsafe { (*a.as_ptr()).r#type = raw };
         refused(t, "type");
     }

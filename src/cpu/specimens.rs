@@ -1,5 +1,4 @@
-//! A well-formed node of every operation, on odd shapes and in most formats, for tests that go over all of them: results for any
-//! number of threads, nodes that a host has damaged. Built for tests and for fuzzing alone.
+//! Well-formed nodes of every operation, with odd shapes and in most formats, for tests of all operations and for fuzzing.
 
 use super::access::{RowIndex, whole};
 use crate::abi::ggml::ggml_op_pool::{GGML_OP_POOL_AVG, GGML_OP_POOL_MAX};
@@ -16,17 +15,17 @@ use crate::tensor::ops::{Place, *};
 use crate::tensor::{Context, TensorRef};
 use std::ffi::{c_int, c_void};
 
-/// Makes the inputs of a node, with data that depends on the order of the calls alone.
+/// Makes the inputs of a node. Their data depends only on the order of the calls.
 pub struct Maker {
-    /// Where the tensors are.
+    /// The context of the tensors.
     pub c: Context,
     state: u64,
 }
 
 impl Maker {
-    /// Inputs in memory of their own.
+    /// Creates a context for the inputs.
     pub fn new() -> Result<Self> {
-        // SAFETY: a node is computed before its maker is dropped.
+        // SAFETY: tests use the tensors only while their `Maker`, which owns the context, exists.
         Ok(Self { c: unsafe { Context::owned(4 << 20, false) }?, state: 1 })
     }
 
@@ -56,7 +55,7 @@ impl Maker {
         self.between(ne, -1.0, 1.0)
     }
 
-    /// Of any format. Blocks are bytes that make no scale infinite.
+    /// A tensor of any format. The bytes of blocks are chosen so that no scale is infinite.
     fn t(&mut self, dtype: ggml_type, ne: &[i64]) -> Result<TensorRef> {
         let t = self.c.new_tensor(dtype, ne)?;
         if matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16) {
@@ -70,7 +69,7 @@ impl Maker {
         Ok(t)
     }
 
-    /// Different indices below a limit, in each row.
+    /// A tensor of indices below a limit, different from each other in each row.
     fn ids(&mut self, dtype: ggml_type, ne: &[i64], below: usize) -> Result<TensorRef> {
         let t = self.c.new_tensor(dtype, ne)?;
         let mut at = whole::dest(t);
@@ -84,7 +83,7 @@ impl Maker {
         Ok(t)
     }
 
-    /// Half precision, a third of it negative infinity.
+    /// A mask in half precision. A third of its elements are negative infinity.
     fn mask(&mut self, ne: &[i64]) -> Result<TensorRef> {
         let t = self.c.new_tensor(GGML_TYPE_F16, ne)?;
         self.fill(t, |m| if m.next() % 3 == 0 { f32::NEG_INFINITY } else { (m.next() % 3) as f32 });
@@ -94,11 +93,11 @@ impl Maker {
 
 type Make = Box<dyn Fn(&mut Maker) -> Result<TensorRef> + Send + Sync>;
 
-/// A node to be.
+/// A node that can be made.
 pub struct Specimen {
-    /// Operation and what is special about it.
+    /// The operation and the variant.
     pub name: String,
-    /// Makes it.
+    /// Makes the node.
     pub make: Make,
 }
 
@@ -113,7 +112,7 @@ impl List {
 const FLOATS: [ggml_type; 3] = [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16];
 const SHAPE: [i64; 4] = [37, 5, 3, 2];
 
-/// All of them.
+/// All specimens.
 pub fn all() -> Vec<Specimen> {
     let mut l = List(Vec::new());
     binaries(&mut l);
@@ -260,9 +259,9 @@ fn job<F: custom::Fun>(f: F) -> custom::Job<F> {
     custom::Job::new(f, GGML_N_TASKS_MAX, std::ptr::null_mut())
 }
 
-/// What a host might do: twice its first source, thread by thread. Says nothing of damaged nodes: hosts check their own.
+/// A custom operation: twice the first source, with rows divided between threads. It does nothing for damaged nodes.
 unsafe extern "C" fn double(dst: *mut ggml_tensor, ith: c_int, nth: c_int, _: *mut c_void) {
-    // SAFETY: the library calls this with a valid tensor.
+    // SAFETY: the header's contract of custom operations: the library passes a **valid tensor**.
     let Some(dst) = (unsafe { TensorRef::from_ptr(dst) }) else { return };
     let (Some(a), mut d) = (dst.src(0), whole::dest(dst)) else { return };
     let a = whole::source(a);
@@ -277,12 +276,12 @@ unsafe extern "C" fn double(dst: *mut ggml_tensor, ith: c_int, nth: c_int, _: *m
 type Tensor = *const ggml_tensor;
 
 unsafe extern "C" fn double1(dst: *mut ggml_tensor, _: Tensor, ith: c_int, nth: c_int, user: *mut c_void) {
-    // SAFETY: handed on.
+    // SAFETY: the header's contract of custom operations: `dst` is a **valid tensor**, as `double` requires.
     unsafe { double(dst, ith, nth, user) }
 }
 
 unsafe extern "C" fn double2(dst: *mut ggml_tensor, _: Tensor, _: Tensor, ith: c_int, nth: c_int, user: *mut c_void) {
-    // SAFETY: handed on.
+    // SAFETY: the header's contract of custom operations: `dst` is a **valid tensor**, as `double` requires.
     unsafe { double(dst, ith, nth, user) }
 }
 
@@ -295,7 +294,7 @@ unsafe extern "C" fn double3(
     nth: c_int,
     user: *mut c_void,
 ) {
-    // SAFETY: handed on.
+    // SAFETY: the header's contract of custom operations: `dst` is a **valid tensor**, as `double` requires.
     unsafe { double(dst, ith, nth, user) }
 }
 

@@ -1,5 +1,5 @@
-//! The op table: one row for each operation, in the order of their numbers. What the backend says it supports, what a
-//! plan asks for and what runs all come from here.
+//! The op table: one row for each operation, in the order of their numbers. It determines which operations the backend supports, the
+//! threads and scratch memory that they need, and the kernels that run.
 #![forbid(unsafe_code)]
 
 use super::access::Dest;
@@ -10,43 +10,43 @@ use crate::abi::ggml::ggml_op::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Computes a node, called by all its threads at once. Each of them writes the result with a `Dest` of its own.
+/// Computes a node. All threads of the node call it at the same time, each with its own `Dest`.
 pub type Kernel = fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>);
 
-/// Tests and fuzzing are about small tensors and many threads.
+/// Tests and fuzzing use many threads for small tensors, too.
 const SMALL_TOO: bool = cfg!(any(test, fuzzing));
 
-/// How many threads a node takes.
+/// The threads that compute a node.
 #[derive(Clone, Copy)]
 pub enum Tasks {
-    /// All of them.
+    /// All threads.
     All,
-    /// One, when there are fewer elements than this; else all.
+    /// All threads if there are at least so many elements, else one.
     From(i64),
-    /// The same for a kernel that cannot share a row.
+    /// Like `From`, for a kernel that does not divide rows between threads.
     Rows(i64),
-    /// One.
+    /// One thread.
     One,
-    /// All of them where the function says so, else one.
+    /// All threads if the function returns true, else one.
     If(fn(TensorRef) -> bool),
 }
 
-/// What the CPU backend knows of an operation.
+/// An operation in the op table.
 pub struct Row {
     /// The operation.
     pub op: ggml_op,
-    /// Its kernel; `None`: not yet computed here.
+    /// The kernel; `None` if the operation is not supported.
     pub kernel: Option<Kernel>,
-    /// Whether the kernel takes a node's types and shapes.
+    /// Checks that the kernel supports the types and shapes of a node.
     pub check: fn(TensorRef) -> Result<()>,
-    /// How many threads a node takes.
+    /// The threads that compute a node.
     pub tasks: Tasks,
-    /// Bytes of scratch memory for a node and a number of threads; `None`: never any.
+    /// Bytes of scratch memory for a node and a number of threads; `None` for none.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
-    /// A bit for each source that may be exactly on the result: the kernel reads an element only before it writes that
-    /// element, or does not read that source at all.
+    /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads each element only
+    /// before it writes that element.
     pub in_place: u16,
-    /// A bit for each source that the kernel writes.
+    /// Bit `i` is set if the kernel writes source `i`.
     pub writes: u16,
 }
 
@@ -71,7 +71,7 @@ impl Row {
         self
     }
 
-    /// Whether all threads compute the node together (else one does, alone).
+    /// Whether all threads compute the node together, not one thread alone.
     pub fn is_wide(&self, node: TensorRef) -> bool {
         match self.tasks {
             Tasks::All => true,
@@ -83,7 +83,7 @@ impl Row {
     }
 }
 
-/// Elements that a node touches: a sum reads much and writes little.
+/// Estimate of the work of a node: the elements of the result or, for operations such as sums, of the first source.
 fn work(node: TensorRef) -> i64 {
     node.nelements().max(node.src(0).map_or(0, TensorRef::nelements))
 }
@@ -94,7 +94,7 @@ fn anything(_: TensorRef) -> Result<()> {
 
 fn nothing(_: &Worker<'_>, _: CheckedNode<'_>, _: Dest<'_>) {}
 
-/// Sources as bits.
+/// Bit masks of sources.
 const FIRST: u16 = 1;
 const THIRD: u16 = 4;
 const BOTH: u16 = 3;
@@ -105,7 +105,7 @@ const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> 
     Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None, in_place: 0, writes: 0 }
 }
 
-/// An operation that only names data that is already there.
+/// A row of an operation without computation, such as a view.
 const fn empty(op: ggml_op) -> Row {
     Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None, in_place: ALL, writes: 0 }
 }
@@ -228,12 +228,12 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_GLU, glu::glu, glu::check_glu).in_place(BOTH),
 ];
 
-/// The row of a node's operation; `None` when there is no such operation.
+/// The row of a node's operation, or `None` if the operation does not exist.
 pub fn row(node: TensorRef) -> Option<&'static Row> {
     usize::try_from(node.op_raw()).ok().and_then(|i| TABLE.get(i))
 }
 
-/// Whether a node only names data that is already there.
+/// Whether the operation of a node needs no computation, as that of a view.
 pub fn is_empty_op(node: TensorRef) -> bool {
     matches!(
         ggml_op::from_raw(node.op_raw()),

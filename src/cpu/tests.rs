@@ -1,5 +1,5 @@
-//! Graphs computed through the whole backend: every result must be the same, bit for bit, for any number of threads, and near a
-//! short reference in double precision.
+//! Graphs computed by the whole backend. Results must be bit-identical for any number of threads, and near a reference in double
+//! precision.
 
 use super::access::whole;
 use super::check::{self, CheckedGraph};
@@ -84,13 +84,13 @@ pub(super) fn nodes_of(t: TensorRef) -> Vec<TensorRef> {
 pub(super) fn compute_with(nodes: &[TensorRef], n_threads: usize, abort: Abort) -> Result<()> {
     let plan = Plan::of(nodes.iter().copied(), n_threads);
     let mut work = vec![0u8; plan.work_size()];
-    // SAFETY: `work` is used by the computation alone.
+    // SAFETY: only this computation uses the bytes of `work`.
     let scratch = unsafe { Scratch::new(work.as_mut_ptr(), work.len()) };
     let graph = CheckedGraph::new(nodes)?;
     exec::compute(&graph, &Settings { n_threads, pool: None, scratch, abort, use_ref: false })
 }
 
-/// The result, which must not depend on the number of threads.
+/// Computes `t` with several numbers of threads, and asserts that the results are equal.
 pub(super) fn compute(t: TensorRef) -> Vec<f32> {
     let nodes = nodes_of(t);
     let mut first: Option<Vec<u32>> = None;
@@ -115,7 +115,7 @@ pub(super) fn near(got: &[f32], want: impl Iterator<Item = f64>, tolerance: f64)
     assert_eq!(n, got.len());
 }
 
-/// Element `i` of a dense tensor of `ne`, zero outside.
+/// Element `i` of a dense tensor with shape `ne`, or zero outside.
 pub(super) fn at(x: &[f32], ne: [i64; 4], i: [i64; 4]) -> f64 {
     if (0..4).any(|d| i[d] < 0 || i[d] >= ne[d]) {
         return 0.0;
@@ -123,7 +123,7 @@ pub(super) fn at(x: &[f32], ne: [i64; 4], i: [i64; 4]) -> f64 {
     f64::from(x[(((i[3] * ne[2] + i[2]) * ne[1] + i[1]) * ne[0] + i[0]) as usize])
 }
 
-/// All indices of a tensor of `ne`, in the order of its elements.
+/// All indices of a tensor with shape `ne`, in the order of its elements.
 pub(super) fn indices(ne: [i64; 4]) -> impl Iterator<Item = [i64; 4]> {
     let [n0, n1, n2, _] = ne;
     (0..ne.iter().product()).map(move |i| [i % n0, i / n0 % n1, i / (n0 * n1) % n2, i / (n0 * n1 * n2)])
@@ -445,7 +445,7 @@ fn gated_units_split_or_joined() {
 }
 
 unsafe extern "C" fn stop_after(data: *mut std::ffi::c_void) -> bool {
-    // SAFETY: the tests below pass a counter that outlives the computation.
+    // SAFETY: the tests pass the address of an `AtomicUsize` that outlives the computation.
     unsafe { &*data.cast::<AtomicUsize>() }.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
@@ -555,7 +555,7 @@ fn scratch_memory_is_not_overrun() {
                 let nodes = nodes_of(t);
                 let size = Plan::of(nodes.iter().copied(), n_threads).work_size();
                 let mut work = vec![0x5au8; size + 256];
-                // SAFETY: `work` is used by the computation alone until it ends.
+                // SAFETY: `size` bytes of `work`, which only the computations use until they end.
                 let scratch = unsafe { Scratch::new(work.as_mut_ptr(), size) };
                 let settings = Settings { n_threads, pool: None, scratch, abort: Abort::NEVER, use_ref: true };
                 exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
@@ -563,7 +563,7 @@ fn scratch_memory_is_not_overrun() {
                 let settings = Settings { use_ref: false, ..settings };
                 exec::compute(&CheckedGraph::new(&nodes).unwrap(), &settings).unwrap();
                 assert!(work[size..].iter().all(|&b| b == 0x5a), "{dtype:?}, {columns} columns, {n_threads} threads");
-                // Tiles may have a scale for other groups of activations than the reference.
+                // Tiles may use scales for other groups of activations than the reference.
                 let largest = reference.iter().fold(0f64, |m, x| m.max(x.abs()));
                 near(&read(t), reference.into_iter(), 1e-2 * largest.max(1e-3));
             }

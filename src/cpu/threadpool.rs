@@ -1,9 +1,9 @@
-//! Threads that stay: they compute one parallel region after another, spin a while between two, then sleep.
+//! A pool of threads that compute one parallel region after another. Between regions they first spin, then sleep.
 //!
-//! The contract between the one who starts a region and the workers: a region is described by one number, the ticket
-//! (count of regions and number of threads, so that the two are never seen apart), and a pointer to the task. The starter waits until
-//! every worker that takes part has said that it is done; from then on workers touch only the memory that
-//! they own together. So the task, the graph and the plan may be freed as soon as `run` returns.
+//! A region is described by a ticket and a pointer to the task. The ticket combines the number of the region and its number of
+//! threads in one atomic, so that workers always see a matching pair. The starting thread waits until every worker of the region has
+//! decremented `remaining`; after that, workers access only `Shared`. So the task, the graph and the plan may be freed as soon as
+//! `run` returns.
 
 use super::barrier::processors;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
@@ -15,12 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::thread::JoinHandle;
 
-/// Rounds of spinning for each step of `poll`, between two regions.
+/// Spins between two regions for each step of `poll`.
 const SPIN_PER_POLL: usize = 400;
-/// Bits of the ticket that hold the number of threads.
+/// Bits of the ticket for the number of threads.
 const THREAD_BITS: u32 = 16;
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared {
     ticket: AtomicU64,
     task: AtomicPtr<Task<'static>>,
@@ -35,23 +35,23 @@ struct Shared {
     spin: usize,
 }
 
-/// What a region runs, on the starter's stack.
+/// The task of a region, on the stack of the starting thread.
 struct Task<'a> {
     run: &'a (dyn Fn(usize) + Sync),
 }
 
-/// A pool of threads. A host holds it as `struct ggml_threadpool *`.
+/// A pool of threads: `struct ggml_threadpool` in the C interface.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Held while a region runs.
+    /// Locked while a region runs.
     busy: Mutex<()>,
     starter: Scheduling,
     n_threads: usize,
 }
 
 impl Pool {
-    /// A pool of `params.n_threads` threads, the calling one included.
+    /// Creates a pool of `params.n_threads` threads, including the one that calls [`Self::run`].
     pub fn new(params: &ggml_threadpool_params) -> Result<Self> {
         let n_threads = usize::try_from(params.n_threads).unwrap_or(0).clamp(1, GGML_MAX_N_THREADS);
         let priority =
@@ -71,7 +71,7 @@ impl Pool {
             spin: per_poll * params.poll.min(100) as usize,
         });
         let mut masks = Masks { all: &params.cpumask, strict: params.strict_cpu, next: 0 };
-        // The starter gets the last mask, as hosts expect.
+        // The starting thread gets the last mask, as hosts expect.
         let mut settings: Vec<Scheduling> =
             (0..n_threads).map(|_| Scheduling { mask: masks.next(), priority }).collect();
         let starter = settings.pop().unwrap_or(Scheduling { mask: None, priority });
@@ -90,12 +90,12 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Threads, the starter included.
+    /// Number of threads, including the one that calls [`Self::run`].
     pub fn n_threads(&self) -> usize {
         self.n_threads
     }
 
-    /// Waiting threads sleep, and do not spin, until the next region or [`Self::resume`].
+    /// Makes waiting threads sleep, not spin, until the next region or [`Self::resume`].
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::SeqCst);
     }
@@ -105,8 +105,8 @@ impl Pool {
         self.shared.paused.store(false, Ordering::SeqCst);
     }
 
-    /// Runs `task` with the numbers `0..n`, each in a thread of its own, the calling one among them, and returns when all have returned.
-    /// `false`, and nothing was run, when the pool is busy with another region: the caller then computes alone.
+    /// Calls `task` with the numbers `0..n`, each on its own thread (0 on the calling thread), and returns when all calls have returned.
+    /// Returns false, without calling it, if the pool runs another region.
     pub fn run(&self, n: usize, task: &(dyn Fn(usize) + Sync)) -> bool {
         let _busy = match self.busy.try_lock() {
             Ok(guard) => guard,
@@ -120,7 +120,7 @@ impl Pool {
         } else {
             let task = Task { run: task };
             self.shared.start(n, &task);
-            // Even when our own part panics, the task must outlive the workers' use of it.
+            // Waits even if `task` panics on this thread, because the workers still use it.
             let _wait = WaitForWorkers(&self.shared);
             (task.run)(0);
         }
@@ -143,7 +143,7 @@ impl Drop for Pool {
         drop(lock(&self.shared.lock));
         self.shared.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so already.
+            // The panic hook has reported a worker that panicked.
             let _ = thread.join();
         }
     }
@@ -155,7 +155,7 @@ impl Shared {
         self.remaining.store(n - 1, Ordering::Relaxed);
         self.task.store(std::ptr::from_ref(task).cast_mut().cast(), Ordering::Relaxed);
         let count = (self.ticket.load(Ordering::Relaxed) >> THREAD_BITS).wrapping_add(1);
-        // With the `SeqCst` pair in `wait_for_ticket`: either we see the sleeper, or it sees the new ticket.
+        // Pairs with the `SeqCst` accesses in `wait_for_ticket`: either this load sees the sleeper, or the sleeper sees the new ticket.
         self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             drop(lock(&self.lock));
@@ -179,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// Life of worker `ith`.
+    /// Main loop of worker `ith`.
     fn work(&self, ith: usize) {
         let mut last = 0;
         while let Some(ticket) = self.wait_for_ticket(last) {
@@ -189,10 +189,10 @@ impl Shared {
             if ith >= n {
                 continue;
             }
-            // SAFETY: the ticket says that we take part in this region, so its starter keeps the task alive until we have
-            // counted ourselves out below.
+            // SAFETY: the ticket includes this worker in the region, so `start` has stored the address of the task, and `WaitForWorkers`
+            // keeps the task alive until this worker decrements `remaining` below.
             let task = unsafe { &*self.task.load(Ordering::Relaxed) };
-            // A panic must not keep the starter waiting for ever; the hook has printed it.
+            // A panic must not keep the starting thread waiting. The panic hook has reported it.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.run)(ith)));
             if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
                 drop(lock(&self.done_lock));
@@ -201,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// The ticket after `last`; `None` when the pool ends.
+    /// Waits for the ticket after `last`, or returns `None` when the pool is dropped.
     fn wait_for_ticket(&self, last: u64) -> Option<u64> {
         for _ in 0..self.spin {
             let ticket = self.ticket.load(Ordering::Acquire);
@@ -231,7 +231,7 @@ impl Shared {
     }
 }
 
-/// Hands out processor masks to threads.
+/// The processor masks of the threads.
 struct Masks<'a> {
     all: &'a [bool; GGML_MAX_N_THREADS],
     strict: bool,
@@ -239,7 +239,7 @@ struct Masks<'a> {
 }
 
 impl Masks<'_> {
-    /// The mask of the next thread: the whole mask, or, when strict, one processor of it in turn. `None`: anywhere.
+    /// The mask of the next thread: all processors of the pool's mask or, if strict, the next one of them. `None` for any processor.
     fn next(&mut self) -> Option<Box<[bool; GGML_MAX_N_THREADS]>> {
         if !self.all.contains(&true) {
             return None;
@@ -256,7 +256,7 @@ impl Masks<'_> {
     }
 }
 
-/// Parameters of a pool of `n_threads` threads, as hosts get them to start from.
+/// Default parameters of a pool of `n_threads` threads.
 pub fn default_params(n_threads: i32) -> ggml_threadpool_params {
     ggml_threadpool_params {
         cpumask: [false; GGML_MAX_N_THREADS],
@@ -268,12 +268,13 @@ pub fn default_params(n_threads: i32) -> ggml_threadpool_params {
     }
 }
 
-/// Pools for hosts that give none: kept between computations, because starting threads costs more than a small graph.
+/// Pools for hosts that do not provide one. They are kept between computations, because starting threads takes longer than computing a
+/// small graph.
 static SPARE: Mutex<Vec<(u32, Pool)>> = Mutex::new(Vec::new());
-/// Pools kept at most.
+/// Maximum number of spare pools.
 const SPARE_MAX: usize = 4;
 
-/// Runs `task` with `0..n` in a pool of our own.
+/// Calls `task` with the numbers `0..n` in a pool of this library.
 pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<()> {
     if n <= 1 {
         task(0);
@@ -281,7 +282,7 @@ pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<()> {
     }
     let me = std::process::id();
     let mut spare = lock(&SPARE);
-    // After a fork the threads of the parent's pools are not here: such a pool is forgotten, not joined.
+    // After a fork, the threads of the parent's pools do not exist in this process, so their pools must not be joined.
     while let Some(i) = spare.iter().position(|(pid, _)| *pid != me) {
         std::mem::forget(spare.swap_remove(i));
     }

@@ -1,4 +1,4 @@
-//! Number formats as ggml-cpu.h shows them: conversion from single precision and dot product, behind C signatures.
+//! The number formats of ggml-cpu.h: conversion from single precision and dot product, with C signatures.
 
 use super::convert;
 use super::simd::{dot_type, kernels};
@@ -25,7 +25,8 @@ unsafe extern "C" fn from_float<const T: i32>(x: *const f32, y: *mut c_void, k: 
     let Some(size) = dtype.row_size(k) else {
         crate::ggml_abort!("{k} elements are not whole blocks of {dtype:?}");
     };
-    // SAFETY: forwarded to the caller. Where the two overlap, as hosts convert in place, `source` makes a copy.
+    // SAFETY: the caller promises `k` readable floats at `x` and `size` writable bytes at `y`. If the two overlap, `source` copies the
+    // floats before anything is written.
     let (x, y) = unsafe { (source(x, k, y.cast::<u8>(), size as i64), values_mut(y.cast::<u8>(), size as i64)) };
     convert::from_f32(dtype, &x, y);
 }
@@ -45,14 +46,14 @@ unsafe extern "C" fn vec_dot<const T: i32>(
     ggml_assert!(nrc == 1, "this format takes one row at a time, not {nrc}");
     let n = usize::try_from(n).unwrap_or(0);
     if let Some(f) = kernels().vec_dot[T as usize] {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: the caller promises the rows that `VecDot` requires, and that `s` is writable.
         unsafe { s.write(f(n, x.cast(), y.cast())) }
     }
 }
 
 const NONE: ggml_type_traits_cpu = ggml_type_traits_cpu { from_float: None, vec_dot: None, vec_dot_type: 0, nrows: 0 };
 
-/// A weight format; `writable`: also a conversion to it.
+/// The entry of a weight format. It has a conversion to the format if `writable`.
 const fn weights<const T: i32>(dot: ggml_type, writable: bool) -> ggml_type_traits_cpu {
     ggml_type_traits_cpu {
         from_float: if writable { Some(from_float::<T>) } else { None },
@@ -62,7 +63,7 @@ const fn weights<const T: i32>(dot: ggml_type, writable: bool) -> ggml_type_trai
     }
 }
 
-/// Entries of all formats that are weights; the others stay empty.
+/// Fills the entries of the weight formats.
 macro_rules! table {
     ($($t:ident $name:literal $elements:literal $bytes:literal;)*) => {{
         let mut table = [NONE; COUNT];
@@ -77,14 +78,14 @@ macro_rules! table {
 
 static TABLE: [ggml_type_traits_cpu; COUNT] = {
     let mut table = each_type!(table);
-    // Formats of intermediate results and integers: no weights.
+    // Formats of intermediate results and integers have no dot product.
     table[GGML_TYPE_Q8_1 as usize].vec_dot = None;
     table[GGML_TYPE_Q8_K as usize].from_float = Some(from_float::<{ GGML_TYPE_Q8_K as i32 }>);
     table[GGML_TYPE_I32 as usize].from_float = Some(from_float::<{ GGML_TYPE_I32 as i32 }>);
     table
 };
 
-/// The entry of a format's number; that of a number which no format has any more is empty. `None` outside the table.
+/// The entry of a format's number, or `None` outside the table. Numbers of removed formats have an empty entry.
 pub fn entry(number: usize) -> Option<&'static ggml_type_traits_cpu> {
     TABLE.get(number)
 }
@@ -101,7 +102,7 @@ mod tests {
             let size = dtype.row_size(256).unwrap();
             let (mut apart, mut m) = (vec![0u8; size], x.clone());
             m.resize(512, 0.0);
-            // SAFETY: 256 floats, and memory for a row of them, which at byte 300 of the floats' memory lies over their end.
+            // SAFETY: 256 readable floats, and writable memory for their row, which overlaps the floats in the second call.
             unsafe {
                 from_float(x.as_ptr(), apart.as_mut_ptr().cast(), 256);
                 let p = m.as_mut_ptr();

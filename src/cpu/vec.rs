@@ -1,4 +1,4 @@
-//! Arithmetic on rows of single precision. The loops are the kernels of `simd`.
+//! Safe functions on rows in single precision, over the kernels of `simd`.
 #![allow(clippy::excessive_precision)]
 
 use super::convert::{f16, to_f16};
@@ -7,27 +7,28 @@ use std::sync::OnceLock;
 
 type Map2 = crate::cpu::simd::Map2;
 
-/// y = f(y, x) with one of the kernels of two rows.
+/// y = f(y, x) with a kernel of two sources.
 #[inline]
 pub fn zip(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], x: &[f32]) {
     let n = y.len().min(x.len());
     let p = y.as_mut_ptr();
-    // SAFETY: n floats are there on both sides; the destination is the first source.
+    // SAFETY: the contract of `Map2`: both rows have `n` floats. The destination is the first source, and does not overlap the second,
+    // because `y` is a `&mut`.
     unsafe { f(kernels())(n, p, p, x.as_ptr()) }
 }
 
 #[inline]
 fn map(f: crate::cpu::simd::Map, y: &mut [f32]) {
     let p = y.as_mut_ptr();
-    // SAFETY: the floats are there; the destination is the source.
+    // SAFETY: the contract of `Map`: `y` has `y.len()` floats, and is source and destination.
     unsafe { f(y.len(), p, p) }
 }
 
-/// y = f(a, b) with one of the kernels of two rows.
+/// y = f(a, b) with a kernel of two sources.
 #[inline]
 pub fn zip_into(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], a: &[f32], b: &[f32]) {
     let n = y.len().min(a.len()).min(b.len());
-    // SAFETY: n floats are there everywhere, and a `&mut` overlaps nothing.
+    // SAFETY: the contract of `Map2`: the three rows have `n` floats, and `y` is a `&mut`, so it overlaps neither source.
     unsafe { f(kernels())(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
 }
 
@@ -47,7 +48,7 @@ pub fn mul(y: &mut [f32], x: &[f32]) {
 #[inline]
 pub fn scale_add(y: &mut [f32], s: f32, b: f32) {
     let p = y.as_mut_ptr();
-    // SAFETY: the floats are there; the destination is the source.
+    // SAFETY: the contract of `Kernels`: `y` has `y.len()` floats, and is source and destination.
     unsafe { (kernels().scale)(y.len(), p, p, s, b) }
 }
 
@@ -61,50 +62,50 @@ pub fn scale(y: &mut [f32], s: f32) {
 #[inline]
 pub fn axpy(y: &mut [f32], s: f32, x: &[f32]) {
     let n = y.len().min(x.len());
-    // SAFETY: n floats are there on both sides, and a `&mut` overlaps nothing.
+    // SAFETY: the contract of `Kernels`: both rows have `n` floats, and `y` is a `&mut`, so they do not overlap.
     unsafe { (kernels().axpy)(n, y.as_mut_ptr(), x.as_ptr(), s) }
 }
 
 /// Sum of all elements.
 #[inline]
 pub fn sum(x: &[f32]) -> f64 {
-    // SAFETY: the floats are there.
+    // SAFETY: the contract of `Kernels`: `x` has `x.len()` floats.
     unsafe { (kernels().sum)(x.len(), x.as_ptr()) }
 }
 
 /// Sum of the squares of all elements.
 #[inline]
 pub fn sum_squares(x: &[f32]) -> f64 {
-    // SAFETY: the floats are there.
+    // SAFETY: the contract of `Kernels`: `x` has `x.len()` floats.
     unsafe { (kernels().sum_sq)(x.len(), x.as_ptr()) }
 }
 
-/// y -= mean; the sum of the squares of the result.
+/// y -= mean; returns the sum of the squares of the result.
 #[inline]
 pub fn center(y: &mut [f32], mean: f32) -> f64 {
     let p = y.as_mut_ptr();
-    // SAFETY: the floats are there; the destination is the source.
+    // SAFETY: the contract of `Kernels`: `y` has `y.len()` floats, and is source and destination.
     unsafe { (kernels().center)(y.len(), p, p, mean) }
 }
 
-/// Largest element, passing over NaN; negative infinity for none.
+/// Largest element, ignoring NaN; negative infinity if there is none.
 #[inline]
 pub fn max(x: &[f32]) -> f32 {
-    // SAFETY: the floats are there.
+    // SAFETY: the contract of `Kernels`: `x` has `x.len()` floats.
     unsafe { (kernels().max)(x.len(), x.as_ptr()) }
 }
 
-/// Scalar product.
+/// Dot product.
 #[inline]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
-    // SAFETY: as many floats as the shorter has are there on both sides.
+    // SAFETY: the contract of `Kernels`: both rows have as many floats as the shorter one.
     unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
-/// Scalar product of half and single precision.
+/// Dot product of half and single precision.
 #[inline]
 pub fn dot_f16(x: &[u16], y: &[f32]) -> f32 {
-    // SAFETY: as many numbers as the shorter has are there on both sides.
+    // SAFETY: the contract of `Kernels`: both rows have as many numbers as the shorter one.
     unsafe { (kernels().dot_f16)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
@@ -112,21 +113,21 @@ pub fn dot_f16(x: &[u16], y: &[f32]) -> f32 {
 #[inline]
 pub fn axpy_f16(y: &mut [f32], s: f32, x: &[u16]) {
     let n = y.len().min(x.len());
-    // SAFETY: n numbers are there on both sides, and a `&mut` overlaps nothing.
+    // SAFETY: the contract of `Kernels`: both rows have `n` numbers, and `y` is a `&mut`, so they do not overlap.
     unsafe { (kernels().axpy_f16)(n, y.as_mut_ptr(), x.as_ptr(), s) }
 }
 
-/// Rows of a matrix.
+/// A matrix in row-major order.
 #[derive(Clone, Copy)]
 pub struct Matrix<'a> {
     /// The elements.
     pub data: &'a [f32],
-    /// From row to row.
+    /// Elements from one row to the next.
     pub stride: usize,
 }
 
-/// Packs `n` rows of `k` elements into panels, as many rows as a panel is high at a time, turned. The last panel may hold
-/// what is after the rows, so `rows` must reach to its end.
+/// Packs `n` rows of `k` elements into panels, each with as many transposed rows as its height. If the last panel is not full, it
+/// contains the data after the rows, so `rows` must be long enough for whole panels.
 pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
     let tiles = kernels().float_tiles;
     let size = tiles.height * k;
@@ -134,12 +135,12 @@ pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
     assert!(rows.len() >= count * size);
     panels.resize(count * size, 0.0);
     for (panel, rows) in panels.chunks_exact_mut(size.max(1)).zip(rows.chunks_exact(size.max(1))) {
-        // SAFETY: a panel's rows of k elements are there, and room for as many.
+        // SAFETY: the contract of `Turn`: both chunks have `size` elements, `height` rows of `k`.
         unsafe { (tiles.turn)(k, rows.as_ptr(), k, panel.as_mut_ptr()) }
     }
 }
 
-/// Packs the columns of `k` rows of `n` elements into panels, as many columns as a panel is high at a time.
+/// Packs the columns of `k` rows of `n` elements into panels, each with as many columns as its height.
 pub fn panels_of_columns(rows: &[f32], n: usize, k: usize, panels: &mut Vec<f32>) {
     let height = kernels().float_tiles.height;
     panels.resize(n.div_ceil(height) * height * k, 0.0);
@@ -151,8 +152,8 @@ pub fn panels_of_columns(rows: &[f32], n: usize, k: usize, panels: &mut Vec<f32>
     }
 }
 
-/// For each row that `which` names: its first `k` elements times the `n` columns of the panels, into the row of the same number of
-/// `out` (with `add`: added to it). Each result is one chain of additions, whatever rows are computed with it.
+/// Multiplies the first `k` elements of each row in `which` by the `n` columns of the panels, and writes the results to the same row of
+/// `out`, or adds them if `add`. Each result is one chain of additions that does not depend on the other rows.
 pub fn times_panels(
     panels: &[f32],
     n: usize,
@@ -182,7 +183,8 @@ pub fn times_panels(
                 dst[c] = base.wrapping_add(i * out_stride + p * tiles.height);
             }
             let count = tiles.height.min(n - p * tiles.height);
-            // SAFETY: k steps of a panel, rows of k elements and room for `count` results in different rows, by the assertions.
+            // SAFETY: the contract of `FloatTile`: by the assertions there are `k` steps of the panel, rows of `k` elements, and room for
+            // `count` results in different rows of `out`.
             unsafe { kernel(k, panels[p * size..].as_ptr(), acts.as_ptr(), dst.as_ptr(), count, add) }
         }
     }
@@ -192,7 +194,7 @@ pub fn times_panels(
 #[inline]
 pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
     let p = y.as_mut_ptr();
-    // SAFETY: the floats are there; the destination is the source.
+    // SAFETY: the contract of `Kernels`: `y` has `y.len()` floats, and is source and destination.
     unsafe { (kernels().exp_sum)(y.len(), p, p, max) }
 }
 
@@ -224,35 +226,34 @@ pub fn erf(x: f32) -> f32 {
     erff(x)
 }
 
-/// GELU with the hyperbolic tangent, computed.
+/// GELU by the tanh formula, computed, not looked up.
 pub fn gelu_exact(x: f32) -> f32 {
     0.5 * x * (1.0 + (0.797_884_560_802_865_4 * x * (1.0 + 0.044715 * x * x)).tanh())
 }
 
-/// GELU with the error function.
+/// GELU by the error function.
 pub fn gelu_erf(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
 type HalfTable = Box<[f32]>;
 
-/// What a function gives for each half-precision number, rounded to half precision.
+/// Table of a function for all half-precision numbers, rounded to half precision.
 fn table(of: fn(f32) -> f32) -> HalfTable {
     (0..=u16::MAX).map(|bits| f16(to_f16(of(f16(bits))))).collect()
 }
 
-/// GELU of half-precision numbers. Hosts compare results with the original, which looks GELU up for a number rounded
-/// to half precision; so do we.
+/// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare results.
 fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<HalfTable> = OnceLock::new();
     T.get_or_init(|| table(gelu_exact))
 }
 
-/// y = table(y), then `f` for what the table does not say.
+/// y = f(y, table(y)).
 fn look_up(y: &mut [f32], table: &HalfTable, f: impl Fn(f32, f32) -> f32) {
     let mut halves = [0u16; 256];
     for y in y.chunks_mut(halves.len()) {
-        // SAFETY: at most as many floats as there is room for halves, on the stack.
+        // SAFETY: the contract of `f32_to_f16`: `y` has `y.len()` floats, and `halves`, other memory, has room for as many.
         unsafe { (kernels().f32_to_f16)(y.len(), halves.as_mut_ptr(), y.as_ptr()) }
         for (y, &half) in y.iter_mut().zip(&halves) {
             *y = f(*y, table[usize::from(half)]);
@@ -260,7 +261,7 @@ fn look_up(y: &mut [f32], table: &HalfTable, f: impl Fn(f32, f32) -> f32) {
     }
 }
 
-/// y = GELU(y), in the precision of the table.
+/// y = GELU(y), with the precision of the table.
 pub fn gelu(y: &mut [f32]) {
     look_up(y, gelu_table(), |x, found| {
         if x <= -10.0 {
@@ -273,7 +274,7 @@ pub fn gelu(y: &mut [f32]) {
     });
 }
 
-/// y = GELU(y), computed.
+/// y = GELU(y) by the tanh formula, computed, not looked up.
 pub fn gelu_computed(y: &mut [f32]) {
     map(kernels().gelu, y);
 }

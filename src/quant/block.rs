@@ -1,80 +1,80 @@
-//! What a block format is: a plain struct of bytes that stands for a fixed number of values. Rows are read and written
-//! through bytes, so that a row may start anywhere in memory. The only unsafe code of this room.
+//! The traits of block formats: a block is a plain struct that represents a fixed number of values. Rows are read and written
+//! as bytes, so that they need no alignment. This file has the only unsafe code of `quant`.
 
 use super::*;
 use crate::abi::ggml::ggml_type;
 
-/// A struct that is nothing but its bytes.
+/// A struct that can be converted to bytes and back.
 ///
 /// # Safety
-/// `repr(C)`, no padding, and every bit pattern is a value.
+/// The struct is `repr(C)`, has no padding, and every bit pattern is a valid value.
 pub unsafe trait Plain: Copy + 'static {}
 
 /// One block of a quantized row.
 pub trait Block: Plain {
     /// The type of tensors made of these blocks.
     const TYPE: ggml_type;
-    /// Values that one block stands for.
+    /// Values in a block.
     const VALUES: usize;
 }
 
-/// A block that can be turned back into numbers.
+/// A block that can be decoded.
 pub trait Decode: Block {
     /// Writes the block's values; `y` holds exactly [`Block::VALUES`].
     fn decode(&self, y: &mut [f32]);
 }
 
-/// A block whose scales can be checked.
+/// A block whose scales can be validated.
 pub trait Check: Block {
-    /// What is wrong with them, if anything.
+    /// Describes an invalid scale, if there is one.
     fn flaw(&self) -> Option<&'static str>;
 }
 
-/// A block that can be made from numbers alone, deterministically.
+/// A block that can be encoded without an importance for each value.
 pub trait Encode: Block {
-    /// The block for these values; `x` holds exactly [`Block::VALUES`].
+    /// Encodes `x`, which holds exactly [`Block::VALUES`] values.
     fn encode(x: &[f32]) -> Self;
 
-    /// The block for these values behind another one of the same row. Only a format that carries something over looks at that.
+    /// Encodes `x` as the block after `_before` in a row. Only IQ4_NL uses the block before it.
     #[inline]
     fn encode_behind(x: &[f32], _before: Option<&Self>) -> Self {
         Self::encode(x)
     }
 }
 
-/// A block that can be fitted with an importance for each value.
+/// A block that can be encoded with an importance for each value.
 pub trait EncodeWeighted: Block {
-    /// The block for these values. `x` and `importance` hold exactly [`Block::VALUES`]; `row_mean_square` is the mean of
-    /// the squares over the whole row that the block is part of.
+    /// Encodes `x`. `x` and `importance` hold exactly [`Block::VALUES`] values; `row_mean_square` is the mean square of the whole row
+    /// that contains the block.
     fn encode_weighted(x: &[f32], importance: &[f32], row_mean_square: f32) -> Self;
 }
 
-/// A copy of the block in the first bytes of `bytes`, which need no alignment.
+/// Copies a block from the start of `bytes`, which need no alignment.
 ///
 /// # Panics
-/// When there are fewer bytes than a block has.
+/// If `bytes` is shorter than a block.
 #[inline]
 pub fn read<B: Plain>(bytes: &[u8]) -> B {
     assert!(bytes.len() >= size_of::<B>());
-    // SAFETY: enough readable bytes, every bit pattern is a value (`Plain`), and the read needs no alignment.
+    // SAFETY: the assertion ensures enough bytes, every bit pattern is a value (`Plain`), and the read needs no alignment.
     unsafe { bytes.as_ptr().cast::<B>().read_unaligned() }
 }
 
-/// The block's bytes.
+/// The bytes of a block.
 #[inline]
 pub fn bytes_of<B: Plain>(block: &B) -> &[u8] {
-    // SAFETY: a `Plain` struct has no padding, so all its bytes are initialised; the borrow keeps it alive.
+    // SAFETY: a `Plain` struct has no padding, so all its bytes are initialised, and the result borrows `block`.
     unsafe { std::slice::from_raw_parts((&raw const *block).cast(), size_of::<B>()) }
 }
 
-/// Reads a row of blocks as floats; as many whole blocks as both sides have room for.
+/// Decodes a row of blocks to floats: as many whole blocks as both slices have room for.
 pub fn decode_row<B: Decode>(x: &[u8], y: &mut [f32]) {
     for (x, y) in x.chunks_exact(size_of::<B>()).zip(y.chunks_exact_mut(B::VALUES)) {
         read::<B>(x).decode(y);
     }
 }
 
-/// Writes floats as a row of blocks; as many whole blocks as both sides have room for.
+/// Encodes floats as a row of blocks: as many whole blocks as both slices have room for.
 pub fn encode_row<B: Encode>(x: &[f32], y: &mut [u8]) {
     let mut before = None;
     for (x, y) in x.chunks_exact(B::VALUES).zip(y.chunks_exact_mut(size_of::<B>())) {
@@ -84,7 +84,7 @@ pub fn encode_row<B: Encode>(x: &[f32], y: &mut [u8]) {
     }
 }
 
-/// Writes one row of floats as blocks, fitted with `importance` (one weight for each value of the row).
+/// Encodes one row of floats as blocks, with an importance for each value of the row.
 pub fn encode_row_weighted<B: EncodeWeighted>(x: &[f32], importance: &[f32], y: &mut [u8]) {
     let row_mean_square = x.iter().fold(0.0, |sum, v| sum + v * v) / x.len() as f32;
     let values = x.chunks_exact(B::VALUES).zip(importance.chunks_exact(B::VALUES));
@@ -95,8 +95,8 @@ pub fn encode_row_weighted<B: EncodeWeighted>(x: &[f32], importance: &[f32], y: 
 
 macro_rules! plain {
     ($($module:ident::$block:ident: $type:ident, align $align:literal $(, $kind:ident, dot $act:path, [$($name:ident)*])?;)*) => {$(
-        // SAFETY: `repr(C)` over integers and floats; the type's size, asserted below, is the sum of its fields' sizes, so nothing is
-        // padding.
+        // SAFETY: `repr(C)` with integers, floats and arrays of them, so every bit pattern is a value. There is no padding, because the
+        // assertion below compares the size with that of the format, the sum of the fields.
         unsafe impl Plain for $module::$block {}
         impl Block for $module::$block {
             const TYPE: ggml_type = ggml_type::$type;

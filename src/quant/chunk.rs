@@ -1,4 +1,4 @@
-//! Quantizing many rows at once, with or without an importance for each column.
+//! Quantizes many rows at once, with or without an importance for each column.
 #![forbid(unsafe_code)]
 
 use super::block::{Encode, EncodeWeighted, bytes_of, encode_row, encode_row_weighted};
@@ -9,7 +9,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 use crate::invalid;
 
-/// Writes one row with a lattice search; `false` when a value or weight is not finite, or too large.
+/// Encodes one row with a lattice search. Returns false if a value or importance is not finite or too large.
 fn search_row<B: EncodeSearch>(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>, y: &mut [u8]) -> bool {
     if !x.iter().chain(importance.unwrap_or_default()).all(|v| v.is_finite()) {
         return false;
@@ -22,7 +22,7 @@ fn search_row<B: EncodeSearch>(lattice: &Lattice, x: &[f32], importance: Option<
     true
 }
 
-/// Writes a row with a lattice search without importance; values that are not finite (or too large) end the process.
+/// Encodes a row with a lattice search without importance. Values that are not finite, or too large, end the process.
 pub(super) fn search_row_or_abort<B: EncodeSearch>(x: &[f32], y: &mut [u8]) {
     if !search_row::<B>(&lattice::get(B::GRID), x, None, y) {
         crate::ggml_abort!("cannot quantize to {}: values must be finite and not too large", traits(B::TYPE).name());
@@ -34,19 +34,19 @@ pub fn requires_imatrix(ty: ggml_type) -> bool {
     matches!(ty, GGML_TYPE_IQ2_XXS | GGML_TYPE_IQ2_XS | GGML_TYPE_IQ1_S)
 }
 
-/// Builds what quantizing to this type needs beforehand; otherwise that happens on first use.
+/// Builds the tables for quantizing to this type, which are otherwise built on first use.
 pub fn quantize_init(ty: ggml_type) {
     if let Some(grid) = lattice::grid_of(ty) {
         drop(lattice::get(grid));
     }
 }
 
-/// Frees what [`quantize_init`] built. Quantizing that is under way is not disturbed.
+/// Frees the tables that [`quantize_init`] built. Calls that are quantizing keep theirs until they return.
 pub fn quantize_free() {
     lattice::free_all();
 }
 
-/// One job of [`quantize_chunk`], checked.
+/// The checked arguments of [`quantize_chunk`].
 struct Rows<'a> {
     ty: ggml_type,
     x: &'a [f32],
@@ -85,7 +85,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// IQ4_NL takes its thorough search here also without importance.
+    /// IQ4_NL, with the thorough search even without importance.
     fn iq4_nl(self) -> Result<()> {
         if self.importance.is_some() {
             return self.weighted::<iq4_nl::BlockIq4Nl>();
@@ -132,18 +132,21 @@ impl Rows<'_> {
             GGML_TYPE_IQ2_S => self.searched::<iq2_s::BlockIq2S>(),
             GGML_TYPE_IQ3_XXS => self.searched::<iq3_xxs::BlockIq3Xxs>(),
             GGML_TYPE_IQ3_S => self.searched::<iq3_s::BlockIq3S>(),
-            // Formats of intermediate results are no formats for files.
+            // A format of intermediate results, not for files.
             GGML_TYPE_Q8_1 => Err(Error::Unsupported("quantizing rows to q8_1".to_owned())),
             _ => self.by_table(),
         }
     }
 }
 
-/// Quantizes `nrows` rows of `n_per_row` values that begin at value `start` of `src`, into their place in `dst`.
+/// Quantizes `nrows` rows of `n_per_row` values, starting at value `start` of `src`, to the same rows of `dst`.
 ///
-/// `src` and `dst` are the whole tensors' values and bytes, `start` the first value of a row. `imatrix` has one weight
-/// for each column. Returns the bytes written. Errors: shapes that do not fit, a missing `imatrix` that the type needs,
-/// a type that cannot be quantized to, values that a search cannot handle.
+/// `src` and `dst` are the values and bytes of whole tensors, and `start` is the first value of a row. `imatrix` has one weight for
+/// each column. Returns the number of bytes written.
+///
+/// # Errors
+/// Shapes that do not fit, an `imatrix` that the type needs and that is missing, a type that cannot be quantized to, or values that
+/// are not finite or too large for a search.
 pub fn quantize_chunk(
     ty: ggml_type,
     src: &[f32],
@@ -243,7 +246,7 @@ mod tests {
 
     #[test]
     fn iq3_s_leaves_no_room_for_a_group_of_zeros() {
-        // The bytes of the original: indices and signs of later groups move up, scales do not.
+        // As in the original, the indices and signs of later groups move up, but the scales do not.
         let encoded = |zeros: std::ops::Range<usize>| {
             let mut x = data()[..256].to_vec();
             x[zeros].fill(0.0);

@@ -1,7 +1,7 @@
 //! Small floating-point formats: IEEE half, bfloat16, E4M3, E8M0 and UE4M3, one value or one row at a time.
 //!
-//! A half is held as its 16 bits (`u16`), as in the C interface. Rounding is to nearest, ties to even. A NaN that
-//! becomes a half loses its payload (`0x7e00` with the sign); one that becomes a bfloat16 keeps its upper bits, quiet.
+//! A half is stored as its 16 bits (`u16`), as in the C interface. Conversions round to nearest, ties to even. A NaN loses its
+//! payload in a half (`0x7e00` with the sign), and keeps its upper bits in a bfloat16, made quiet.
 #![forbid(unsafe_code)]
 
 use half::f16;
@@ -36,7 +36,7 @@ pub fn f32_to_bf16(x: f32) -> u16 {
     if x.is_nan() {
         return (bits >> 16) as u16 | 0x40;
     }
-    // Half of the dropped part, less one where the kept part is even: a tie then rounds to even.
+    // Half a unit of the kept part, less one bit if that part is even, so that a tie rounds to even.
     ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
 }
 
@@ -73,15 +73,15 @@ pub fn f32_to_bf16_row(x: &[f32], y: &mut [u16]) {
     }
 }
 
-/// Half of the power of two that an E8M0 exponent stands for: 2^(e-128). The FP4 values of MXFP4 are stored doubled.
+/// Half of the value of an E8M0 exponent: 2^(e-128). Half, because the table of FP4 values of MXFP4 has them doubled.
 #[inline]
 pub fn e8m0_to_f32_half(e: u8) -> f32 {
     // Exponents 0 and 1 give subnormal floats.
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
 }
 
-/// Half of the value of an unsigned E4M3 number (bias 7): the FP4 values of NVFP4 are stored doubled. Bit 7 is ignored;
-/// `0x7f` (NaN) counts as zero.
+/// Half of the value of an unsigned E4M3 number (bias 7). Half, because the table of FP4 values of NVFP4 has them doubled. Bit 7 is
+/// ignored, and `0x7f` (NaN) is zero.
 #[inline]
 pub fn ue4m3_to_f32_half(x: u8) -> f32 {
     if x == 0x7f {
@@ -95,7 +95,7 @@ pub fn ue4m3_to_f32_half(x: u8) -> f32 {
     f32::from_bits((exponent + 127 - 7 - 1) << 23 | fraction << 20)
 }
 
-/// The unsigned E4M3 number that NVFP4 files take for `x`: ties away from zero, at most 448, zero for anything not positive.
+/// The unsigned E4M3 number for `x` in NVFP4 files: rounded with ties away from zero, at most 448, and zero unless `x` is positive.
 pub fn f32_to_ue4m3(x: f32) -> u8 {
     if x.is_nan() || x <= 0.0 {
         return 0;
@@ -106,24 +106,24 @@ pub fn f32_to_ue4m3(x: f32) -> u8 {
     if exponent <= 0 {
         return ((x * 512.0 + 0.5) as i32).min(7) as u8;
     }
-    // Rounding up the fraction may carry into the exponent: both are one number here.
+    // Exponent and fraction are one number here, so that rounding up the fraction may carry into the exponent.
     let code = (exponent << 3) as u32 + (bits >> 20 & 7) + (bits >> 19 & 1);
     if code >= 15 << 3 { 0x7e } else { code as u8 }
 }
 
-/// Value of a float in the format E4M3 (OCP FP8, revision 1.1): bias 7, no infinity, NaN where all exponent and fraction bits are set.
+/// Value of an E4M3 float (OCP FP8, revision 1.1): bias 7, no infinity, and NaN if all exponent and fraction bits are set.
 #[inline]
 pub fn f8_e4m3_to_f32(x: u8) -> f32 {
     let magnitude = u32::from(x & 0x7f);
     if magnitude == 0x7f {
         return f32::NAN;
     }
-    // Shifted into place, the exponent is 120 too small; a multiplication puts that right, subnormals included.
+    // After the shift, the exponent is 120 too small. A multiplication corrects it, also for subnormal numbers.
     let value = f32::from_bits(magnitude << 20) * f32::from_bits((120 + 127) << 23);
     f32::from_bits(value.to_bits() | u32::from(x & 0x80) << 24)
 }
 
-/// The float in the format E4M3 that is nearest to `x`, ties to even; at most 448, infinities too. Every NaN becomes `0x7f`.
+/// The E4M3 float nearest to `x`, ties to even. Larger magnitudes and infinities become 448, and NaN becomes `0x7f`.
 #[inline]
 pub fn f32_to_f8_e4m3(x: f32) -> u8 {
     if x.is_nan() {
@@ -132,7 +132,7 @@ pub fn f32_to_f8_e4m3(x: f32) -> u8 {
     let sign = (x.to_bits() >> 24) as u8 & 0x80;
     let x = x.abs();
     let magnitude = if x < 0.015625 {
-        // Multiples of 2^-9: that is the last place of a float around 2^14, where the addition rounds to.
+        // The results are multiples of 2^-9, the unit in the last place of floats from 2^14: the addition rounds to it.
         (x + 16384.0).to_bits() & 15
     } else {
         let bits = x.min(448.0).to_bits();

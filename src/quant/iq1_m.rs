@@ -1,5 +1,5 @@
-//! IQ1_M: groups of eight values in {-1, 0, 1} from the grid of IQ1_S, each shifted by an eighth, up or down; a three-bit
-//! scale for every 16 values. 1.75 bits a value.
+//! IQ1_M: groups of eight values in {-1, 0, 1} from the grid of IQ1_S, each group shifted up or down by an eighth, and a three-bit
+//! scale for every 16 values. 1.75 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -15,9 +15,9 @@ use super::validate::half;
 pub struct BlockIq1M {
     /// Low eight bits of the 32 grid indices.
     pub qs: [u8; 32],
-    /// High three bits of the grid indices and the shift (fourth bit: down), two groups of eight a byte, low half first.
+    /// High three bits of the grid indices and the shift (fourth bit: down), two groups of eight per byte, low half first.
     pub qh: [u8; 16],
-    /// Four little-endian 16-bit words: four three-bit scales each, and in the top four bits a quarter of the block's
+    /// Four little-endian 16-bit words, each with four three-bit scales. The top four bits of each word are a quarter of the block's
     /// scale `d` (a half), lowest quarter first.
     pub scales: [u8; 8],
 }
@@ -63,14 +63,14 @@ impl Decode for BlockIq1M {
     }
 }
 
-/// The shifts of the two halves of a group, in the order in which they are tried.
+/// The shifts of the two halves of a group (true for down), in the order in which they are tried.
 const SHIFTS: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
 
-/// The exact best split of 16 values into three groups of equal level, each half of the group shifted up or down:
+/// Finds the best split of 16 sorted values into three levels, with each half of the values shifted up or down. Returns
 /// `(scale, split, index of SHIFTS)`.
 ///
-/// Prefix sums are kept for each half. The three values of a level are one apart whatever the shift, so the sum of
-/// weight * value * level for a split is the total times the top value less the two prefix sums.
+/// Uses prefix sums for each half. The values of the three levels differ by one whatever the shift, so the sum of
+/// weight * value * level is the total times the top level's value, less the two prefix sums of the split.
 fn best_split(x: &[f32], weights: &[f32], order: &[usize; 16]) -> Option<(f32, (usize, usize), usize)> {
     let (mut sx, mut sw) = ([[0.0f32; 17]; 2], [[0.0f32; 17]; 2]);
     for (j, &i) in order.iter().enumerate() {
@@ -86,7 +86,7 @@ fn best_split(x: &[f32], weights: &[f32], order: &[usize; 16]) -> Option<(f32, (
     let (mut best, mut found) = (-f32::MAX, None);
     for i1 in 0..=16 {
         for i2 in i1..=16 {
-            // By half, by shift.
+            // Indexed by half, then by shift.
             let (mut xq, mut q2) = ([[0.0; 2]; 2], [[0.0; 2]; 2]);
             for h in 0..2 {
                 let (tx, tw) = (sx[h][16], sw[h][16]);
@@ -111,17 +111,17 @@ fn best_split(x: &[f32], weights: &[f32], order: &[usize; 16]) -> Option<(f32, (
     found
 }
 
-/// What is stored of 16 values.
+/// The fit of 16 values.
 #[derive(Default)]
 struct Group {
-    /// Points of the grid, for each half.
+    /// Index of the grid point of each half.
     indices: [u16; 2],
     scale: f32,
     /// Index of `SHIFTS`.
     shift: usize,
 }
 
-/// Fits a group of 16 values: the best split, moved to points of the grid. `None` when the grid has no neighbours to move to.
+/// Fits a group of 16 values: finds the best split and moves it to grid points. Returns `None` if no error can be computed.
 fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<Group> {
     let top = x.iter().fold(x[0].abs(), |m, v| max(m, v.abs()));
     if top < 1e-7 {
@@ -193,7 +193,7 @@ impl EncodeSearch for BlockIq1M {
             return Some(block);
         }
 
-        // With the codes of all scales known, the block's scale is fitted again over all values.
+        // Now that the codes of all scales are known, fit the scale of the block again over all values.
         let mut d = top / 15.0;
         let inverse = 1.0 / d;
         let (mut xq, mut q2) = (0.0, 0.0);
@@ -218,7 +218,7 @@ impl EncodeSearch for BlockIq1M {
         if q2 > 0.0 {
             d = xq / q2;
         }
-        // The factor was found by experiment by the format's author.
+        // The author of the format found the factor by experiment.
         let half = f32_to_f16(d * 1.1125);
         for (i, word) in words.iter_mut().enumerate() {
             *word |= (half >> (4 * i) & 15) << 12;

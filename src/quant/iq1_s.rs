@@ -1,5 +1,5 @@
-//! IQ1_S: groups of eight values in {-1, 0, 1} from a grid of 2048 points; for every 32 values a three-bit scale and a
-//! shift by an eighth, up or down. 1.5625 bits a value. Encoding needs importance weights.
+//! IQ1_S: groups of eight values in {-1, 0, 1} from a grid of 2048 points, and for every 32 values a three-bit scale and a
+//! shift up or down by an eighth. 1.5625 bits per value. Encoding needs an importance for each value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -18,7 +18,7 @@ pub struct BlockIq1S {
     pub d: u16,
     /// Low eight bits of the 32 grid indices.
     pub qs: [u8; 32],
-    /// For every 32 values: four times the high three bits of a grid index, the scale (bits 12 to 14), and the shift (bit 15: down).
+    /// For every 32 values: the high three bits of four grid indices, the scale (bits 12 to 14), and the shift (bit 15: down).
     pub qh: [u16; 8],
 }
 
@@ -51,29 +51,29 @@ impl Decode for BlockIq1S {
     }
 }
 
-/// The three values that levels 0, 1, 2 stand for, shifted up or down.
+/// The values of levels 0, 1 and 2, shifted up or down.
 pub(super) fn shifted(down: bool) -> [f32; 3] {
     let delta = if down { -DELTA } else { DELTA };
     [-1.0 + delta, delta, 1.0 + delta]
 }
 
-/// Positions of the values in ascending order; equal values stay in order.
+/// Indices of the values in ascending order, by a stable sort.
 pub(super) fn ascending<const N: usize>(x: &[f32]) -> [usize; N] {
     let mut order = std::array::from_fn(|i| i);
     order.sort_by(|a, b| x[*a].partial_cmp(&x[*b]).unwrap_or(Ordering::Equal));
     order
 }
 
-/// Levels by position in the ascending order: 0 before `split.0`, 2 from `split.1` on.
+/// Sets the levels by position in the ascending order: 0 before `split.0`, 1 before `split.1`, then 2.
 pub(super) fn assign(levels: &mut [u8], order: &[usize], split: (usize, usize)) {
     for (j, &i) in order.iter().enumerate() {
         levels[i] = u8::from(j >= split.0) + u8::from(j >= split.1);
     }
 }
 
-/// The exact best split of 32 values into three groups of equal level: `(scale, split, down)`.
+/// Finds the best split of 32 sorted values into three levels. Returns `(scale, split, down)`.
 ///
-/// With prefix sums over the sorted values, the weighted squared error of every split takes a few operations.
+/// With prefix sums over the sorted values, the weighted squared error of a split takes only a few operations.
 fn best_split(x: &[f32], weights: &[f32], order: &[usize; 32]) -> Option<(f32, (usize, usize), bool)> {
     let (mut sx, mut sw) = ([0.0f32; 33], [0.0f32; 33]);
     for (j, &i) in order.iter().enumerate() {
@@ -164,7 +164,7 @@ impl EncodeSearch for BlockIq1S {
         let top = scales.iter().fold(0.0, |m, s| max(m, *s));
         if top != 0.0 {
             let d = top / 15.0;
-            // The factor was found by experiment by the format's author.
+            // The author of the format found the factor by experiment.
             block.d = f32_to_f16(d * 1.125);
             for ((h, scale), down) in block.qh.iter_mut().zip(scales).zip(downs) {
                 let code = nearest(0.5 * (1.0 / d * scale - 1.0)).clamp(0, 7) as u16;

@@ -1,5 +1,5 @@
 //! IQ2_S: groups of eight magnitudes from a grid of 1024 points, eight signs, and a four-bit scale for every 16 values.
-//! 2.5625 bits a value.
+//! 2.5625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -19,9 +19,9 @@ pub struct BlockIq2S {
     pub d: u16,
     /// Low eight bits of the 32 grid indices, then 32 bytes of sign bits.
     pub qs: [u8; 64],
-    /// High two bits of the grid indices, four a byte, lowest first.
+    /// High two bits of the grid indices, four per byte, lowest first.
     pub qh: [u8; 8],
-    /// Four-bit scales, two groups of 16 values a byte, low half first.
+    /// Four-bit scales, two groups of 16 values per byte, low half first.
     pub scales: [u8; 8],
 }
 
@@ -79,7 +79,7 @@ impl EncodeSearch for BlockIq2S {
         let top = scales.iter().fold(0.0, |m, s| max(m, *s));
         if top != 0.0 {
             let d = top / 31.0;
-            // The factor was found by experiment by the format's author.
+            // The author of the format found the factor by experiment.
             block.d = f32_to_f16(d * 0.9875);
             block.scales = pack_scales(1.0 / d, &scales);
         }

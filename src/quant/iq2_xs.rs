@@ -1,5 +1,5 @@
 //! IQ2_XS: groups of eight magnitudes from a grid of 512 points, an even number of signs in seven bits, and a four-bit
-//! scale for every 16 values. 2.3125 bits a value. Encoding needs importance weights.
+//! scale for every 16 values. 2.3125 bits per value. Encoding needs an importance for each value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -18,7 +18,7 @@ pub struct BlockIq2Xs {
     pub d: u16,
     /// For every eight values: grid index (low nine bits) and seven sign bits.
     pub qs: [u16; 32],
-    /// Four-bit scales, two groups of 16 values a byte, low half first.
+    /// Four-bit scales, two groups of 16 values per byte, low half first.
     pub scales: [u8; 8],
 }
 
@@ -39,11 +39,11 @@ impl Decode for BlockIq2Xs {
     }
 }
 
-/// How IQ2_XS and IQ2_S search.
+/// Search parameters of IQ2_XS and IQ2_S.
 pub(super) const HOW: Search =
     Search { tries: 9, step: 0.1, all_again: false, always_again: false, off_grid_first: false };
 
-/// Two scale codes a byte, low half first.
+/// Packs two scale codes per byte, low half first.
 pub(super) fn pack_scales<const N: usize>(inverse: f32, scales: &[f32]) -> [u8; N] {
     std::array::from_fn(|i| (scale_code(inverse, scales[2 * i]) | scale_code(inverse, scales[2 * i + 1]) << 4) as u8)
 }

@@ -1,5 +1,5 @@
 //! IQ2_XXS: groups of eight magnitudes from a grid of 256 points, an even number of signs in seven bits, and a four-bit
-//! scale for every 32 values. 2.0625 bits a value. Encoding needs importance weights.
+//! scale for every 32 values. 2.0625 bits per value. Encoding needs an importance for each value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -15,11 +15,12 @@ use super::validate::half;
 pub struct BlockIq2Xxs {
     /// Scale, a half.
     pub d: u16,
-    /// For every 32 values two little-endian 32-bit words: four grid indices; four times seven sign bits, and the scale in the top four bits.
+    /// For every 32 values two little-endian 32-bit words. The first has four grid indices, the second four groups of seven sign bits and,
+    /// in the top four bits, the scale.
     pub qs: [u16; 32],
 }
 
-/// The eight sign bits that seven stand for: the eighth makes their number even.
+/// Restores eight sign bits from seven: the eighth makes the number of set bits even.
 #[inline]
 pub fn even_signs(seven: u8) -> u8 {
     seven & 127 | ((seven & 127).count_ones() as u8 & 1) << 7
@@ -59,7 +60,7 @@ impl Decode for BlockIq2Xxs {
     }
 }
 
-/// Four-bit code of a group's scale: `(code + 0.5) * d / 15.5` is nearest to it, given the inverse of `d / 31`.
+/// Four-bit code of a group's scale, such that `(code + 0.5) * d / 15.5` is nearest to it. `inverse` is that of `d / 31`.
 pub(super) fn scale_code(inverse: f32, scale: f32) -> i32 {
     nearest(0.5 * (inverse * scale - 1.0)).clamp(0, 15)
 }

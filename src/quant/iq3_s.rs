@@ -1,12 +1,12 @@
 //! IQ3_S: groups of four magnitudes from a grid of 512 points, a sign for each value, and a four-bit scale for every 32
-//! values. 3.4375 bits a value.
+//! values. 3.4375 bits per value.
 //!
 //! # Groups of zeros
 //!
-//! The encoder of ggml 0.28 leaves no room for the grid indices and signs of a group of 32 zeros: those of the groups after it in the
-//! block move up by 8 and 4 bytes, while their ninth bits and scales stay where they belong. A decoder then reads other values
-//! for these groups. Files are to be the files that users of the original get, byte for byte, so this encoder does the same.
-//! Blocks without such a group, or with such groups at the end only, are not touched by it.
+//! The encoder of ggml 0.28 does not advance past the grid indices and signs of a group of 32 zeros. Those of later groups in the
+//! block move up by 8 and 4 bytes, but their ninth bits and scales do not, so a decoder reads wrong values for these groups. This
+//! encoder does the same, because files must be identical to those of the original. Blocks without such a group, or with such
+//! groups only at the end, are correct.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -32,7 +32,7 @@ pub struct BlockIq3S {
     pub qh: [u8; 8],
     /// Sign bits, lowest first.
     pub signs: [u8; 32],
-    /// Four-bit scales, two groups of 32 values a byte, low half first.
+    /// Four-bit scales, two groups of 32 values per byte, low half first.
     pub scales: [u8; 4],
 }
 
@@ -62,7 +62,7 @@ impl EncodeSearch for BlockIq3S {
         let sigma2 = 2.0 * sum_squares(x) / 256.0;
         let mut block = Self { d: 0, qs: [0; 64], qh: [0; 8], signs: [0; 32], scales: [0; 4] };
         let mut scales = [0.0; 8];
-        // Groups that were given room; see above.
+        // Groups that got indices and signs; see "Groups of zeros" above.
         let mut placed = 0;
         for (g, x) in x.chunks_exact(32).enumerate() {
             let weights = weights(x, importance.map(|i| &i[32 * g..32 * g + 32]), sigma2);
@@ -91,7 +91,7 @@ impl EncodeSearch for BlockIq3S {
         let top = scales.iter().fold(0.0, |m, s| max(m, *s));
         if top != 0.0 {
             let d = top / 31.0;
-            // The factor was found by experiment by the format's author.
+            // The author of the format found the factor by experiment.
             block.d = f32_to_f16(d * 1.033);
             block.scales = pack_scales(1.0 / d, &scales);
         }

@@ -1,5 +1,5 @@
-//! IQ3_XXS: groups of four magnitudes from a grid of 256 points, an even number of signs of eight in seven bits, and a
-//! four-bit scale for every 32 values. 3.0625 bits a value.
+//! IQ3_XXS: groups of four magnitudes from a grid of 256 points, seven bits for every eight signs (an even number of which are set),
+//! and a four-bit scale for every 32 values. 3.0625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -17,11 +17,12 @@ use super::validate::half;
 pub struct BlockIq3Xxs {
     /// Scale, a half.
     pub d: u16,
-    /// 64 grid indices; then for every 32 values a little-endian 32-bit word: four times seven sign bits, and the scale in the top four bits.
+    /// 64 grid indices, then for every 32 values a little-endian 32-bit word with four groups of seven sign bits and, in the top four bits,
+    /// the scale.
     pub qs: [u8; 96],
 }
 
-/// Two grid points side by side.
+/// Concatenates two grid points.
 pub(super) fn join(first: u32, second: u32) -> u64 {
     u64::from(first) | u64::from(second) << 32
 }
@@ -83,7 +84,7 @@ impl EncodeSearch for BlockIq3Xxs {
             return Some(Self { d: 0, qs: [0; 96] });
         }
         let d = top / 31.0;
-        // The factor was found by experiment by the format's author.
+        // The author of the format found the factor by experiment.
         block.d = f32_to_f16(d * 1.0125);
         for ((bytes, word), scale) in block.qs[64..].chunks_exact_mut(4).zip(words).zip(scales) {
             bytes.copy_from_slice(&(word | (scale_code(1.0 / d, scale) as u32) << 28).to_le_bytes());

@@ -1,12 +1,12 @@
-//! IQ4_NL: 32 four-bit codes for a fixed curve of 16 values. 4.5 bits a value.
+//! IQ4_NL: 32 four-bit codes, indices into a fixed non-linear table of 16 values. 4.5 bits per value.
 //!
 //! # Blocks of zeros
 //!
-//! `ggml_quantize_chunk`, which makes the files, gives a block of zeros (scale 0) the code of zero everywhere. The quick conversion of
-//! a row (`from_float_ref`) of ggml 0.28 gives it the codes of the block before it; so does this one. Before the first block with a
-//! value those codes are memory the original never wrote: its bytes depend on chance, here they are zero. None of these blocks
-//! decodes to other values, since the scale is 0. Measured by `c_tests/quant` (18 kinds of rows, two seeds): 134 of 1,152 blocks by the
-//! quick conversion differ, all of them zeros at the start of a row, most of them in rows of nothing else.
+//! `ggml_quantize_chunk`, which writes files, gives a block of zeros (scale 0) the code of zero everywhere. The quick conversion of a
+//! row (`from_float_ref`) of ggml 0.28 gives it the codes of the previous block, and so does this one. Before the first block with a
+//! nonzero value, the original leaves these codes uninitialised; here they are zero. The blocks decode to the same values, because
+//! the scale is 0. Measured by `c_tests/quant` (18 kinds of rows, two seeds): 134 of 1,152 blocks of the quick conversion differ, all
+//! of them zeros at the start of a row, most of them in rows of zeros only.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -24,7 +24,7 @@ pub struct BlockIq4Nl {
     pub qs: [u8; 16],
 }
 
-/// The values that the codes of IQ4_NL and IQ4_XS stand for, ascending.
+/// The values of the codes of IQ4_NL and IQ4_XS, ascending.
 pub static CURVE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 impl Check for BlockIq4Nl {
@@ -39,7 +39,7 @@ impl Decode for BlockIq4Nl {
     }
 }
 
-/// Writes the 32 values of one group.
+/// Decodes the 32 values of a group.
 pub(super) fn decode_group(d: f32, qs: &[u8], y: &mut [f32]) {
     let (low, high) = y.split_at_mut(16);
     for ((low, high), q) in low.iter_mut().zip(high).zip(qs) {
@@ -48,13 +48,13 @@ pub(super) fn decode_group(d: f32, qs: &[u8], y: &mut [f32]) {
     }
 }
 
-/// The bytes for 32 codes.
+/// Packs 32 codes.
 pub(super) fn pack(codes: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| codes[i] | codes[i + 16] << 4)
 }
 
-/// Best scale for a group of 32, by trying `2 tries + 1` scales around the one that maps the extreme value on the end of
-/// the curve. Zero for a group of zeros.
+/// Best scale for a group of 32 values, from `2 tries + 1` scales around the one that maps the extreme value to the end of the
+/// curve. Zero for a group of zeros.
 pub(super) fn fit_scale(x: &[f32], weights: &[f32; 32], tries: Option<i32>) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
@@ -86,7 +86,7 @@ pub(super) fn fit_scale(x: &[f32], weights: &[f32; 32], tries: Option<i32>) -> f
     d
 }
 
-/// Weights of a group: with importance, or the squares of the values.
+/// Weights of a group: from the importance or, without it, the squares of the values.
 pub(super) fn weights(x: &[f32], importance: Option<&[f32]>, sigma2: f32) -> [f32; 32] {
     let mut weights = [0.0; 32];
     match importance {
@@ -104,7 +104,7 @@ impl BlockIq4Nl {
         Self { d: f32_to_f16(d), qs: pack(&std::array::from_fn(|i| nearest_of(&CURVE, inverse * x[i]))) }
     }
 
-    /// The block that `quantize_chunk` makes without importance: a wider search than [`Encode::encode`].
+    /// Encodes a block as `quantize_chunk` does without importance, with a wider search than [`Encode::encode`].
     pub fn encode_thorough(x: &[f32]) -> Self {
         Self::fit(x, None)
     }
@@ -115,7 +115,7 @@ impl Encode for BlockIq4Nl {
         Self::encode_behind(x, None)
     }
 
-    /// The quick fit: one try, codes as of that try. A block of zeros has the codes of the block before it.
+    /// The quick conversion: tries one scale. A block of zeros gets the codes of the previous block.
     fn encode_behind(x: &[f32], before: Option<&Self>) -> Self {
         let (top, magnitude) = extreme(x);
         if magnitude < GROUP_EPS {

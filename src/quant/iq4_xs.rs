@@ -1,4 +1,4 @@
-//! IQ4_XS: 256 four-bit codes for the curve of IQ4_NL in 8 groups, each with a six-bit scale. 4.25 bits a value.
+//! IQ4_XS: 256 four-bit codes for the curve of IQ4_NL in 8 groups, each with a six-bit scale. 4.25 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -13,11 +13,11 @@ use super::validate::half;
 pub struct BlockIq4Xs {
     /// Scale of the scales, a half.
     pub d: u16,
-    /// High two bits of the scales, two bits a group, lowest first.
+    /// High two bits of the scales, two bits per group, lowest first.
     pub scales_h: u16,
-    /// Low four bits of the scales, two groups a byte, low half first.
+    /// Low four bits of the scales, two groups per byte, low half first.
     pub scales_l: [u8; 4],
-    /// Eight runs of 16 bytes, each like those of IQ4_NL.
+    /// 16 bytes for each group, as in IQ4_NL.
     pub qs: [u8; 128],
 }
 

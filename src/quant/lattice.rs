@@ -1,5 +1,5 @@
-//! The lattices of the IQ1, IQ2 and IQ3 formats, as their encoders use them: which points are on the grid, and which grid
-//! points are near one that is not. Built on first use (or by `quantize_init`), shared, and dropped by `quantize_free`.
+//! Search in the grids of the IQ1, IQ2 and IQ3 formats, for their encoders. A lattice maps every point to its grid index, or to the
+//! grid points near it. Lattices are built on first use or by `quantize_init`, shared, and freed by `quantize_free`.
 #![forbid(unsafe_code)]
 
 use super::block::Block;
@@ -10,17 +10,17 @@ use crate::sys::sync::lock;
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// A block that is made by searching its format's lattice.
+/// A block that is encoded by searching the lattice of its format.
 pub trait EncodeSearch: Block {
     /// The lattice that the search needs.
     const GRID: Grid;
 
-    /// The block for these 256 finite values, with an importance for each value where there is one. `None` when a format
-    /// that needs importance got none, or when the values (or weights) are too large to compute an error.
+    /// Encodes 256 finite values, with an optional importance for each value. Returns `None` if the format needs an importance and there
+    /// is none, or if values or weights are too large to compute an error.
     fn encode_search(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>) -> Option<Self>;
 }
 
-/// More than the highest level of any grid.
+/// Number of levels, at least that of every grid.
 const LEVELS: usize = 8;
 
 /// A grid in a space of `width` small levels.
@@ -34,13 +34,13 @@ pub struct Lattice {
     pub top: i32,
     /// The levels of each grid point, by index.
     points: Vec<[u8; 8]>,
-    /// For each code: the index of the point, or `!first` where `near[first]` starts the list of near points.
+    /// For each code: the index of its grid point, or `!first`, where `near[first]` starts the list of near points.
     map: Vec<i32>,
-    /// Lists: a count, then that many indices, nearest first.
+    /// Lists of near points: the number of indices, then the indices, nearest first.
     near: Vec<u16>,
 }
 
-/// The grids there are.
+/// The grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grid {
     /// IQ1_S and IQ1_M.
@@ -65,12 +65,12 @@ pub fn get(grid: Grid) -> Arc<Lattice> {
     if let Some(lattice) = &built()[grid as usize] {
         return lattice.clone();
     }
-    // Built without the lock: the search for neighbours runs on several threads.
+    // Built without holding the lock: the search for neighbours runs on several threads.
     let lattice = Arc::new(Lattice::new(grid));
     built()[grid as usize].get_or_insert(lattice).clone()
 }
 
-/// The grid of a format; `None` where it has none.
+/// The grid of a format, if it has one.
 pub fn grid_of(ty: ggml_type) -> Option<Grid> {
     Some(match ty {
         GGML_TYPE_IQ1_S | GGML_TYPE_IQ1_M => Grid::Iq1,
@@ -83,19 +83,19 @@ pub fn grid_of(ty: ggml_type) -> Option<Grid> {
     })
 }
 
-/// Forgets a built lattice; while it is in use, it lives on.
+/// Removes a lattice. It is freed when nobody uses it any more.
 pub fn free(grid: Grid) {
     lock(&BUILT)[grid as usize] = None;
 }
 
-/// Forgets all built lattices; those in use live on until their last user is done.
+/// Removes all lattices. Each is freed when nobody uses it any more.
 pub fn free_all() {
     *lock(&BUILT) = [const { None }; 6];
 }
 
 impl Lattice {
     fn new(grid: Grid) -> Self {
-        // Magnitudes in the tables to levels.
+        // Converts the magnitudes in the tables to levels.
         let two = |g: &[u64]| g.iter().map(|p| p.to_le_bytes().map(|b| b / 16)).collect::<Vec<_>>();
         let three = |g: &[u32], step: u8| {
             let level = |b: u8| (b / step).min(7);
@@ -104,7 +104,7 @@ impl Lattice {
                 .map(|p| std::array::from_fn(|i| if i < 4 { level(p[i]) } else { 0 }))
                 .collect()
         };
-        // `shells`: near points are those at so many different distances.
+        // `shells`: near points are those at the smallest so many distances.
         let (points, shells) = match grid {
             Grid::Iq1 => (iq1::IQ1S_GRID.iter().map(|p| p.to_le_bytes().map(|b| b.wrapping_add(1))).collect(), 3),
             Grid::Iq2Xxs => (two(&iq2::IQ2XXS_GRID), 2),
@@ -123,7 +123,7 @@ impl Lattice {
         lattice
     }
 
-    /// Lists for every code that is no grid point the points at the `shells` smallest distances.
+    /// For every code that is not a grid point, lists the grid points at the `shells` smallest distances.
     fn find_neighbours(&mut self, shells: usize) {
         let lists: Vec<Option<Vec<u16>>> =
             (0..self.map.len()).into_par_iter().map(|code| self.neighbours_of(code, shells)).collect();
@@ -163,21 +163,21 @@ impl Lattice {
         &self.points[usize::from(index)][..self.width]
     }
 
-    /// Index of the grid point with these levels, or the indices of the grid points near them.
+    /// Returns the index of the grid point with these levels, or else the indices of the grid points near them.
     pub fn locate(&self, levels: &[u8]) -> Result<u16, &[u16]> {
         match self.map[self.code(levels)] {
             index @ 0.. => Ok(index as u16),
             first => {
                 let first = !first as usize;
-                // A code with a level above the top has no list; no encoder uses one.
+                // A code with a level above the top has no list. Encoders do not use such codes.
                 let Some(count) = self.near.get(first) else { return Err(&[]) };
                 Err(&self.near[first + 1..][..usize::from(*count)])
             }
         }
     }
 
-    /// Moves `levels` to the near grid point that fits `x` best at `scale`, where level `l` stands for `value(l)`.
-    /// `None` when no error can be computed (values too large).
+    /// Moves `levels` to the grid point in `near` that fits `x` best at `scale`, where level `l` has the value `value(l)`.
+    /// Returns `None` if no error can be computed, because values are too large.
     pub fn move_to_best(
         &self,
         near: &[u16],
@@ -195,7 +195,7 @@ impl Lattice {
         Some(index)
     }
 
-    /// The first of the points with the least error. A position has few levels, so their errors are computed once.
+    /// The first of the points with the least error. A position has few levels, so the errors of all are computed beforehand.
     fn best<const WIDTH: usize>(
         &self,
         near: &[u16],
@@ -223,7 +223,7 @@ impl Lattice {
     }
 }
 
-/// Value of a level on the scale of IQ2 and IQ3.
+/// Value of a level of IQ2 and IQ3.
 pub fn odd(level: u8) -> f32 {
     f32::from(2 * level + 1)
 }
@@ -238,8 +238,8 @@ pub fn split_signs(x: &[f32], magnitudes: &mut [f32]) -> u8 {
     signs
 }
 
-/// Like [`split_signs`], but with an even number of signs, so that seven bits are enough: where it is odd, the sign of the
-/// least important value is given up, and its magnitude becomes negative.
+/// Like [`split_signs`], but with an even number of signs, so that seven bits are enough. If the number is odd, flips the sign bit
+/// of the least important value, and makes its magnitude negative.
 pub fn split_signs_even(x: &[f32], weights: &[f32], magnitudes: &mut [f32]) -> u8 {
     let mut signs = split_signs(x, magnitudes);
     if signs.count_ones() % 2 == 1 {
@@ -255,25 +255,25 @@ pub fn split_signs_even(x: &[f32], weights: &[f32], magnitudes: &mut [f32]) -> u
     signs & 127
 }
 
-/// How [`fit_group`] searches.
+/// Parameters of [`fit_group`].
 #[derive(Clone, Copy)]
 pub struct Search {
-    /// Scales tried on each side of the one that maps the greatest value on the top level.
+    /// Scales to try on each side of the one that maps the greatest value to the top level.
     pub tries: i32,
     /// Step between them, in levels.
     pub step: f32,
-    /// The last round takes all points again, not only those that were off the grid.
+    /// The last round moves all points again, not only those that were off the grid.
     pub all_again: bool,
-    /// The last round takes place even when the best scale had every point on the grid.
+    /// The last round runs even if the best scale had every point on the grid.
     pub always_again: bool,
-    /// Count the points as off the grid until a scale is found.
+    /// The points count as off the grid until a scale is found.
     pub off_grid_first: bool,
 }
 
-/// Fits one group: finds the grid points and the scale with `x[i] ≈ scale * odd(levels[i])`.
+/// Fits one group: finds grid points and a scale with `x[i] ≈ scale * odd(levels[i])`.
 ///
-/// `top` is the value that the middle scale maps on the top level; `scale` is what holds when no scale is better.
-/// `None` when no error can be computed (values too large).
+/// The middle scale maps `top` to the top level; `scale` is the result if no scale is better. Returns `None` if no error can be
+/// computed, because values are too large.
 pub fn fit_group(
     lattice: &Lattice,
     how: Search,
@@ -295,7 +295,7 @@ pub fn fit_group(
         }
         (xq, q2)
     };
-    // Puts the point of group `k` on the grid; says whether it was there already.
+    // Moves the point of group `k` to the grid. Returns whether it already was on the grid.
     let settle = |k: usize, inverse: f32, scale: f32, levels: &mut [u8]| {
         let at = k * width..(k + 1) * width;
         let (x, levels) = (&x[at.clone()], &mut levels[at.clone()]);

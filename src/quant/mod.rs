@@ -1,24 +1,23 @@
-//! Number formats of tensors: what a row of each type looks like in memory, and the scalar reference for reading and
-//! writing it.
+//! Number formats of tensors: their layout in memory, and scalar reference functions that decode and encode rows.
 //!
-//! Files: one file per block format (`q4_0` ... `nvfp4`) with its struct, its decoder and its encoders; `block`
-//! (what a block is; rows of blocks); `types` (the table of all types: name, sizes, row functions); `convert` (halves,
-//! bfloat16 and the small scale formats); `search` (scale searches shared by encoders); `lattice` and `tables` (the grids
-//! of the IQ formats); `chunk` (quantizing many rows, with or without importance); `validate` (checking foreign data).
+//! Files: one for each block format (`q4_0` ... `nvfp4`) with its struct, decoder and encoders; `block` (traits of blocks, rows of
+//! blocks); `types` (the table of all types: name, sizes, row functions); `convert` (halves, bfloat16 and the small scale formats);
+//! `search` (scale searches that encoders share); `lattice` and `tables` (the grids of the IQ formats); `chunk` (quantizing many
+//! rows, with or without importance); `validate` (checks of data from files).
 //!
-//! The encoders give the same bytes as ggml 0.28 on the same input: quantized files are reproducible across programs.
-//! That fixes the order of floating-point operations; see `search`.
+//! The encoders produce the same bytes as ggml 0.28, so that quantized files are reproducible across programs. That fixes the order of
+//! floating-point operations; see `search`.
 //!
 //! Names of the formats: the original ones are by the ggml authors; the K, IQ and TQ formats by I. Kawrakow and
 //! F. Fortin; MXFP4 is the OCP Microscaling specification's, NVFP4 is NVIDIA's.
 
-/// Hands a line for each format of weights in blocks to the macro `then`:
+/// Calls the macro `then` with a line for each block format of weights:
 ///
 /// `MODULE::BLOCK: TYPE, align BYTES, KIND, dot MODULE::BLOCK, [NAMES];`
 ///
-/// KIND says how a row is written: `coded` from the row alone, `searched` by a search that needs tables, `decoded` not at all without an
-/// importance for each value. Behind `dot` stands the format that activations are brought to for a product. NAMES are the exported
-/// functions: quantizing, reading a row and, where there is one, writing a row.
+/// KIND says how a row is encoded without importance: `coded` directly, `searched` with a lattice search, `decoded` not at all. The
+/// block after `dot` is the format of activations for dot products. NAMES are the exported functions for quantizing, for decoding a
+/// row and, if there is one, for encoding a row.
 macro_rules! each_weight {
     ($then:path $(, $with:tt)?) => {
         $then! { $($with)?

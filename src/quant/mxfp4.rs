@@ -1,5 +1,5 @@
-//! MXFP4: 32 four-bit floats (E2M1) and a power of two (E8M0), as in the OCP Microscaling specification 1.0, but with
-//! value `i` beside value `i + 16`. 4.25 bits a value.
+//! MXFP4: 32 four-bit floats (E2M1) and a power of two (E8M0), as in the OCP Microscaling specification 1.0, except that a byte
+//! holds values `i` and `i + 16`. 4.25 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -19,7 +19,7 @@ pub struct BlockMxfp4 {
 /// Twice the value of each E2M1 code.
 pub static FP4_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// What each code stands for at a scale.
+/// The values of the codes at a scale.
 pub(super) fn scaled_codes(scale: f32) -> [f32; 16] {
     FP4_DOUBLED.map(|v| f32::from(v) * scale)
 }
@@ -56,7 +56,7 @@ impl Decode for BlockMxfp4 {
 impl Encode for BlockMxfp4 {
     fn encode(x: &[f32]) -> Self {
         let (_, top) = extreme(x);
-        // The greatest code stands for 6: the scale is two powers of two below the greatest magnitude.
+        // The greatest value is 6, so the scale is two powers of two below the greatest magnitude.
         let e = if top > 0.0 { truncate(top.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
         let values = scaled_codes(e8m0_to_f32_half(e));
         let (low, high) = x.split_at(16);

@@ -1,4 +1,4 @@
-//! NVFP4: 64 four-bit floats (E2M1) in four groups of 16, each with an unsigned E4M3 scale. 4.5 bits a value.
+//! NVFP4: 64 four-bit floats (E2M1) in four groups of 16, each with an unsigned E4M3 scale. 4.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -18,7 +18,7 @@ pub struct BlockNvfp4 {
 
 impl Check for BlockNvfp4 {
     fn flaw(&self) -> Option<&'static str> {
-        None // every byte is a scale
+        None // every byte is a valid scale
     }
 }
 
@@ -39,7 +39,7 @@ impl Encode for BlockNvfp4 {
     fn encode(x: &[f32]) -> Self {
         let mut block = Self { d: [0; 4], qs: [0; 32] };
         for ((x, qs), d) in x.chunks_exact(16).zip(block.qs.chunks_exact_mut(8)).zip(&mut block.d) {
-            // The greatest code stands for 6.
+            // The greatest value of a code is 6.
             *d = f32_to_ue4m3(extreme(x).1 / 6.0);
             let values = scaled_codes(ue4m3_to_f32_half(*d));
             for (i, q) in qs.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Differential test against an original libggml-base: `GGML_ORACLE_BASE=/path/libggml-base.so cargo test --lib quant::oracle`.
-//! Without the variable the tests say so and do nothing. `GGML_ORACLE_SEED` (a number) gives other rows to quantize.
+//! Differential tests against an original libggml-base: `GGML_ORACLE_BASE=/path/libggml-base.so cargo test --lib quant::oracle`.
+//! Without the variable, the tests print that they are skipped. `GGML_ORACLE_SEED` is the seed of the random rows.
 
 use super::*;
 use crate::abi::ggml::ggml_type::*;
@@ -18,19 +18,19 @@ impl Oracle {
             println!("skipped: GGML_ORACLE_BASE does not name an original libggml-base");
             return None;
         };
-        // SAFETY: loading the original runs only its own constructors, which set up a timer and a table.
+        // SAFETY: the initialisers of an original libggml-base only set up a timer and a table, so they may run here.
         let lib = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.expect("the library loads");
         Some(Self(lib))
     }
 
     fn get<F>(&self, name: &str) -> Symbol<F> {
-        // SAFETY: every caller names a function of the original with the type of its header.
+        // SAFETY: every caller passes the name of a function of the original with its type from the header.
         unsafe { self.0.get(name.as_bytes()) }.expect(name)
     }
 
     fn traits(&self, ty: ggml_type) -> ggml_type_traits {
         let f = self.get::<unsafe extern "C" fn(c_int) -> *const ggml_type_traits>("ggml_get_type_traits");
-        // SAFETY: a type number in range gives an entry of a static table.
+        // SAFETY: the header's contract: for a type in range the function returns an entry of a static table.
         unsafe { *f(ty as c_int) }
     }
 
@@ -39,7 +39,7 @@ impl Oracle {
         let f = self.get::<Chunk>("ggml_quantize_chunk");
         let mut y = vec![0u8; row_size(ty, x.len() as i64)];
         let imatrix = imatrix.map_or(std::ptr::null(), |w| w.as_ptr());
-        // SAFETY: the rows, their place and the weights are as long as the shape says.
+        // SAFETY: the header's contract: `x` has whole rows, `y` has room for their blocks, and `imatrix` is NULL or has `per_row` weights.
         let n = unsafe {
             f(ty as c_int, x.as_ptr(), y.as_mut_ptr().cast(), 0, (x.len() / per_row) as i64, per_row as i64, imatrix)
         };
@@ -48,7 +48,7 @@ impl Oracle {
     }
 }
 
-/// A small generator: the same numbers in every run.
+/// A small random generator with a fixed seed.
 struct Random(u64);
 
 impl Random {
@@ -59,12 +59,12 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// In [-1, 1).
+    /// Uniform in [-1, 1).
     fn even(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
-    /// Bell-shaped, deviation about one.
+    /// Approximately normal, with a standard deviation of about one.
     fn bell(&mut self) -> f32 {
         (0..12).map(|_| self.even()).sum::<f32>() / 2.0
     }
@@ -72,7 +72,7 @@ impl Random {
 
 const N: usize = 2048;
 
-/// Rows to quantize: name, values, and whether a lattice search can handle them.
+/// Rows to quantize: name, values, and whether a lattice search accepts them.
 fn inputs() -> Vec<(&'static str, Vec<f32>, bool)> {
     let seed = std::env::var("GGML_ORACLE_SEED").ok().and_then(|s| s.parse().ok());
     let mut r = Random(seed.unwrap_or(7));
@@ -100,7 +100,7 @@ fn inputs() -> Vec<(&'static str, Vec<f32>, bool)> {
         ("subnormal", of(&mut |r, _| 1e-41 * r.bell()), true),
         ("with infinity", of(&mut |r, i| if i % 300 == 3 { f32::INFINITY } else { r.bell() }), false),
         ("with nan", of(&mut |r, i| if i % 300 == 3 { f32::NAN } else { r.bell() }), false),
-        // Not NaN: which NaN comes out of an operation on two is left to the compiler.
+        // Without NaN: which NaN results from an operation on two depends on the compiler.
         (
             "any bits",
             of(&mut |r, _| Some(f32::from_bits(r.bits() as u32)).filter(|x| !x.is_nan()).unwrap_or(0.5)),
@@ -122,7 +122,7 @@ fn searched(ty: ggml_type) -> bool {
     )
 }
 
-/// Index and bytes of the first block that differs, if any.
+/// Describes the first block that differs, if any.
 fn difference(ty: ggml_type, ours: &[u8], theirs: &[u8]) -> Option<String> {
     let size = traits(ty).type_size;
     let i = ours.chunks(size).zip(theirs.chunks(size)).position(|(a, b)| a != b)?;
@@ -135,10 +135,10 @@ fn the_table_is_the_same() {
     let Some(oracle) = Oracle::open() else { return };
     for number in 0..types::COUNT as c_int {
         let f = oracle.get::<unsafe extern "C" fn(c_int) -> *const ggml_type_traits>("ggml_get_type_traits");
-        // SAFETY: a number in range gives an entry of a static table.
+        // SAFETY: the header's contract: for a number in range the function returns an entry of a static table.
         let theirs = unsafe { *f(number) };
         let ours = traits_by_number(number).unwrap();
-        // SAFETY: names in the table are literals.
+        // SAFETY: the names in the table are string literals, so they are valid C strings.
         let name = unsafe { std::ffi::CStr::from_ptr(theirs.type_name) };
         assert_eq!(ours.c_name, name);
         assert_eq!(ours.blck_size, theirs.blck_size, "{name:?}");
@@ -161,7 +161,7 @@ fn rows_read_the_same() {
         bytes[..traits(ty).type_size].fill(0);
         let (mut a, mut b) = (vec![0f32; n], vec![0f32; n]);
         ours(&bytes, &mut a);
-        // SAFETY: a row of whole blocks and room for its values.
+        // SAFETY: the header's contract: `bytes` has whole blocks for `n` values, and `b` has room for them.
         unsafe { theirs(bytes.as_ptr().cast(), b.as_mut_ptr(), n as i64) };
         for (i, (a, b)) in a.iter().zip(&b).enumerate() {
             assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(), "{ty:?} value {i}: {a} {b}");
@@ -175,7 +175,7 @@ fn rows_are_written_the_same() {
     let mut failures = Vec::new();
     let mut compare = |what: &str, ty: ggml_type, ours: &dyn Fn(&[f32], &mut [u8]), theirs: RowFn| {
         for (name, x, small) in inputs() {
-            // Rows that begin with a block of zeros: left to chance, see iq4_nl.rs.
+            // Rows that start with a block of zeros: the codes are uninitialised in the original, see iq4_nl.rs.
             let differs = ty == GGML_TYPE_IQ4_NL && ["zero", "negative zero", "subnormal"].contains(&name);
             if searched(ty) && !small || differs {
                 continue;
@@ -183,7 +183,7 @@ fn rows_are_written_the_same() {
             let mut a = vec![0; row_size(ty, N as i64)];
             let mut b = a.clone();
             ours(&x, &mut a);
-            // SAFETY: whole rows and room for their blocks.
+            // SAFETY: the header's contract: `x` has `N` values in whole rows, and `b` has room for their blocks.
             unsafe { theirs(x.as_ptr(), b.as_mut_ptr().cast(), N as i64) };
             if let Some(d) = difference(ty, &a, &b) {
                 failures.push(format!("{what} {name}: {d}"));
@@ -192,7 +192,7 @@ fn rows_are_written_the_same() {
     };
     let init = oracle.get::<unsafe extern "C" fn(c_int)>("ggml_quantize_init");
     for ty in ggml_type::ALL {
-        // SAFETY: any type number may be given.
+        // SAFETY: the header's contract: the function takes any type number.
         unsafe { init(ty as c_int) };
         if let (Some(ours), Some(theirs)) = (traits(ty).from_float_ref, oracle.traits(ty).from_float_ref) {
             compare(traits(ty).name(), ty, &ours, theirs);
@@ -250,16 +250,16 @@ fn single_numbers_convert_the_same() {
     let from_half = oracle.get::<unsafe extern "C" fn(u16) -> f32>("ggml_fp16_to_fp32");
     let to_bf16 = oracle.get::<unsafe extern "C" fn(f32) -> ggml_bf16_t>("ggml_fp32_to_bf16");
     for bits in 0..=u16::MAX {
-        // SAFETY: plain functions of numbers.
+        // SAFETY: the header's contract: the functions take any number.
         assert_eq!(convert::f16_to_f32(bits).to_bits(), unsafe { from_half(bits) }.to_bits(), "{bits:#x}");
     }
     let mut r = Random(5);
-    // Every exponent and sign with every upper fraction, and the bits next to a tie.
+    // All values of the upper 16 bits, each with lower bits at and next to a tie.
     let edges = (0..=u32::from(u16::MAX))
         .flat_map(|h| [0, 1, 0xfff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0xffff].map(|l| h << 16 | l));
     for bits in edges.chain((0..1_000_000).map(|_| r.bits() as u32)) {
         let x = f32::from_bits(bits);
-        // SAFETY: plain functions of numbers.
+        // SAFETY: the header's contract: the functions take any number.
         let (half, bf16) = unsafe { (to_half(x), to_bf16(x).bits) };
         assert_eq!((convert::f32_to_f16(x), convert::f32_to_bf16(x)), (half, bf16), "{bits:#x}");
     }
@@ -280,10 +280,10 @@ fn data_is_judged_the_same() {
                 }
             }
             if ty == GGML_TYPE_F64 && round > 0 {
-                // The original takes a finite f64 for infinite when it is too large for an f32.
+                // The original reports a finite f64 as infinite if it is too large for an f32.
                 continue;
             }
-            // SAFETY: the bytes are as many as said.
+            // SAFETY: the header's contract: `bytes.len()` readable bytes.
             let theirs = unsafe { judge(ty as c_int, bytes.as_ptr().cast(), bytes.len()) };
             assert_eq!(validate_row(ty, &bytes).is_ok(), theirs, "{ty:?} {bytes:02x?}");
         }

@@ -1,17 +1,17 @@
-//! Q1_0: 128 signs and one scale, the mean magnitude. 1.125 bits a value.
+//! Q1_0: 128 signs and one scale, the mean magnitude. 1.125 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::validate::half;
 
-/// One block: `x[i] = d` where bit `i` is set, else `-d`.
+/// One block: `x[i] = d` if bit `i` is set, else `-d`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BlockQ1_0 {
     /// Scale, a half.
     pub d: u16,
-    /// One bit a value, lowest bit first.
+    /// One bit per value, lowest bit first.
     pub qs: [u8; 16],
 }
 

@@ -1,4 +1,4 @@
-//! Q2_0: 64 values in {-1, 0, 1, 2} times a scale, the greatest magnitude. 2.25 bits a value.
+//! Q2_0: 64 values in {-1, 0, 1, 2} times a scale, the greatest magnitude. 2.25 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -12,7 +12,7 @@ use super::validate::half;
 pub struct BlockQ2_0 {
     /// Scale, a half.
     pub d: u16,
-    /// Two bits a value, lowest bits first.
+    /// Two bits per value, lowest bits first.
     pub qs: [u8; 16],
 }
 

@@ -1,4 +1,4 @@
-//! Q2_K: 256 two-bit values in 16 groups, each with a four-bit scale and a four-bit offset. 2.625 bits a value.
+//! Q2_K: 256 two-bit values in 16 groups, each with a four-bit scale and a four-bit offset. 2.625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -40,7 +40,7 @@ impl Decode for BlockQ2K {
     }
 }
 
-/// The bytes for 256 two-bit values.
+/// Packs 256 two-bit values.
 pub(super) fn pack(q: &[u8; 256]) -> [u8; 64] {
     std::array::from_fn(|i| {
         let at = i / 32 * 128 + i % 32;
@@ -49,7 +49,7 @@ pub(super) fn pack(q: &[u8; 256]) -> [u8; 64] {
 }
 
 impl BlockQ2K {
-    /// Takes the levels again, now with the scales as they are stored; a group with scale zero keeps what it has.
+    /// Computes the levels again with the rounded scales, and packs them. A group with scale zero keeps its levels.
     fn finish(mut self, x: &[f32], levels: &mut [u8; 256]) -> Self {
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));
         for ((x, levels), s) in x.chunks_exact(16).zip(levels.chunks_exact_mut(16)).zip(self.scales) {

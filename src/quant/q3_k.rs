@@ -1,4 +1,4 @@
-//! Q3_K: 256 three-bit values in 16 groups, each with a six-bit scale. 3.4375 bits a value.
+//! Q3_K: 256 three-bit values in 16 groups, each with a six-bit scale. 3.4375 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -43,7 +43,7 @@ impl BlockQ3K {
         self.scales[8 + g % 4] |= ((code >> 4) << (g / 4 * 2)) as u8;
     }
 
-    /// Takes the levels again, now with the scales as they are stored; a group with scale zero keeps what it has.
+    /// Computes the levels again with the rounded scales, and packs them. A group with scale zero keeps its levels.
     fn finish(mut self, x: &[f32], levels: &mut [i8; 256]) -> Self {
         let d = f16_to_f32(self.d);
         for ((x, levels), s) in x.chunks_exact(16).zip(levels.chunks_exact_mut(16)).zip(self.group_scales()) {

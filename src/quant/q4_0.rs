@@ -1,4 +1,4 @@
-//! Q4_0: 32 four-bit values, symmetric. 4.5 bits a value.
+//! Q4_0: 32 four-bit values, symmetric. 4.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -35,7 +35,7 @@ impl Decode for BlockQ4_0 {
 
 impl Encode for BlockQ4_0 {
     fn encode(x: &[f32]) -> Self {
-        // The extreme value gets -8, so that its side uses the whole range.
+        // The extreme value gets the level -8: there are more negative levels than positive ones.
         let d = extreme(x).0 / -8.0;
         let inverse = if d != 0.0 { 1.0 / d } else { 0.0 };
         let level = |v: f32| (truncate(v * inverse + 8.5) as i8).min(15) as u8;

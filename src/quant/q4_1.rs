@@ -1,4 +1,4 @@
-//! Q4_1: 32 four-bit values with an offset. 5 bits a value.
+//! Q4_1: 32 four-bit values with an offset. 5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -35,7 +35,7 @@ impl Decode for BlockQ4_1 {
     }
 }
 
-/// Scale and offset that map [0, levels] on the values' range: `(d, 1 / d, min)`.
+/// Scale and offset that map [0, levels] to the range of the values: `(d, 1 / d, min)`.
 pub(super) fn full_range(x: &[f32], levels: f32) -> (f32, f32, f32) {
     let (mut min, mut max) = (f32::MAX, -f32::MAX);
     for &v in x {
@@ -60,7 +60,7 @@ impl Encode for BlockQ4_1 {
     }
 }
 
-/// How the weighted encoders of Q4_1, Q5_1 and the K formats search.
+/// Search parameters of the weighted encoders of Q4_1, Q5_1 and the K formats.
 pub(super) const fn weighted_search(n: i32) -> Affine {
     Affine { n, start: -0.9, step: 0.05, steps: 36, absolute: false, bound_first: true }
 }

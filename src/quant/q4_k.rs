@@ -1,4 +1,4 @@
-//! Q4_K: 256 four-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 4.5 bits a value.
+//! Q4_K: 256 four-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 4.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -17,14 +17,14 @@ pub struct BlockQ4K {
     pub dmin: u16,
     /// Six-bit scales and offsets: see [`scale_and_offset`].
     pub scales: [u8; 12],
-    /// Four runs of 32 bytes for 64 values each: byte `m` holds value `m` (low four bits) and `32 + m` (high four bits) of the run.
+    /// Four parts of 32 bytes for 64 values each: byte `m` holds value `m` (low four bits) and `32 + m` (high four bits) of the part.
     pub qs: [u8; 128],
 }
 
 /// Six-bit scale and offset of group `g` (0..8) in the packed bytes of Q4_K and Q5_K.
 ///
-/// Groups 0..4 have their scale in the low six bits of byte `g`, their offset in those of byte `g + 4`. Groups 4..8 have
-/// their low four bits in byte `g + 4` (scale, then offset); the high two in the free bits of bytes `g - 4` and `g`.
+/// Groups 0..4 have the scale in the low six bits of byte `g`, and the offset in those of byte `g + 4`. Groups 4..8 have the low four
+/// bits of both in byte `g + 4` (scale, then offset), and the high two bits in the top bits of bytes `g - 4` and `g`.
 #[inline]
 pub fn scale_and_offset(g: usize, packed: &[u8; 12]) -> (u8, u8) {
     if g < 4 {
@@ -34,7 +34,7 @@ pub fn scale_and_offset(g: usize, packed: &[u8; 12]) -> (u8, u8) {
     }
 }
 
-/// The packed bytes for six-bit scales and offsets.
+/// Packs six-bit scales and offsets.
 fn pack_scales(scales: [u8; 8], offsets: [u8; 8]) -> [u8; 12] {
     let mut packed = [0; 12];
     packed[..4].copy_from_slice(&scales[..4]);
@@ -60,7 +60,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Fit without weights, levels in [0, n].
+    /// Fits without importance, with levels in [0, n].
     pub fn plain(x: &[f32], how: Affine) -> Self {
         let mut levels = [0; 256];
         let (mut scales, mut mins) = ([0.0; 8], [0.0; 8]);
@@ -80,7 +80,7 @@ impl Fit {
         Self { d, dmin, scales: packed, levels }.again(x, how.n)
     }
 
-    /// Fit with importance weights, levels in [0, n].
+    /// Fits with an importance for each value, with levels in [0, n].
     pub fn weighted(x: &[f32], importance: &[f32], n: i32) -> Self {
         let sigma2 = 2.0 * sum_squares(x) / 256.0;
         let mut levels = [0; 256];
@@ -98,7 +98,7 @@ impl Fit {
         Self { d: f32_to_f16(d), dmin: f32_to_f16(dmin), scales: pack_scales(s, m), levels }.again(x, n)
     }
 
-    /// Takes the levels again, now with the scales as they are stored; a group with scale zero keeps what it has.
+    /// Computes the levels again with the rounded scales. A group with scale zero keeps its levels.
     fn again(mut self, x: &[f32], n: i32) -> Self {
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));
         for (g, (x, levels)) in x.chunks_exact(32).zip(self.levels.chunks_exact_mut(32)).enumerate() {

@@ -1,4 +1,4 @@
-//! Q5_0: 32 five-bit values, symmetric. 5.5 bits a value.
+//! Q5_0: 32 five-bit values, symmetric. 5.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -18,7 +18,7 @@ pub struct BlockQ5_0 {
     pub qs: [u8; 16],
 }
 
-/// The five-bit values of a block.
+/// Unpacks 32 five-bit values.
 pub(super) fn unpack(qh: [u8; 4], qs: [u8; 16]) -> [u8; 32] {
     let high = u32::from_le_bytes(qh);
     std::array::from_fn(|i| {
@@ -27,7 +27,7 @@ pub(super) fn unpack(qh: [u8; 4], qs: [u8; 16]) -> [u8; 32] {
     })
 }
 
-/// The bytes for 32 five-bit values.
+/// Packs 32 five-bit values.
 pub(super) fn pack(q: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
     let high = q.iter().rev().fold(0u32, |bits, q| bits << 1 | u32::from(q >> 4 & 1));
     (high.to_le_bytes(), std::array::from_fn(|i| q[i] & 15 | q[i + 16] << 4))

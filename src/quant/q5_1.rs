@@ -1,4 +1,4 @@
-//! Q5_1: 32 five-bit values with an offset. 6 bits a value.
+//! Q5_1: 32 five-bit values with an offset. 6 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};

@@ -1,4 +1,4 @@
-//! Q5_K: 256 five-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 5.5 bits a value.
+//! Q5_K: 256 five-bit values in 8 groups, each with a six-bit scale and a six-bit offset. 5.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -19,7 +19,7 @@ pub struct BlockQ5K {
     pub scales: [u8; 12],
     /// Fifth bits: bit `i / 32` of byte `i % 32` belongs to value `i`.
     pub qh: [u8; 32],
-    /// Four runs of 32 bytes for 64 values each: byte `m` holds the low four bits of value `m` (low half) and `32 + m` (high half) of the run.
+    /// Four parts of 32 bytes for 64 values each: byte `m` holds the low four bits of value `m` (low half) and `32 + m` (high half) of the part.
     pub qs: [u8; 128],
 }
 

@@ -1,4 +1,4 @@
-//! Q6_K: 256 six-bit values in 16 groups, each with an eight-bit scale. 6.5625 bits a value.
+//! Q6_K: 256 six-bit values in 16 groups, each with an eight-bit scale. 6.5625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
@@ -31,7 +31,7 @@ impl Decode for BlockQ6K {
         let d = f16_to_f32(self.d);
         for (g, (y, s)) in y.chunks_exact_mut(16).zip(self.scales).enumerate() {
             let scale = d * f32::from(s);
-            // Group g covers values 16 g..: run n of 32 values within its half of the block.
+            // Group g has values 16 g..16 g + 16: `first` is its offset in the 32 values number n of its half of the block.
             let (half, n, first) = (g / 8, g % 8 / 2, g % 2 * 16);
             let ql = &self.ql[half * 64 + n % 2 * 32 + first..];
             let qh = &self.qh[half * 32 + first..];
@@ -59,7 +59,7 @@ impl BlockQ6K {
         block.d = f32_to_f16(1.0 / inverse);
         block.scales = scales.map(|s| nearest(inverse * s).min(127) as i8);
 
-        // The levels again, now with the scales as they are stored; a group with scale zero keeps what it has.
+        // Computes the levels again with the rounded scales. A group with scale zero keeps its levels.
         let d = f16_to_f32(block.d);
         for ((x, levels), s) in x.chunks_exact(16).zip(levels.chunks_exact_mut(16)).zip(block.scales) {
             let scale = d * f32::from(s);

@@ -1,4 +1,4 @@
-//! Q8_0: 32 eight-bit values. 8.5 bits a value.
+//! Q8_0: 32 eight-bit values. 8.5 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -16,7 +16,7 @@ pub struct BlockQ8_0 {
     pub qs: [i8; 32],
 }
 
-/// Scale that maps the greatest magnitude on 127, and the values by it, rounded half away from zero.
+/// The scale that maps the greatest magnitude to 127, and the levels, rounded with ties away from zero.
 pub(super) fn levels(x: &[f32]) -> (f32, [i8; 32]) {
     let d = x.iter().fold(0.0, |m, v| max(m, v.abs())) / 127.0;
     let inverse = if d != 0.0 { 1.0 / d } else { 0.0 };

@@ -1,4 +1,4 @@
-//! Q8_K: 256 eight-bit values with the sums of groups of 16: the other side of dot products with the K formats. Not for files.
+//! Q8_K: 256 eight-bit values and the sums of groups of 16, for the activations in dot products with the K formats. Not for files.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -37,7 +37,7 @@ impl Encode for BlockQ8K {
         if magnitude == 0.0 {
             return Self { d: 0.0, qs: [0; 256], bsums: [0; 16] };
         }
-        // Not -128: kernels negate values and must stay in range.
+        // Not -128, because kernels negate values.
         let inverse = -127.0 / top;
         let qs: [i8; 256] = std::array::from_fn(|i| nearest(inverse * x[i]).min(127) as i8);
         let bsums = std::array::from_fn(|g| qs[16 * g..16 * g + 16].iter().map(|q| i16::from(*q)).sum());

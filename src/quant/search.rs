@@ -1,14 +1,14 @@
-//! Searches for the scale of a group of values: shared by the formats' encoders.
+//! Searches for the scale of a group of values, for the encoders of several formats.
 //!
-//! The results are part of the file formats' practice: two programs that quantize the same model get the same file. So
-//! the order of every floating-point operation here is fixed, sums run from first to last, and nothing may be fused.
+//! Two programs that quantize the same model must get the same file. So the order of all floating-point operations is fixed: sums
+//! run from the first to the last value, and multiplications and additions must not be fused.
 #![forbid(unsafe_code)]
 
-/// Below this magnitude a group counts as all zero.
+/// A group with smaller magnitudes counts as zeros.
 pub const GROUP_EPS: f32 = 1e-15;
 
-/// Nearest integer, ties to even, by the trick of adding 1.5 * 2^23: right for |x| < 2^22, some fixed number in
-/// [-2^22, 2^22) for everything else.
+/// Nearest integer, ties to even, by adding 1.5 * 2^23. Correct for |x| < 2^22; for other numbers the result is a fixed
+/// number in [-2^22, 2^22).
 #[inline(always)]
 pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
@@ -20,7 +20,7 @@ pub fn truncate(x: f32) -> i32 {
     if (-2_147_483_648.0..2_147_483_648.0).contains(&x) { x as i32 } else { i32::MIN }
 }
 
-/// `a` when it is greater than `b`, else `b` (so also when one of them is NaN).
+/// `a` if it is greater than `b`, else `b`, also if one of them is NaN.
 #[inline]
 pub fn max(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
@@ -31,14 +31,14 @@ pub fn sum_squares(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |sum, v| sum + v * v)
 }
 
-/// Weights of a group: importance times the value's size, softened by the variance `sigma2` of its surroundings.
+/// Weights of a group: importance * sqrt(sigma2 + x^2), where `sigma2` depends on the mean square of the block or row.
 pub fn importance_weights(weights: &mut [f32], x: &[f32], importance: &[f32], sigma2: f32) {
     for ((w, v), i) in weights.iter_mut().zip(x).zip(importance) {
         *w = i * (sigma2 + v * v).sqrt();
     }
 }
 
-/// The value with the largest magnitude (the first such), and that magnitude. Zeros if all are zero.
+/// The first value with the largest magnitude, and that magnitude. Zeros if all are zero.
 pub fn extreme(x: &[f32]) -> (f32, f32) {
     let (mut value, mut magnitude) = (0.0, 0.0);
     for &v in x {
@@ -56,11 +56,11 @@ fn range(x: &[f32]) -> (f32, f32) {
 
 /// Scales that [`symmetric`] tries.
 const TRIES: usize = 19;
-/// The same, rounded up to whole vectors. What the last lane finds is not looked at.
+/// [`TRIES`] rounded up to whole vectors. The result of the last lane is ignored.
 const LANES: usize = 20;
 
 /// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one that
-/// maps the extreme value to -n. At most 32 values; weights are `weights`, or the squares of the values.
+/// maps the extreme value to -n. Takes at most 32 values. The default weights are the squares of the values.
 pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
@@ -73,7 +73,7 @@ pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) 
         &squares
     });
     let level = |inverse: f32, v: f32| nearest(inverse * v).clamp(-n, n - 1);
-    // All tries at once, each in a lane of its own, so that its sums have their order.
+    // Computes all tries at once, each in its own lane, so that the sums of a try keep their order.
     let mut inverses = [-n as f32 / top; LANES];
     for (inverse, step) in inverses[1..].iter_mut().zip((-9..=9).filter(|s| *s != 0)) {
         *inverse = -(n as f32 + 0.1 * step as f32) / top;
@@ -104,8 +104,8 @@ pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) 
     scale
 }
 
-/// Signed levels in [-n, n) like [`symmetric`], but one starting scale and then up to five rounds that move single levels
-/// where this lowers the error (weights: squares of the values).
+/// Like [`symmetric`], but starts with one scale, followed by up to five rounds that change single levels if this lowers the
+/// error. The weights are the squares of the values.
 pub fn symmetric_by_moves(n: i32, x: &[f32], levels: &mut [i8]) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
@@ -166,9 +166,9 @@ pub fn unsigned(n: i32, x: &[f32], levels: &mut [u8], weights: &[f32]) -> f32 {
         return 0.0;
     }
     let mut inverse = n as f32 / top;
-    // The first try stores its level in a byte before it is compared.
+    // The first try truncates its levels to bytes before the comparison, as the original does.
     let mut best = squared_error(x, weights, 1.0 / inverse, |v| i32::from(nearest(inverse * v) as u8));
-    // All other tries at once, each in a lane of its own.
+    // Computes all other tries at once, each in its own lane.
     let (mut tries, mut errors) = ([0.0; 8], [0.0; 8]);
     for (this, step) in tries.iter_mut().zip((-4..=4).filter(|s| *s != 0)) {
         *this = (0.1 * step as f32 + n as f32) / top;
@@ -221,7 +221,7 @@ pub fn unsigned(n: i32, x: &[f32], levels: &mut [u8], weights: &[f32]) -> f32 {
     if l2 > 0.0 { xl / l2 } else { 0.0 }
 }
 
-/// How [`affine`] searches.
+/// Parameters of [`affine`].
 #[derive(Clone, Copy)]
 pub struct Affine {
     /// Highest level.
@@ -230,11 +230,11 @@ pub struct Affine {
     pub start: f32,
     /// Step between ranges, in levels.
     pub step: f32,
-    /// Ranges tried after the plain one, less one.
+    /// Number of ranges tried after the plain one, less one.
     pub steps: i32,
     /// Compare by absolute error instead of squared error.
     pub absolute: bool,
-    /// Bound a value to [0, n] before it is rounded (and take NaN for 0), not after: matters only for degenerate groups.
+    /// Clamp a value to [0, n] before rounding it (with NaN as 0), not after. This matters only for degenerate groups.
     pub bound_first: bool,
 }
 
@@ -249,9 +249,9 @@ struct Group<'a> {
     sum_w: f32,
 }
 
-/// What came of some ranges.
+/// The results of trying some ranges.
 struct Tried {
-    /// By value.
+    /// The levels of each value, by range.
     levels: [[f32; RANGES]; 32],
     scales: [f32; RANGES],
     mins: [f32; RANGES],
@@ -259,8 +259,8 @@ struct Tried {
 }
 
 impl Group<'_> {
-    /// The levels of all values in some ranges, and the scale and offset that fit them best. `inverses`: levels a unit;
-    /// `level`: the level of a value.
+    /// Computes the levels of all values in some ranges, and the scale and offset that fit them best. `inverses` has the levels per unit
+    /// of each range, and `level` rounds to a level.
     #[inline(always)]
     fn fit(&self, inverses: &[f32; RANGES], min: f32, level: impl Fn(f32) -> i32) -> Tried {
         let (mut sum_l, mut sum_l2, mut sum_xl) = ([0.0; RANGES], [0.0; RANGES], [0.0; RANGES]);
@@ -289,7 +289,7 @@ impl Group<'_> {
         Tried { levels, scales, mins, is_fit }
     }
 
-    /// The weighted error of each range, `of` that of a difference.
+    /// The weighted error of each range, where `of` is the error of a difference.
     #[inline(always)]
     fn errors(&self, tried: &Tried, of: impl Fn(f32) -> f32) -> [f32; RANGES] {
         let mut errors = [0.0; RANGES];
@@ -337,8 +337,8 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
     let group = Group { x, weights, sum_x, sum_w };
     let mut next = 0;
     while next <= steps {
-        // Some ranges at once, each in a lane of its own. The least value of the best fit so far takes part, and the range
-        // shrinks with it: what was tried after a better fit is tried again.
+        // Tries several ranges at once, each in its own lane. The ranges depend on the minimum of the best fit so far, so when a
+        // better fit changes it, the ranges after that fit are tried again.
         let inverses = std::array::from_fn(|i| (start + step * (next + i as i32) as f32 + n as f32) / (max - min));
         let tried = match bound_first {
             true => group.fit(&inverses, min, |at| {
@@ -370,7 +370,7 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
     (scale, -min)
 }
 
-/// Index of the entry of the ascending table `values` that is nearest to `x`; the higher one in the middle.
+/// Index of the entry of the ascending table `values` that is nearest to `x`; the higher one for a tie.
 pub fn nearest_of(values: &[i8; 16], x: f32) -> u8 {
     if x <= f32::from(values[0]) {
         return 0;

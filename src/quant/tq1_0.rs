@@ -1,4 +1,4 @@
-//! TQ1_0: 256 values in {-1, 0, 1} times a scale, five to a byte. 1.6875 bits a value.
+//! TQ1_0: 256 values in {-1, 0, 1} times a scale, five per byte. 1.6875 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
@@ -8,8 +8,8 @@ use super::validate::half;
 
 /// One block: `x[i] = d * (t[i] - 1)`.
 ///
-/// A byte holds five base-3 digits as the fraction `digits / 243` of 256, rounded up: multiplying by 3 brings out the
-/// next digit in the carry, first digit first.
+/// A byte stores five base-3 digits as `digits * 256 / 243`, rounded up. Each multiplication by 3 carries the next digit out of the
+/// byte, the first digit first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BlockTq1_0 {
@@ -23,7 +23,7 @@ pub struct BlockTq1_0 {
 
 const POWERS: [u8; 5] = [1, 3, 9, 27, 81];
 
-/// The runs of a block: bytes in the run, digits used of each byte.
+/// The three parts of a block: number of bytes, and digits used of each byte.
 const RUNS: [(usize, usize); 3] = [(32, 5), (16, 5), (4, 4)];
 
 impl Check for BlockTq1_0 {
@@ -58,7 +58,7 @@ pub(super) fn scale(x: &[f32]) -> (f32, f32) {
 /// The digit of a scaled value: 0, 1 or 2 (a NaN gives 1).
 pub(super) fn digit(x: f32) -> u8 {
     let rounded = x.round();
-    // Out of the range of a long, the C library returns its smallest value, whose low bits are zero.
+    // Outside the range of `long`, the C library returns its smallest value, whose low bits are zero.
     let n = if rounded.abs() < 9.2e18 { rounded as i64 } else { 0 };
     n.wrapping_add(1) as u8
 }

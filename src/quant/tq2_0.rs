@@ -1,4 +1,4 @@
-//! TQ2_0: 256 values in {-1, 0, 1} times a scale, four to a byte. 2.0625 bits a value.
+//! TQ2_0: 256 values in {-1, 0, 1} times a scale, four per byte. 2.0625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};

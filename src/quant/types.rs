@@ -4,37 +4,37 @@ use super::*;
 use crate::abi::ggml::ggml_type;
 use std::ffi::CStr;
 
-/// Reads a row: as many whole blocks as both sides have room for.
+/// Decodes a row: as many whole blocks as both slices have room for.
 pub type ToFloat = fn(&[u8], &mut [f32]);
-/// Writes a row: as many whole blocks as both sides have room for.
+/// Encodes a row: as many whole blocks as both slices have room for.
 pub type FromFloat = fn(&[f32], &mut [u8]);
 
-/// What is known of a type.
+/// Properties of a type.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeTraits {
     /// Name, as in files and logs.
     pub c_name: &'static CStr,
-    /// Values in a block; 0 for a number that was given up.
+    /// Values in a block; 0 for the number of a removed type.
     pub blck_size: i64,
     /// Values in an interleaved block; 0 for all types of this version.
     pub blck_size_interleave: i64,
     /// Bytes in a block.
     pub type_size: usize,
-    /// Blocks are more than the bare number.
+    /// Whether the type is a quantized format.
     pub is_quantized: bool,
-    /// Reads a row as floats. None for F32, for integers, and for the formats of intermediate results.
+    /// Decodes a row to floats. `None` for F32, integers, and the formats of intermediate results.
     pub to_float: Option<ToFloat>,
-    /// Writes a row from floats, without importance. None as for `to_float`, and where importance is needed.
+    /// Encodes a row of floats, without importance. `None` as for `to_float`, and if the format needs importance.
     pub from_float_ref: Option<FromFloat>,
 }
 
 impl TypeTraits {
-    /// The name.
+    /// The name as text.
     pub fn name(&self) -> &'static str {
         self.c_name.to_str().unwrap_or_default()
     }
 
-    /// Name and sizes, without functions.
+    /// An entry with name and sizes, without functions.
     const fn plain(ty: ggml_type) -> Self {
         Self {
             c_name: ty.c_name(),
@@ -47,7 +47,7 @@ impl TypeTraits {
         }
     }
 
-    /// A number that was given up.
+    /// The entry of a removed type.
     const fn gone(c_name: &'static CStr) -> Self {
         Self { c_name, ..Self::plain(ggml_type::GGML_TYPE_COUNT) }
     }
@@ -65,7 +65,7 @@ impl TypeTraits {
     }
 }
 
-/// Reads 16-bit words in chunks; a row may start at any byte.
+/// Decodes 16-bit words in chunks, because a row may be unaligned.
 fn words_to_float(x: &[u8], y: &mut [f32], convert: fn(&[u16], &mut [f32])) {
     let mut words = [0; 64];
     for (x, y) in x.chunks(128).zip(y.chunks_mut(64)) {
@@ -105,17 +105,17 @@ const F8_E4M3: TypeTraits = TypeTraits {
     ..TypeTraits::plain(ggml_type::GGML_TYPE_F8_E4M3)
 };
 
-/// Puts the formats of weights into a table.
+/// Fills the entries of the formats of weights.
 macro_rules! entries {
     (($table:ident) $($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
         $($table[$ty as usize] = TypeTraits::$kind::<$module::$block>();)*
     };
 }
 
-/// Numbers of types, also those given up.
+/// Number of type numbers, including those of removed types.
 pub const COUNT: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
-/// All types by number, and an empty entry for the mark after them.
+/// All types by number, and an empty entry for `GGML_TYPE_COUNT`.
 pub static TABLE: [TypeTraits; COUNT + 1] = {
     use ggml_type::*;
     let mut t = [TypeTraits::plain(GGML_TYPE_COUNT); COUNT + 1];
@@ -143,20 +143,20 @@ pub static TABLE: [TypeTraits; COUNT + 1] = {
     t
 };
 
-/// What is known of a type.
+/// Properties of a type.
 #[inline]
 pub fn traits(ty: ggml_type) -> &'static TypeTraits {
     &TABLE[ty as usize]
 }
 
-/// What is known of the type with this number, also of numbers given up (their block size is 0); `None` when there never was one.
+/// Properties of the type with this number, or `None` if there is none. Removed types have an entry with block size 0.
 #[inline]
 pub fn traits_by_number(number: i32) -> Option<&'static TypeTraits> {
     TABLE[..COUNT].get(usize::try_from(number).ok()?)
 }
 
-/// Bytes in a row of `ne` values. The caller ensures that they are whole blocks: the rest is ignored. A negative count
-/// gives 0, an overflow `usize::MAX`.
+/// Bytes in a row of `ne` values, which should be whole blocks: a remainder is ignored. The result is 0 for a negative count,
+/// and `usize::MAX` for an overflow.
 #[inline]
 pub fn row_size(ty: ggml_type, ne: i64) -> usize {
     let t = traits(ty);
@@ -164,7 +164,7 @@ pub fn row_size(ty: ggml_type, ne: i64) -> usize {
     blocks.saturating_mul(t.type_size)
 }
 
-/// Bytes in a row of `ne` values; `None` when they are negative, do not fill whole blocks, or when the size overflows.
+/// Bytes in a row of `ne` values, or `None` if `ne` is negative, the values are not whole blocks, or the size overflows.
 #[inline]
 pub fn row_size_checked(ty: ggml_type, ne: i64) -> Option<usize> {
     let t = traits(ty);
@@ -205,7 +205,7 @@ mod tests {
             from(&x, &mut bytes);
             to(&bytes, &mut y);
             let error = x.iter().zip(&y).map(|(a, b)| (a - b).powi(2)).sum::<f32>() / 512.0;
-            // The data's own mean square is a third. Two bits a value and less cannot do much for evenly spread data.
+            // The mean square of the data is a third. Formats of two bits per value or less do not represent uniform data well.
             let limit = if t.type_size * 8 <= 2 * t.blck_size as usize + 20 { 0.15 } else { 0.04 };
             assert!(error < limit, "{}: {error}", t.name());
         }

@@ -1,4 +1,4 @@
-//! Checks on data that others made: scales that are no numbers would turn a whole model into NaN without a trace.
+//! Checks of data from files. A scale that is infinite or NaN would silently turn the results of a model into NaN.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, read};
@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 
-/// What is wrong with a half.
+/// Describes an invalid half, or returns `None` for a finite one.
 pub fn half(bits: u16) -> Option<&'static str> {
     match (bits & 0x7c00, bits & 0x03ff) {
         (0x7c00, 0) => Some("inf"),
@@ -16,7 +16,7 @@ pub fn half(bits: u16) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with a float.
+/// Describes an invalid float, or returns `None` for a finite one.
 pub fn float(x: f64) -> Option<&'static str> {
     if x.is_infinite() {
         Some("inf")
@@ -31,7 +31,7 @@ fn corrupt(what: std::fmt::Arguments<'_>) -> Error {
     Error::Corrupt(what.to_string())
 }
 
-/// Looks at every block.
+/// Checks every block.
 fn each<B: Check>(bytes: &[u8]) -> Result<()> {
     for (i, bytes) in bytes.chunks_exact(size_of::<B>()).enumerate() {
         if let Some(what) = read::<B>(bytes).flaw() {
@@ -43,8 +43,8 @@ fn each<B: Check>(bytes: &[u8]) -> Result<()> {
 
 macro_rules! blocks {
     ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
-        /// Looks at every block of a format of weights. The others are formats of intermediate results, never in files; the original
-        /// refuses them too.
+        /// Checks every block of a format of weights. Other block formats are for intermediate results and not for files, so they are an
+        /// error, as in the original.
         fn weights(ty: ggml_type, bytes: &[u8]) -> Result<()> {
             match ty {
                 $($ty => each::<$module::$block>(bytes),)*
@@ -55,8 +55,7 @@ macro_rules! blocks {
 }
 each_weight!(blocks);
 
-/// Looks at every number of `N` bytes. Runs of numbers that are all finite are passed over quickly: `finite` is a test
-/// without branches.
+/// Checks every number of `N` bytes. Skips sequences of finite numbers quickly with `finite`, a test without branches.
 fn numbers<const N: usize>(
     ty: ggml_type,
     bytes: &[u8],
@@ -81,8 +80,10 @@ fn numbers<const N: usize>(
     Ok(())
 }
 
-/// Checks that `bytes` are whole blocks of the type, and that no number or scale in them is infinite or NaN. The error
-/// says what was found and where.
+/// Checks that `bytes` are whole blocks of the type, and that no number or scale in them is infinite or NaN.
+///
+/// # Errors
+/// Says what was found and where.
 pub fn validate_row(ty: ggml_type, bytes: &[u8]) -> Result<()> {
     let t = traits(ty);
     if t.type_size == 0 {

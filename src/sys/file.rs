@@ -1,10 +1,17 @@
-//! Files as C programs name and hold them: paths in UTF-8, and C streams.
+//! Paths in UTF-8 and C streams.
 
 use std::ffi::CStr;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// The path with these bytes. On Unix a path is bytes; elsewhere it is text, and `None` when the bytes are no UTF-8.
+#[cfg(windows)]
+use crt::{_fseeki64 as seek, _ftelli64 as tell};
+#[cfg(not(windows))]
+use libc::{fseeko as seek, ftello as tell, off_t as Offset};
+#[cfg(windows)]
+type Offset = i64;
+
+/// Returns the path with these bytes. A path on Unix may have any bytes; elsewhere the result is `None` unless they are UTF-8.
 pub fn path(bytes: &[u8]) -> Option<&Path> {
     #[cfg(unix)]
     {
@@ -15,11 +22,11 @@ pub fn path(bytes: &[u8]) -> Option<&Path> {
     std::str::from_utf8(bytes).ok().map(Path::new)
 }
 
-/// `fopen`. On Windows the C library reads paths in the code page of the process; this function takes UTF-8 on every system. NULL, with
-/// `errno` set, when the file cannot be opened.
+/// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns NULL and sets
+/// `errno` if the file cannot be opened.
 pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
     #[cfg(not(windows))]
-    // SAFETY: both are C strings, by their type.
+    // SAFETY: both are valid C strings: `CStr` guarantees it.
     unsafe {
         libc::fopen(path.as_ptr(), mode.as_ptr())
     }
@@ -27,10 +34,10 @@ pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
     {
         let wide = |text: &CStr| text.to_str().ok().map(|t| t.encode_utf16().chain([0]).collect::<Vec<u16>>());
         match (wide(path), wide(mode)) {
-            // SAFETY: both end with a zero.
+            // SAFETY: `wide` ends both with a zero.
             (Some(path), Some(mode)) => unsafe { crt::_wfopen(path.as_ptr(), mode.as_ptr()) },
             _ => {
-                // SAFETY: no preconditions.
+                // SAFETY: `_set_errno` takes any value.
                 unsafe { crt::_set_errno(libc::EINVAL) };
                 std::ptr::null_mut()
             }
@@ -38,7 +45,7 @@ pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
     }
 }
 
-/// What the `libc` crate does not declare of Windows' C library.
+/// Functions of Windows' C library that the `libc` crate does not declare.
 #[cfg(windows)]
 mod crt {
     unsafe extern "C" {
@@ -49,53 +56,42 @@ mod crt {
     }
 }
 
-/// A C stream of the host, which also closes it.
+/// A C stream that the host opened and closes.
 pub struct CStream(*mut libc::FILE);
 
 impl CStream {
     /// # Safety
-    /// `file` is an open stream that nobody else uses while this lives.
+    /// `file` is an open stream that nobody else uses or closes while the `CStream` exists.
     pub unsafe fn new(file: *mut libc::FILE) -> Self {
         Self(file)
     }
 
-    /// The position and the number of bytes after it, if the stream can tell.
+    /// Returns the position and the number of bytes after it, or `None` if the stream cannot seek.
     pub fn position_and_rest(&mut self) -> Option<(u64, u64)> {
         let at = self.tell()?;
         self.seek_to(0, libc::SEEK_END).ok()?;
         let end = self.tell();
-        // Back to where it was, also when the end is not known.
+        // Restore the position even if `end` is `None`.
         self.seek_to(i64::try_from(at).ok()?, libc::SEEK_SET).ok()?;
         Some((at, end?.checked_sub(at)?))
     }
 
     fn tell(&mut self) -> Option<u64> {
-        // SAFETY: an open stream that nobody else uses, by the promise of `new`.
-        #[cfg(not(windows))]
-        let at = unsafe { libc::ftello(self.0) };
-        // SAFETY: as above.
-        #[cfg(windows)]
-        let at = unsafe { crt::_ftelli64(self.0) };
-        u64::try_from(at).ok()
+        // SAFETY: the promise of `new`: an open stream that nobody else uses.
+        u64::try_from(unsafe { tell(self.0) }).ok()
     }
 
     fn seek_to(&mut self, offset: i64, from: libc::c_int) -> Result<()> {
-        #[cfg(not(windows))]
-        let rc = {
-            let offset = libc::off_t::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-            // SAFETY: an open stream that nobody else uses, by the promise of `new`.
-            unsafe { libc::fseeko(self.0, offset, from) }
-        };
-        // SAFETY: as above.
-        #[cfg(windows)]
-        let rc = unsafe { crt::_fseeki64(self.0, offset, from) };
+        let offset = Offset::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        // SAFETY: the promise of `new`: an open stream that nobody else uses.
+        let rc = unsafe { seek(self.0, offset, from) };
         if rc == 0 { Ok(()) } else { Err(Error::last_os_error()) }
     }
 }
 
 impl Read for CStream {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        // SAFETY: an open stream that nobody else uses, by the promise of `new`; `out` has room for its length.
+        // SAFETY: the promise of `new`: an open stream that nobody else uses. `out` has room for `out.len()` bytes.
         Ok(unsafe { libc::fread(out.as_mut_ptr().cast(), 1, out.len(), self.0) })
     }
 }
@@ -110,14 +106,14 @@ impl Seek for CStream {
 
 impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        // SAFETY: an open stream that nobody else uses, by the promise of `new`; `bytes` has its length.
+        // SAFETY: the promise of `new`: an open stream that nobody else uses. `bytes` has `bytes.len()` readable bytes.
         match unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.0) } {
             0 if !bytes.is_empty() => Err(Error::last_os_error()),
             n => Ok(n),
         }
     }
 
-    /// Nothing: the host flushes its stream, or closes it.
+    /// Does nothing: the host flushes or closes its stream.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -136,7 +132,7 @@ mod tests {
         assert!(open_stream(&name, c"rb").is_null(), "there is no such file yet");
         let raw = open_stream(&name, c"w+b");
         assert!(!raw.is_null());
-        // SAFETY: open, and used by nobody else until it is closed.
+        // SAFETY: `raw` is open, and only this test uses it.
         let mut stream = unsafe { CStream::new(raw) };
         assert_eq!(stream.write(b"0123456789").unwrap(), 10);
         assert_eq!(stream.seek(SeekFrom::Start(3)).unwrap(), 3);
@@ -145,7 +141,7 @@ mod tests {
         stream.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"3456789");
         assert!(stream.seek(SeekFrom::Current(1)).is_err() && stream.seek(SeekFrom::Start(u64::MAX)).is_err());
-        // SAFETY: open, and not used afterwards.
+        // SAFETY: `raw` is open, and nothing uses it afterwards.
         unsafe { libc::fclose(raw) };
         assert_eq!(std::fs::read(&file).unwrap(), b"0123456789");
         std::fs::remove_file(file).unwrap();

@@ -1,4 +1,4 @@
-//! Exported names that are a jump to another function: the whole body of a naked function.
+//! The body of a naked function that jumps to another function: for exported names that share one implementation.
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {

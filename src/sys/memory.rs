@@ -1,15 +1,15 @@
-//! Aligned memory that is owned by one holder.
+//! Aligned memory with one owner, the size of the machine's memory, and prefetching.
 
 use crate::error::{Error, Result};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// Bytes of memory that the machine has; 0 where the system does not say.
+/// Returns the size of the machine's memory in bytes, or 0 if the system does not report it.
 pub fn physical() -> usize {
     #[cfg(unix)]
     {
-        // SAFETY: plain questions to the system.
+        // SAFETY: `sysconf` takes any name.
         let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
         usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0))
     }
@@ -19,31 +19,31 @@ pub fn physical() -> usize {
     }
 }
 
-/// A block of aligned memory, freed when dropped. Its bytes are reached through the raw pointer, because C code shares them.
+/// A block of aligned memory, freed when dropped. It gives out a raw pointer only, because C code shares the bytes.
 #[derive(Debug)]
 pub struct AlignedBlock {
     ptr: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the block owns its memory; access is through the raw pointer, and the responsibility of the holder.
+// SAFETY: memory of the global allocator may be freed on any thread. The block itself never reads or writes its bytes.
 unsafe impl Send for AlignedBlock {}
-// SAFETY: as above.
+// SAFETY: a shared block gives out only its address and size; each access through the address has its own SAFETY comment.
 unsafe impl Sync for AlignedBlock {}
 
 impl AlignedBlock {
-    /// A block of `size` uninitialised bytes (at least one is allocated) at a multiple of `align`, a power of two.
+    /// Allocates `size` uninitialised bytes (at least one) at a multiple of `align`, a power of two.
     pub fn new(size: usize, align: usize, what: &str) -> Result<Self> {
         Self::with(size, align, what, alloc)
     }
 
-    /// A block of `size` zeroed bytes at a multiple of `align`.
+    /// Allocates `size` zeroed bytes at a multiple of `align`.
     pub fn zeroed(size: usize, align: usize, what: &str) -> Result<Self> {
         Self::with(size, align, what, alloc_zeroed)
     }
 
-    /// As [`Self::new`]; a large block requests large pages from the system, if it has them: memory that is walked through from
-    /// end to end misses the table of pages less often then.
+    /// Like [`Self::new`], but requests large pages for a large block if the system has them: reading through it then misses the TLB
+    /// less often.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
         const LARGE_PAGE: usize = 2 << 20;
         if size < 2 * LARGE_PAGE {
@@ -51,7 +51,7 @@ impl AlignedBlock {
         }
         let block = Self::new(size, align.max(LARGE_PAGE), what)?;
         #[cfg(target_os = "linux")]
-        // SAFETY: the range is the block's own and aligned to pages; the advice changes no byte of it.
+        // SAFETY: the range is inside the block and aligned to pages, and this advice does not change its bytes.
         unsafe {
             libc::madvise(block.as_ptr().cast(), size / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE);
         }
@@ -61,12 +61,12 @@ impl AlignedBlock {
     fn with(size: usize, align: usize, what: &str, get: unsafe fn(Layout) -> *mut u8) -> Result<Self> {
         let oom = || Error::OutOfMemory { what: what.to_owned(), bytes: size };
         let layout = Layout::from_size_align(size.max(1), align).map_err(|_| oom())?;
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: the size of the layout is not zero, which is all that `alloc` and `alloc_zeroed` require.
         let ptr = NonNull::new(unsafe { get(layout) }).ok_or_else(oom)?;
         Ok(Self { ptr, layout })
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -79,55 +79,55 @@ impl AlignedBlock {
 
 impl Drop for AlignedBlock {
     fn drop(&mut self) {
-        // SAFETY: allocated in `with` with this layout and freed only here.
+        // SAFETY: `with` allocated `ptr` with this layout, and only `drop` frees it.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) }
     }
 }
 
-/// `size` uninitialised bytes of the C library at a multiple of `ALIGN`, for holders who free memory without its size; NULL when there
-/// is none. Freed with [`c_aligned_free`].
+/// Allocates `size` uninitialised bytes with the C library at a multiple of `ALIGN`, for callers who do not know the size when they
+/// free. Returns NULL if there is not enough memory. Free them with [`c_aligned_free`].
 pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
     const { assert!(ALIGN.is_power_of_two() && ALIGN.is_multiple_of(size_of::<*const ()>())) };
     #[cfg(not(windows))]
     {
         let mut p = std::ptr::null_mut();
-        // SAFETY: the alignment is what the function requires, as checked at compile time; `p` is writable.
+        // SAFETY: the assertion above is what `posix_memalign` requires of the alignment, and `p` is writable.
         match unsafe { libc::posix_memalign(&raw mut p, ALIGN, size) } {
             0 => p,
             _ => std::ptr::null_mut(),
         }
     }
     #[cfg(windows)]
-    // SAFETY: the alignment is a power of two, as checked while compiling.
+    // SAFETY: the alignment is a power of two, by the assertion above.
     unsafe {
         libc::aligned_malloc(size, ALIGN)
     }
 }
 
-/// Frees memory of [`c_aligned_alloc`]; nothing for NULL.
+/// Frees memory of [`c_aligned_alloc`]. Does nothing for NULL.
 ///
 /// # Safety
 /// `p` is NULL or came from [`c_aligned_alloc`], and nobody uses it afterwards.
 pub unsafe fn c_aligned_free(p: *mut c_void) {
     #[cfg(not(windows))]
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `posix_memalign`. `free` takes both.
     unsafe {
         libc::free(p)
     }
     #[cfg(windows)]
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `aligned_malloc`. `aligned_free` takes both.
     unsafe {
         libc::aligned_free(p)
     }
 }
 
-/// Begins to load `bytes` bytes from `at` on into the cache. A hint: any address will do.
+/// Begins to load the `bytes` bytes at `at` into the cache. It is a hint, so any address is allowed.
 #[inline]
 pub fn prefetch(at: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..bytes.div_ceil(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction is part of every x86-64, and reads nothing where an address is not mapped.
+        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -158,15 +158,15 @@ impl NumberBytes {
         Ok(b)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `words` holds at least `len` initialised bytes.
+        // SAFETY: `words` has `len` rounded up to words initialised bytes (`zeroed`), and the result borrows `self`.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
     }
 
-    /// The bytes, to change.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `self` is borrowed alone.
+        // SAFETY: `words` has at least `len` initialised bytes (`zeroed`), any bytes are valid words, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         for align in [16, 64, 4096] {
             let b = AlignedBlock::zeroed(100, align, "test").unwrap();
             assert_eq!(b.as_ptr() as usize % align, 0);
-            // SAFETY: the block has 100 initialised bytes and nobody else holds it.
+            // SAFETY: the block has 100 zeroed bytes, and nothing writes them.
             assert!(unsafe { std::slice::from_raw_parts(b.as_ptr(), 100) }.iter().all(|&x| x == 0));
         }
         assert!(matches!(AlignedBlock::new(usize::MAX - 64, 64, "test"), Err(Error::OutOfMemory { .. })));

@@ -1,8 +1,9 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `slices` (C arrays),
-//! `file` (paths and C streams), `time` (clocks), `thread` (starting threads), `scheduling` (where they run, and how urgently), `library` (shared libraries), `process` (the program around
-//! this library), `jump` (exported names that jump to another function), `sync` (locks that outlive a panic).
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `slices` (C arrays), `file` (paths and
+//! C streams), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads), `library` (shared
+//! libraries), `process` (whether the program is linked statically), `jump` (exported names that jump to another function), `sync`
+//! (locks that survive a panic).
 //!
-//! Code that only one operating system or processor has is here, or in `cpu/simd`; a test in this folder searches the sources.
+//! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for exceptions.
 
 pub mod cstr;
 pub mod file;

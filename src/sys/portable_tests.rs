@@ -1,14 +1,14 @@
-//! Looks through the sources for what one system or one processor has: it belongs into `sys/` or `cpu/simd/`.
+//! Checks that code for a single operating system or processor is in `sys/` or `cpu/simd/`.
 
 use std::path::{Path, PathBuf};
 
-/// Folders that know systems or processors.
+/// Folders whose code may depend on the system or the processor.
 const PLACES: [&str; 2] = ["sys/", "cpu/simd/"];
 
-/// What C has everywhere.
+/// Names of `libc` that every C library has.
 const ISO_C: [&str; 4] = ["FILE", "atexit", "fflush", "memcmp"];
 
-/// Files that know more, the words that they know, and why.
+/// Files elsewhere that depend on the system or processor, the words that they may use, and why.
 const EXCEPTIONS: [(&str, &[&str], &str); 7] = [
     ("backend/dl/mod.rs", &["unix"], "its tests compile a module"),
     ("capi/gguf/mod.rs", &["unix"], "the C++ ABI of Unix, which one function follows"),
@@ -30,7 +30,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The words of a line of code that only some systems or processors know.
+/// Returns the words of a line of code that depend on the system or processor.
 fn words(line: &str) -> Vec<&'static str> {
     const ANYWHERE: [&str; 7] =
         ["target_os", "target_arch", "target_env", "target_family", "target_vendor", "std::os", "std::arch"];

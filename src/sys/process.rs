@@ -1,12 +1,12 @@
-//! What kind of program this library is part of.
+//! Whether the program that this library is part of is linked statically.
 
-/// Whether the program can open shared libraries. One that is linked statically cannot: the C library's `dlopen` is there, and crashes when
-/// the library that it opens needs a C library of its own.
+/// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the library that it
+/// opens depends on a C library.
 pub fn opens_libraries() -> bool {
     #[cfg(target_os = "linux")]
     {
         let mut found = false;
-        // SAFETY: the function below takes what dl_iterate_phdr gives, with a pointer to `found`, which outlives the call.
+        // SAFETY: `program` has the signature and contract of the callback, and its third argument is `found`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(program), std::ptr::from_mut(&mut found).cast()) };
         found
     }
@@ -14,13 +14,13 @@ pub fn opens_libraries() -> bool {
     true
 }
 
-/// Looks at the first loaded file, the program itself: one that names a dynamic linker has one.
+/// Callback for `dl_iterate_phdr`: writes whether the first loaded file, the program itself, names a dynamic linker.
 ///
 /// # Safety
-/// As `dl_iterate_phdr` calls it; `found` points to a `bool`.
+/// `info` is as `dl_iterate_phdr` passes it, and `found` points to a `bool`.
 #[cfg(target_os = "linux")]
 unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mut std::ffi::c_void) -> std::ffi::c_int {
-    // SAFETY: the C library gives a valid struct, whose headers stay for as long as the file is loaded.
+    // SAFETY: `dl_iterate_phdr` passes a valid struct, and its `dlpi_phnum` headers exist while the file is loaded.
     let headers = unsafe {
         let info = &*info;
         if info.dlpi_phdr.is_null() {
@@ -30,9 +30,9 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
         }
     };
     let dynamic = headers.iter().any(|h| h.p_type == libc::PT_INTERP);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that `found` points to a `bool`.
     unsafe { found.cast::<bool>().write(dynamic) };
-    1 // no other file
+    1 // do not visit other files
 }
 
 #[cfg(test)]

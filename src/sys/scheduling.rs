@@ -1,18 +1,17 @@
-//! Where a thread runs, and how urgently.
+//! Affinity and priority of threads.
 
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority};
 use crate::log_warn;
 
-/// Where a thread may run, and how urgently.
+/// Affinity and priority of a thread.
 #[derive(Clone)]
 pub struct Scheduling {
-    /// Processors; `None` for all.
+    /// Processors that the thread may use; `None` for all.
     pub mask: Option<Box<[bool; GGML_MAX_N_THREADS]>>,
-    /// Priority.
     pub priority: ggml_sched_priority,
 }
 
-/// What a thread had before; see [`Scheduling::apply_for_now`].
+/// The settings of a thread before [`Scheduling::apply_for_now`].
 pub struct Before {
     #[cfg(target_os = "linux")]
     affinity: Option<libc::cpu_set_t>,
@@ -22,7 +21,7 @@ pub struct Before {
 
 #[cfg(target_os = "linux")]
 impl Scheduling {
-    /// Binds the calling thread and sets its priority.
+    /// Sets the affinity and the priority of the calling thread.
     pub fn apply(&self) {
         self.bind();
         self.prioritise();
@@ -30,7 +29,7 @@ impl Scheduling {
 
     fn bind(&self) {
         let Some(mask) = &self.mask else { return };
-        // SAFETY: all-zero bytes are an empty set; the set has CPU_SETSIZE (1024) places, more than the mask.
+        // SAFETY: all-zero bytes are an empty set; it has CPU_SETSIZE (1024) bits, more than the mask. The call reads the set only.
         let ok = unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             (0..mask.len()).filter(|&i| mask[i]).for_each(|i| libc::CPU_SET(i, &mut set));
@@ -50,7 +49,7 @@ impl Scheduling {
             GGML_SCHED_PRIO_HIGH => (libc::SCHED_FIFO, 80),
             GGML_SCHED_PRIO_REALTIME => (libc::SCHED_FIFO, 90),
         };
-        // SAFETY: plain system call about the calling thread.
+        // SAFETY: all-zero bytes are a valid `sched_param`, and the calling thread exists.
         let rc = unsafe {
             let mut param: libc::sched_param = std::mem::zeroed();
             param.sched_priority = level;
@@ -61,9 +60,9 @@ impl Scheduling {
         }
     }
 
-    /// As [`Self::apply`], and remembers what was before.
+    /// Like [`Self::apply`], and returns the settings from before.
     pub fn apply_for_now(&self) -> Before {
-        // SAFETY: plain system calls about the calling thread; all-zero bytes are valid values of both structs.
+        // SAFETY: all-zero bytes are valid values of both structs, the calls write only into them, and the calling thread exists.
         let before = unsafe {
             let affinity = self.mask.as_ref().and_then(|_| {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -84,9 +83,9 @@ impl Scheduling {
 
 #[cfg(target_os = "linux")]
 impl Before {
-    /// Gives the thread back what it had.
+    /// Restores the settings of the thread.
     pub fn restore(self) {
-        // SAFETY: plain system calls about the calling thread with values that the system gave.
+        // SAFETY: the calls read structs that the system filled, and the calling thread exists.
         unsafe {
             if let Some(set) = self.affinity {
                 libc::sched_setaffinity(0, size_of_val(&set), &set);
@@ -100,14 +99,14 @@ impl Before {
 
 #[cfg(not(target_os = "linux"))]
 impl Scheduling {
-    /// Says that nothing is done here.
+    /// Warns that affinity and priority are not supported on this system.
     pub fn apply(&self) {
         if self.mask.is_some() || self.priority != ggml_sched_priority::GGML_SCHED_PRIO_NORMAL {
             log_warn!("thread affinity and priority are not set on this system");
         }
     }
 
-    /// As [`Self::apply`].
+    /// Like [`Self::apply`]; there is nothing to restore.
     pub fn apply_for_now(&self) -> Before {
         self.apply();
         Before {}
@@ -116,6 +115,6 @@ impl Scheduling {
 
 #[cfg(not(target_os = "linux"))]
 impl Before {
-    /// Gives the thread back what it had.
+    /// Restores the settings of the thread.
     pub fn restore(self) {}
 }

@@ -1,30 +1,30 @@
-//! Locks that outlive a panic.
+//! Locks that ignore poisoning.
 //!
-//! What a lock of this library guards is whole after every statement, so a thread that panicked while it held one leaves
-//! nothing half done; and a host that goes on after an error must not meet a poisoned lock in every later call.
+//! The data behind a lock of this library is consistent after every statement, so a panic while the lock is held does not corrupt it.
+//! A host that continues after an error must be able to use the library.
 #![forbid(unsafe_code)]
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Takes `m`, also after a panic.
+/// Locks `m`, even if it is poisoned.
 #[inline]
 pub fn lock<T: ?Sized>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes `l` for reading, also after a panic.
+/// Locks `l` for reading, even if it is poisoned.
 #[inline]
 pub fn read<T: ?Sized>(l: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     l.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes `l` for writing, also after a panic.
+/// Locks `l` for writing, even if it is poisoned.
 #[inline]
 pub fn write<T: ?Sized>(l: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     l.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until `c` is notified (or wakes for no reason), also after a panic.
+/// Waits for `c`, even if the lock is poisoned. Like every wait, it may wake spuriously.
 #[inline]
 pub fn wait<'a, T>(c: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     c.wait(guard).unwrap_or_else(PoisonError::into_inner)

@@ -1,13 +1,13 @@
-//! Threads of the library's own.
+//! Starting threads.
 #![forbid(unsafe_code)]
 
 use std::thread::Builder;
 
-/// Stack of a thread that runs operations, in bytes. Hosts' own operations run there too, written for what Linux gives a program's
-/// first thread, and the original's threads; Rust would give 2 MiB.
+/// Stack size in bytes of a thread that runs operations. Custom operations of the host run there, too. They may expect the 8 MiB that
+/// Linux gives the main thread and the threads of C; Rust's default is 2 MiB.
 pub const STACK: usize = 8 << 20;
 
-/// Starts threads with a stack of [`STACK`] bytes.
+/// Builder of threads with a stack of [`STACK`] bytes.
 pub fn builder() -> Builder {
     Builder::new().stack_size(STACK)
 }
@@ -16,7 +16,7 @@ pub fn builder() -> Builder {
 mod tests {
     use super::*;
 
-    /// Writes into an array of its own, and so down to its far end.
+    /// Uses 6 MiB of stack.
     #[inline(never)]
     fn deep(seed: u8) -> usize {
         let mut bytes = [seed; 6 << 20];

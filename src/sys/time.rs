@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Nanoseconds of a monotonic clock. On Unix it is `CLOCK_MONOTONIC`, the clock that graphics drivers can compare theirs with;
+/// Nanoseconds of a monotonic clock. On Unix it is `CLOCK_MONOTONIC`, because graphics drivers can relate their clocks to it;
 /// elsewhere it starts at the first call.
 pub fn monotonic_ns() -> u64 {
     #[cfg(unix)]
@@ -15,13 +15,13 @@ pub fn monotonic_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Microseconds of the clock of [`monotonic_ns`], as hosts count them.
+/// Microseconds of the clock of [`monotonic_ns`].
 pub fn monotonic_us() -> i64 {
     i64::try_from(monotonic_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Processor time of the process, where the system counts it; elsewhere what the C library's `clock` gives, which on Windows is the time
-/// since the process started.
+/// Processor time of the process on Unix; elsewhere the result of C's `clock`, which is the time since the start of the process on
+/// Windows.
 pub fn process_time() -> Duration {
     #[cfg(unix)]
     {
@@ -29,7 +29,7 @@ pub fn process_time() -> Duration {
     }
     #[cfg(not(unix))]
     {
-        // SAFETY: no preconditions.
+        // SAFETY: `clock` takes no arguments and has no preconditions.
         let milliseconds = unsafe { libc::clock() };
         Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
     }
@@ -38,7 +38,7 @@ pub fn process_time() -> Duration {
 #[cfg(unix)]
 fn read(clock: libc::clockid_t) -> Duration {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `t` is valid for writing. A failing clock leaves zero, which is as good an answer as any.
+    // SAFETY: `t` is writable. If the clock fails, `t` stays zero.
     unsafe { libc::clock_gettime(clock, &raw mut t) };
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }

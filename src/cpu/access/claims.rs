@@ -1,4 +1,5 @@
-//! Who writes what, between two waits: recorded in debug builds, nothing in release builds.
+//! A race detector for kernels: debug builds record which thread writes which bytes between two barriers, and release builds do
+//! nothing.
 #![forbid(unsafe_code)]
 
 #[cfg(debug_assertions)]
@@ -6,10 +7,10 @@ use crate::sys::sync::lock;
 #[cfg(debug_assertions)]
 use std::{collections::BTreeMap, sync::Mutex};
 
-/// The bytes that the threads of a node have written since they last met. A thread that touches what another one wrote
-/// panics, whatever the order in which they run.
+/// The bytes that the threads of a node have written since the last barrier. A thread that reads or writes bytes of another thread
+/// panics, in whatever order the two run.
 pub struct Claims {
-    /// By first byte: the byte behind the last, and the thread. No two overlap.
+    /// Disjoint ranges: the first byte as the key, the end and the thread as the value.
     #[cfg(debug_assertions)]
     written: Mutex<BTreeMap<usize, (usize, usize)>>,
 }
@@ -21,7 +22,7 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// Nothing is written yet.
+    /// Creates an empty record.
     pub const fn new() -> Self {
         Self {
             #[cfg(debug_assertions)]
@@ -29,19 +30,19 @@ impl Claims {
         }
     }
 
-    /// Forgets everything: all threads have met.
+    /// Removes all records. Called when all threads are at a barrier.
     pub fn clear(&self) {
         #[cfg(debug_assertions)]
         lock(&self.written).clear();
     }
 
-    /// `thread` writes `len` bytes at `start`.
+    /// Records that `thread` writes `len` bytes at `start`.
     #[inline]
     pub fn write(&self, thread: usize, start: usize, len: usize) {
         self.record(thread, start, len, true);
     }
 
-    /// `thread` reads `len` bytes at `start` of something that is written.
+    /// Records that `thread` reads `len` bytes at `start` of memory that the node also writes.
     #[inline]
     pub fn read(&self, thread: usize, start: usize, len: usize) {
         self.record(thread, start, len, false);
@@ -58,7 +59,7 @@ impl Claims {
         }
         let end = start + len;
         let mut written = lock(&self.written);
-        // Ranges are disjoint, so their ends are in the order of their starts.
+        // The ranges are disjoint, so their ends have the order of their starts.
         let near: Vec<_> =
             written.range(..=end).rev().take_while(|(_, (e, _))| *e >= start).map(|(&s, &r)| (s, r)).collect();
         if let Some((_, (_, other))) = near.iter().find(|(s, (e, owner))| *owner != thread && *s < end && start < *e) {

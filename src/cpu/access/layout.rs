@@ -1,4 +1,4 @@
-//! Where the elements of a tensor lie, relative to its data.
+//! Offsets of the elements of a tensor from its data, checked against its shape.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type;
@@ -6,10 +6,10 @@ use crate::cpu::Worker;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
-/// Indices of a row: dimensions 1, 2, 3.
+/// Indices of a row in dimensions 1, 2 and 3.
 pub type RowIndex = [usize; 3];
 
-/// Shape, strides and number format. It gives no access to memory.
+/// Shape, strides and number format of a tensor, without access to its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Elements per dimension.
@@ -21,13 +21,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of `t`.
+    /// The layout of a tensor.
     pub fn of(t: TensorRef) -> Self {
         let ne = t.ne().map(|n| usize::try_from(n).unwrap_or(0));
         Self { ne, nb: t.nb(), dtype: t.dtype() }
     }
 
-    /// Rows of `n` plain numbers each, without gaps. `None` when the bytes cannot be counted.
+    /// Dense rows of `n` plain numbers each, or `None` if the number of bytes overflows.
     pub(super) fn of_rows(dtype: ggml_type, n: usize, rows: usize) -> Option<Self> {
         let size = dtype.type_size();
         let row = n.checked_mul(size).filter(|_| dtype.blck_size() == 1)?;
@@ -50,7 +50,7 @@ impl Layout {
         self.len() == 0
     }
 
-    /// Elements of a block; 1 for plain numbers.
+    /// Elements in a block; 1 for plain numbers.
     pub fn block(&self) -> usize {
         self.dtype.blck_size() as usize
     }
@@ -62,28 +62,28 @@ impl Layout {
         [r % self.ne[1], r % plane / self.ne[1], r / plane]
     }
 
-    /// Bytes from the data to the first element of a row whose elements are contiguous.
+    /// Offset in bytes of a row whose elements are contiguous.
     #[inline]
     pub(super) fn dense_row(&self, row: RowIndex) -> usize {
         assert!(self.has_dense_rows());
         self.offset(row)
     }
 
-    /// Bytes from the data to the first element of a row.
+    /// Offset in bytes of a row.
     #[inline]
     pub(super) fn offset(&self, [i1, i2, i3]: RowIndex) -> usize {
         assert!(i1 < self.ne[1] && i2 < self.ne[2] && i3 < self.ne[3], "row [{i1}, {i2}, {i3}] of {:?}", self.ne);
         i1 * self.nb[1] + i2 * self.nb[2] + i3 * self.nb[3]
     }
 
-    /// Bytes from the data to an element of plain numbers of type `T`.
+    /// Offset in bytes of an element, a plain number of type `T`.
     #[inline]
     pub(super) fn element<T>(&self, i0: usize, row: RowIndex) -> usize {
         assert!(i0 < self.ne[0] && size_of::<T>() == self.dtype.type_size());
         self.offset(row) + i0 * self.nb[0]
     }
 
-    /// Bytes from the data to block (or element) `i` of a row, of which there must be `n` from there on.
+    /// Offset in bytes of block (or plain number) `i` of a row. Panics if the row has fewer than `n` blocks from there.
     #[inline]
     pub(super) fn blocks(&self, row: RowIndex, i: usize, n: usize) -> usize {
         assert!(
@@ -94,7 +94,7 @@ impl Layout {
         self.offset(row) + i * self.nb[0]
     }
 
-    /// Bytes from the data to number `start` of dense numbers of type `T`, of which there must be `n` from there on.
+    /// Offset in bytes of number `start` of dense numbers of type `T`. Panics if there are fewer than `n` numbers from there.
     #[inline]
     pub(super) fn span<T>(&self, start: usize, n: usize) -> usize {
         assert!(self.is_dense() && size_of::<T>() == self.dtype.type_size());
@@ -123,14 +123,14 @@ impl Layout {
         self.len() / self.block() * self.dtype.type_size()
     }
 
-    /// The same elements as one row; only for dense ones.
+    /// The same elements as one row. Panics unless they are dense.
     pub(super) fn flattened(&self) -> Self {
         assert!(self.is_dense());
         let all = self.packed_bytes();
         Self { ne: [self.len(), 1, 1, 1], nb: [self.dtype.type_size(), all, all, all], dtype: self.dtype }
     }
 
-    /// Whether rows at `address` can be had as slices of `T`.
+    /// Whether rows of data at `address` are contiguous and aligned, and their elements have the size of `T`.
     pub(super) fn is_sliceable<T>(&self, address: usize) -> bool {
         let align = align_of::<T>();
         self.has_dense_rows()
@@ -139,8 +139,7 @@ impl Layout {
             && (1..4).all(|i| self.ne[i] == 1 || self.nb[i].is_multiple_of(align))
     }
 
-    /// Whether no two elements share a byte. Taken from the smallest stride to the largest, each must step over all that the
-    /// smaller ones reach.
+    /// Whether no two elements share a byte: in ascending order, each stride is at least the extent of the dimensions with smaller ones.
     pub fn has_disjoint_elements(&self) -> bool {
         let mut dims = std::array::from_fn::<_, 4, _>(|i| (self.nb[i], self.ne[i]));
         dims[0].1 /= self.block();
@@ -153,7 +152,7 @@ impl Layout {
         })
     }
 
-    /// Whether `part`, from byte `offset` on, lies inside this dense tensor of plain numbers, and its elements are disjoint.
+    /// Whether `part` at byte `offset` is inside this dense tensor of plain numbers, and its elements are disjoint.
     pub fn holds(&self, part: &Self, offset: usize) -> bool {
         let size = self.dtype.type_size();
         let end = std::iter::zip(part.ne, part.nb)
@@ -162,25 +161,25 @@ impl Layout {
         self.is_dense() && self.block() == 1 && part.dtype == self.dtype && inside && part.has_disjoint_elements()
     }
 
-    /// Bytes from the first element's first to behind the last element's last, over the dimensions below `dims`.
+    /// Extent in bytes of the first `dims` dimensions, from the start of the first element to the end of the last.
     fn reach(&self, dims: usize) -> usize {
         let row = (self.ne[0] / self.block() - 1) * self.nb[0] + self.dtype.type_size();
         row + (1..dims).map(|i| (self.ne[i] - 1) * self.nb[i]).sum::<usize>()
     }
 
-    /// First byte and the byte behind the last, of a tensor with its data at `address`.
+    /// Address range of a tensor with its data at `address`.
     fn extent(&self, address: usize) -> Range<usize> {
         address..address + if self.is_empty() { 0 } else { self.reach(4) }
     }
 
-    /// Whether two tensors share memory, with their data at `address` and `at`. Columns of one matrix that lie beside each other
-    /// do not, though their extents overlap. In doubt the answer is yes.
+    /// Whether two tensors with their data at `address` and `at` may share memory. Disjoint columns of one matrix do not, although their
+    /// extents overlap. The answer is true when in doubt.
     pub fn overlaps(&self, address: usize, other: &Self, at: usize) -> bool {
         let (a, b) = (self.extent(address), other.extent(at));
         if a.is_empty() || b.is_empty() || a.end <= b.start || b.end <= a.start {
             return false;
         }
-        // Both step through memory by the same stride, and use another part of each step.
+        // Interleaved tensors with the same stride, each of which uses another part of every step.
         for dims in (1..4).rev() {
             if self.ne[dims] == 1 && other.ne[dims] == 1 {
                 continue;
@@ -198,10 +197,10 @@ impl Layout {
     }
 }
 
-/// Elements that an elementwise kernel works on at a time: small enough to stay in the first cache.
+/// Elements that an elementwise kernel processes at a time, few enough for the L1 cache.
 const PART: usize = 4096;
 
-/// This thread's pieces of the elements of a tensor: rows, long ones cut into parts.
+/// This thread's share of the elements of a tensor: rows, with long ones cut into parts.
 pub fn parts(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = (RowIndex, Range<usize>)> + use<> {
     let at = *at;
     let per_row = at.ne[0].div_ceil(PART).max(1);
@@ -211,7 +210,7 @@ pub fn parts(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = (RowIndex, Ran
     })
 }
 
-/// This thread's rows of a tensor.
+/// This thread's share of the rows of a tensor.
 pub fn rows(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = RowIndex> + use<> {
     let at = *at;
     w.share(at.nrows()).map(move |r| at.row_index(r))

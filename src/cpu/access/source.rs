@@ -1,4 +1,4 @@
-//! What a kernel reads.
+//! Tensors that a kernel reads: [`Source`] copies elements, [`Apart`] gives references, and [`Reader`] converts to single precision.
 
 use super::dest::Dest;
 use super::layout::{Layout, RowIndex};
@@ -8,33 +8,21 @@ use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
-/// Plain numbers: any bits are a value.
+/// Plain numbers of tensors.
 ///
 /// # Safety
 /// Every bit pattern of the type's size is a valid value, and it has no padding.
 pub unsafe trait Plain: Copy + 'static {}
-// SAFETY: integers and floats.
-unsafe impl Plain for f32 {}
-// SAFETY: as above.
-unsafe impl Plain for f64 {}
-// SAFETY: as above.
-unsafe impl Plain for u8 {}
-// SAFETY: as above.
-unsafe impl Plain for i8 {}
-// SAFETY: as above.
-unsafe impl Plain for u16 {}
-// SAFETY: as above.
-unsafe impl Plain for i16 {}
-// SAFETY: as above.
-unsafe impl Plain for i32 {}
-// SAFETY: as above.
-unsafe impl Plain for i64 {}
-// SAFETY: as above; an array has no padding.
-unsafe impl Plain for [u32; 2] {}
-// SAFETY: as above.
-unsafe impl Plain for u32 {}
 
-/// A source of a node. It may lie on the result, so elements are copied out of it; [`Source::apart`] gives references.
+macro_rules! plain {
+   ($($number:ty)*) => {$(
+       // SAFETY: an integer, a float or an array of integers: every bit pattern is a value, and there is no padding.
+       unsafe impl Plain for $number {}
+   )*};
+}
+plain!(f32 f64 u8 i8 u16 i16 u32 i32 i64 [u32; 2]);
+
+/// A source of a node. It may overlap the result, so it copies elements; [`Source::apart`] gives references.
 #[derive(Clone, Copy)]
 pub struct Source<'g> {
     data: *const u8,
@@ -51,15 +39,15 @@ impl Deref for Source<'_> {
 }
 
 impl<'g> Source<'g> {
-    /// Reads `tensor`.
+    /// Access to `tensor`.
     ///
     /// # Safety
-    /// Its layout stays inside its memory, which is readable for `'g`. Nobody writes an element of it while this reads that element.
+    /// The layout is inside memory that is readable for `'g`. Nobody writes an element while this `Source` reads it.
     pub unsafe fn new(tensor: TensorRef) -> Self {
         Self { data: tensor.data(), at: Layout::of(tensor), graph: PhantomData }
     }
 
-    /// The same elements as one row; only for dense ones.
+    /// The same elements as one row. Panics unless they are dense.
     pub fn flat(self) -> Self {
         Self { at: self.at.flattened(), ..self }
     }
@@ -74,32 +62,32 @@ impl<'g> Source<'g> {
     #[inline]
     pub fn get<T: Plain>(&self, i0: usize, row: RowIndex) -> T {
         let p = self.at::<T>(self.at.element::<T>(i0, row));
-        // SAFETY: the layout has checked the index, and stays inside readable memory: the promise of `new`.
+        // SAFETY: the layout has checked the index, and it is inside readable memory by the promise of `new`.
         unsafe { p.read_unaligned() }
     }
 
-    /// Whether rows can be had as slices of `T`.
+    /// Whether rows are contiguous and aligned, and their elements have the size of `T`.
     pub fn is_sliceable<T: Plain>(&self) -> bool {
         self.at.is_sliceable::<T>(self.data.addr())
     }
 
-    /// Whether its data starts where the result's does.
+    /// Whether its data has the address of the result's data.
     pub fn is_at(&self, dest: &Dest<'_>) -> bool {
         self.data.addr() == dest.address()
     }
 
-    /// Address of a row whose elements are contiguous: all of them can be read there, also while others are written.
+    /// Address of a row whose elements are contiguous. A raw pointer, because other elements may be written while it is used.
     #[inline]
     pub fn row_ptr(&self, row: RowIndex) -> *const u8 {
         self.at(self.at.dense_row(row))
     }
 
-    /// References to it, where it shares no memory with the result.
+    /// Access with references, or `None` if the source shares memory with the result.
     pub fn try_apart(self, dest: &Dest<'_>) -> Option<Apart<'g>> {
         (!self.at.overlaps(self.data.addr(), dest, dest.address())).then_some(Apart(self))
     }
 
-    /// References to a source that the operation's check keeps apart from the result.
+    /// Access with references to a source that does not overlap the result, because the check of the operation rejects that.
     pub fn apart(self, dest: &Dest<'_>) -> Apart<'g> {
         match self.try_apart(dest) {
             Some(apart) => apart,
@@ -107,7 +95,7 @@ impl<'g> Source<'g> {
         }
     }
 
-    /// Puts elements `start..` of a row into `out`, as single precision. In a format of blocks `start` is the start of one.
+    /// Converts `out.len()` elements of a row to single precision, starting at element `start`, the first of a block.
     pub fn load(&self, row: RowIndex, start: usize, out: &mut [f32]) {
         let n = out.len();
         assert!(start + n <= self.ne[0]);
@@ -119,15 +107,16 @@ impl<'g> Source<'g> {
             let p = self.at::<u8>(self.at.offset(row) + start / block * self.dtype.type_size());
             if self.dtype == GGML_TYPE_F32 {
                 if p.addr() != out.as_ptr().addr() {
-                    // SAFETY: n elements of the row, readable by the promise of `new`; `copy` allows overlap.
+                    // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` has room for them, and `copy` allows
+                    // overlap.
                     unsafe { std::ptr::copy(p, out.as_mut_ptr().cast::<u8>(), n * 4) }
                 }
                 return;
             }
             assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
             let bytes = n / block * self.dtype.type_size();
-            // SAFETY: n elements of the row, readable by the promise of `new`. `out` is no part of them: it holds floats, and a `Writer`
-            // lends parts of a result only where it is of another format than this source.
+            // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` does not overlap them: it is a buffer, or part
+            // of an F32 result that this source, of another format, does not overlap (`Writer` uses a buffer for `Overlap::Partial`).
             convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, bytes) }, out);
             return;
         }
@@ -141,11 +130,11 @@ impl<'g> Source<'g> {
             }
             GGML_TYPE_I32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get::<i32>(start + i, row) as f32),
             _ => {
-                // Blocks with gaps between them.
+                // The blocks have gaps between them.
                 assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
                 for (k, y) in out.chunks_exact_mut(block).enumerate() {
                     let p = self.at::<u8>(self.at.blocks(row, start / block + k, 1));
-                    // SAFETY: one block of the row, readable by the promise of `new`.
+                    // SAFETY: a block that `Layout::blocks` has checked, readable by the promise of `new`.
                     convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, self.dtype.type_size()) }, y);
                 }
             }
@@ -153,7 +142,7 @@ impl<'g> Source<'g> {
     }
 }
 
-/// A source that shares no memory with the result, so that nothing changes while the node is computed.
+/// A source that shares no memory with the result, so its elements do not change while the node is computed.
 #[derive(Clone, Copy)]
 pub struct Apart<'g>(Source<'g>);
 
@@ -166,15 +155,15 @@ impl<'g> Deref for Apart<'g> {
 }
 
 impl<'g> Apart<'g> {
-    /// What lies at `data`.
+    /// Access to the layout `at` of memory at `data`.
     ///
     /// # Safety
-    /// The layout stays inside memory that is readable for `'g`, and that nobody writes meanwhile.
+    /// The layout is inside memory that is readable for `'g`, and nobody writes it for that long.
     pub(super) unsafe fn of_memory(data: *const u8, at: Layout) -> Self {
         Self(Source { data, at, graph: PhantomData })
     }
 
-    /// Its rows as slices of `T`; `None` where they have gaps, are not aligned, or are of another size.
+    /// The rows as slices of `T`, or `None` if they have gaps, are not aligned, or have elements of another size.
     pub fn rows<T: Plain>(self) -> Option<Rows<'g, T>> {
         self.is_sliceable::<T>().then_some(Rows { source: self.0, of: PhantomData })
     }
@@ -188,12 +177,13 @@ impl<'g> Apart<'g> {
         }
     }
 
-    /// `n` numbers of a dense source from number `start` on.
+    /// `n` numbers of a dense source, starting at number `start`.
     #[inline]
     pub fn span<T: Plain>(&self, start: usize, n: usize) -> &'g [T] {
         let p = self.at::<T>(self.at.span::<T>(start, n));
         assert!(p.is_aligned());
-        // SAFETY: aligned numbers of the layout, readable and unchanged for `'g`: the promise of `Source::new`, and no thread writes here.
+        // SAFETY: aligned numbers that `Layout::span` has checked, readable for `'g` by the promise of `Source::new` or `of_memory`. An
+        // `Apart` shares no memory with what the node writes, so they do not change.
         unsafe { std::slice::from_raw_parts(p, n) }
     }
 }
@@ -206,16 +196,16 @@ pub struct Rows<'g, T> {
 }
 
 impl<'g, T: Plain> Rows<'g, T> {
-    /// A row.
+    /// A row as a slice.
     #[inline]
     pub fn row(&self, row: RowIndex) -> &'g [T] {
-        // SAFETY: a row of the layout, which `Apart::rows` found contiguous and aligned; readable and unchanged for `'g`: the promise of
-        // `Source::new`, and no thread writes here.
+        // SAFETY: a row of the layout, which `Apart::rows` found contiguous and aligned, readable for `'g` by the promise of `Source::new`
+        // or `of_memory`. An `Apart` shares no memory with what the node writes, so the row does not change.
         unsafe { std::slice::from_raw_parts(self.source.at(self.source.at.offset(row)), self.source.ne[0]) }
     }
 }
 
-/// Rows of a source as single precision, whatever its format and strides, and wherever it lies.
+/// Reads rows of a source in single precision, whatever its format and strides, even if it overlaps the result.
 pub struct Reader<'g> {
     source: Source<'g>,
     direct: Option<Rows<'g, f32>>,
@@ -231,19 +221,19 @@ impl Deref for Reader<'_> {
 }
 
 impl<'g> Reader<'g> {
-    /// Reads rows of `source` while `dest` is written.
+    /// Reads `source` while the kernel writes `dest`.
     pub fn new(source: Source<'g>, dest: &Dest<'_>) -> Self {
         let apart = source.try_apart(dest).filter(|_| source.dtype == GGML_TYPE_F32);
         Self { source, direct: apart.and_then(Apart::rows), buf: Vec::new() }
     }
 
-    /// A row.
+    /// A row in single precision.
     #[inline]
     pub fn row(&mut self, row: RowIndex) -> &[f32] {
         self.part(row, 0..self.source.ne[0])
     }
 
-    /// Part of a row.
+    /// Part of a row in single precision.
     #[inline]
     pub fn part(&mut self, row: RowIndex, part: Range<usize>) -> &[f32] {
         if let Some(direct) = &self.direct {

@@ -1,4 +1,4 @@
-//! Kernels that break the rules are caught: two threads that write the same part, a part that belongs to another thread, indices outside.
+//! Kernels that break the rules panic: two threads that write the same part, a thread that reads another's part, indices out of range.
 
 use super::*;
 use crate::abi::ggml::ggml_type::*;
@@ -11,11 +11,11 @@ use crate::guard;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, unary};
 
-/// Runs a kernel on three threads, each to its end: what they did wrong does not depend on their order. The first panic.
+/// Runs a kernel on three threads, each to its end, so that the result does not depend on their order. Returns the first panic.
 fn run(t: TensorRef, kernel: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + Sync) -> Option<Error> {
     let node = check::runnable(&t).unwrap();
     run_workers(3, 64, |w| {
-        // SAFETY: one for each thread, by its number.
+        // SAFETY: each thread makes one `Dest` with its own number, and `Worker::wait` clears the claims.
         let dest = unsafe { node.dest(w.ith(), w.claims()) };
         if let Err(why) = guard::contained(|| kernel(w, node, dest)) {
             w.fail(Error::Backend(why.to_string()));
@@ -47,7 +47,7 @@ fn a_kernel_whose_threads_write_the_same_rows_is_caught() {
 #[cfg(debug_assertions)]
 fn a_kernel_that_writes_outside_its_part_is_caught() {
     let (_c, t) = squares(&[8, 6]);
-    // One element more than its own rows.
+    // One element more than the rows of the thread.
     let greedy = |w: &Worker<'_>, _: CheckedNode<'_>, mut d: Dest<'_>| {
         let mine = w.share(d.nrows());
         for r in mine.clone() {
@@ -111,13 +111,13 @@ fn tensors_beside_each_other_do_not_overlap() {
     let (left, right) = (layout([3, 5, 1, 1], [4, 32, 160, 160]), layout([5, 5, 1, 1], [4, 32, 160, 160]));
     assert!(!left.overlaps(1000, &right, 1012) && !right.overlaps(1012, &left, 1000));
     assert!(left.overlaps(1000, &right, 1008) && right.overlaps(1012, &left, 1012));
-    // Around the end of a row.
+    // Columns that wrap around the end of a row.
     assert!(left.overlaps(1028, &right, 1012) && !left.overlaps(1032, &right, 1012));
-    // Other strides: in doubt they overlap.
+    // With different strides, overlapping extents count as an overlap.
     let other = layout([5, 5, 1, 1], [4, 36, 180, 180]);
     assert!(left.overlaps(1000, &other, 1012));
     assert!(!left.overlaps(1000, &other, 2000) && !left.overlaps(1000, &layout([0, 5, 1, 1], [4; 4]), 1000));
-    // The same elements, element by element.
+    // The reference: compares every pair of elements.
     let all = |l: &Layout, at: usize| -> Vec<usize> {
         (0..l.nrows())
             .flat_map(|r| {

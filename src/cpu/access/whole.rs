@@ -1,20 +1,20 @@
-//! Tensors of tests and of fuzzing, which one thread fills and reads.
+//! Access to whole tensors in tests and fuzzing, on one thread.
 
 use super::claims::Claims;
 use super::{Dest, Source};
 use crate::cpu::check::Overlap;
 use crate::tensor::TensorRef;
 
-/// Writes a tensor.
+/// Access to `t` for writing.
 pub fn dest(t: TensorRef) -> Dest<'static> {
     static NOBODY: Claims = Claims::new();
     NOBODY.clear();
-    // SAFETY: tests make tensors that own their memory, and one thread uses each.
+    // SAFETY: `t` is a **valid tensor** of a test's context with disjoint elements in that context's memory, and one thread uses it.
     unsafe { Dest::new(t, Overlap::None, 0, &NOBODY) }
 }
 
-/// Reads a tensor.
+/// Access to `t` for reading.
 pub fn source(t: TensorRef) -> Source<'static> {
-    // SAFETY: as above.
+    // SAFETY: `t` is a **valid tensor** of a test's context with its elements in that context's memory, and one thread uses it.
     unsafe { Source::new(t) }
 }

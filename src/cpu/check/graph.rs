@@ -1,5 +1,5 @@
-//! Checks of whole graphs, and their memory from one computation to the next: a graph that comes again unchanged is compared with what was
-//! seen of it, which costs less than a check.
+//! Checks of whole graphs. The results are kept between computations: comparing an unchanged graph with its record costs less than
+//! checking it.
 
 use super::node::Verdict;
 use super::{CheckedNode, range_of, runnable};
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// The nodes of a graph that are to be computed, each of them checked, for a computation that lasts `'g`.
+/// The checked nodes of a graph, for a computation that lasts `'g`. Nodes that need no computation are left out.
 pub struct CheckedGraph<'g> {
     verdicts: Cow<'g, [Verdict]>,
     graph: PhantomData<&'g [TensorRef]>,
@@ -25,12 +25,12 @@ impl<'g> CheckedGraph<'g> {
     /// Checks every node.
     ///
     /// # Errors
-    /// Why the first node that may not run may not.
+    /// The reason why the first node that cannot run is rejected.
     pub fn new(nodes: &'g [TensorRef]) -> Result<Self> {
         Ok(Self { verdicts: Cow::Owned(verdicts(nodes)?), graph: PhantomData })
     }
 
-    /// Number of nodes that are to be computed.
+    /// Number of nodes to compute.
     pub fn n_nodes(&self) -> usize {
         self.verdicts.len()
     }
@@ -49,14 +49,14 @@ fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
-/// A graph as it was when it was checked.
+/// The state of a graph when it was checked.
 struct Record {
     nodes: Vec<TensorRef>,
     verdicts: Vec<Verdict>,
-    /// The nodes, what they read, and what these are views of: each tensor once, behind one that names it.
+    /// The nodes, their sources and their view sources: each tensor once, after a tensor that refers to it.
     tensors: Vec<TensorRef>,
     images: Images,
-    /// The memory of the buffers of these tensors.
+    /// The buffers of these tensors with their address ranges.
     buffers: Vec<(*mut ggml_backend_buffer, Option<Range<usize>>)>,
 }
 
@@ -64,7 +64,7 @@ impl Record {
     fn new(nodes: &[TensorRef], verdicts: Vec<Verdict>) -> Self {
         let mut ids = TensorIds::default();
         for &node in nodes {
-            // A view without a buffer must lie inside the tensor that it is a view of.
+            // The check of a view without a buffer reads its view source.
             for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
                 ids.insert(t);
                 if let Some(base) = t.view_src() {
@@ -74,7 +74,7 @@ impl Record {
         }
         let tensors = ids.tensors().to_vec();
         let mut images = Images::default();
-        // SAFETY: the nodes are valid, and so are the tensors that they name.
+        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid tensors.
         unsafe { images.take(&tensors) };
         let mut buffers = Vec::new();
         for buffer in tensors.iter().map(|t| t.buffer_raw()).filter(|b| !b.is_null()) {
@@ -85,39 +85,41 @@ impl Record {
         Self { nodes: nodes.to_vec(), verdicts, tensors, images, buffers }
     }
 
-    /// Whether `nodes` are this graph, and nothing that was checked has changed.
+    /// Whether `nodes` are the nodes of this graph, and nothing that was checked has changed.
     fn holds(&self, nodes: &[TensorRef]) -> bool {
         self.nodes == nodes
-            // SAFETY: the nodes are valid, and each other tensor is named by one before it that was just found to be as it was.
+            // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the list; if that
+            // one is unchanged, it still refers to the same tensor, which is therefore valid.
             && (unsafe { self.images.are_of(&self.tensors) } || mutant::on("G29 again"))
             && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
     }
 }
 
-/// A graph that was computed, known by its first node and their number.
+/// A graph that was computed, identified by its first node and the number of nodes.
 struct Entry {
     key: (TensorRef, usize),
     record: Option<Record>,
-    /// Computations without a record: a graph that is never the same twice is not worth one.
+    /// Computations to go before the next record: a graph that changes every time is not worth one.
     pause: Pause,
 }
 
-/// Graphs at most, and nodes at most of a graph that is remembered.
+/// Limits of the memory: number of graphs, and number of nodes in each.
 const GRAPHS: usize = 16;
 const NODES: usize = 1 << 16;
 
-/// Checks of the graphs that a stream has computed lately.
+/// Checks of the graphs that a stream has computed recently.
 #[derive(Default)]
 pub struct Memory {
-    /// The one used last at the end.
+    /// In the order of their last use.
     entries: Vec<Entry>,
 }
 
-// SAFETY: the addresses are looked at only when the host computes a graph that names them, on the thread that it does so on.
+// SAFETY: the tensors behind the handles are accessed only in `check`, while the host computes a **valid graph** with them, on its
+// thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// The proofs for `nodes`: those of an earlier check, where nothing has changed since.
+    /// Returns the proofs for `nodes`. They come from an earlier check if nothing has changed since.
     ///
     /// # Errors
     /// As [`CheckedGraph::new`].
@@ -148,7 +150,7 @@ impl Memory {
         Ok(CheckedGraph { verdicts: Cow::Borrowed(verdicts), graph: PhantomData })
     }
 
-    /// Puts an entry at the end; the one unused for longest makes room.
+    /// Appends an entry, and removes the least recently used one if there are too many.
     fn keep(&mut self, entry: Entry) -> &Entry {
         if self.entries.len() == GRAPHS {
             self.entries.remove(0);
@@ -185,7 +187,7 @@ mod tests {
             assert_eq!(memory.remembers(&nodes), again > 1);
             assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1);
         }
-        // Another graph that begins at the same tensor and is as long.
+        // Another graph with the same first node and length.
         let product = binary::mul(&mut c, a, b).unwrap();
         let other = nodes_of(product);
         assert_eq!(memory.check(&other).unwrap().nodes().map(|n| *n).collect::<Vec<_>>(), [product]);
@@ -209,14 +211,14 @@ mod tests {
         assert!(memory.remembers(&graphs[0]) && !memory.remembers(&graphs[1]) && memory.remembers(&graphs[2]));
     }
 
-    /// What is wrong with a graph after it has been checked is found, whatever it is.
+    /// Damage to a graph after its check is found.
     #[test]
     fn every_change_is_seen() {
         let data = AlignedBlock::new(1024, 64, "a test's buffer").unwrap();
-        // SAFETY: `data` outlives the buffer and the graph.
+        // SAFETY: the 1024 bytes of `data` outlive the buffer and the graph.
         let buffer = unsafe { buffer_from_ptr(data.as_ptr().cast(), 1024) };
         let raw = buffer.as_ptr();
-        // SAFETY: the buffer lives, and nobody else uses it.
+        // SAFETY: `buffer` keeps the **valid buffer** alive, and only this test uses it.
         let resize = |n| unsafe { (&raw mut (*raw).size).write(n) };
         let mut c = ctx();
         let whole = floats(&mut c, &[8, 4], 1);
@@ -246,12 +248,12 @@ mod tests {
             let mut memory = Memory::default();
             (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
             assert!(memory.remembers(&nodes));
-            // SAFETY: valid tensors, as bytes.
+            // SAFETY: valid tensors of the context `c`.
             let before = tensors.map(|t| unsafe { t.as_ptr().read() });
             spoil();
             assert!(memory.check(&nodes).is_err(), "{what}");
             for (t, before) in tensors.iter().zip(before) {
-                // SAFETY: as above.
+                // SAFETY: valid tensors of the context `c`, and `before` was read from the same struct.
                 unsafe { t.as_ptr().write(before) };
             }
             resize(1024);

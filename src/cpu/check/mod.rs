@@ -1,6 +1,5 @@
-//! What is verified of a node before its kernel runs, once for each computation of a graph, in release builds too. `node`
-//! has the proof, `graph` the checks of whole graphs. `ensure!` is what the
-//! families' own checks are written with.
+//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `node` has the proof type,
+//! `graph` the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
 
 mod graph;
 mod node;
@@ -19,10 +18,10 @@ use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
 use std::ops::Range;
 
-/// Leaves a check with a reason when something does not hold.
+/// Returns an error with the given message from a check if a condition is false.
 macro_rules! ensure {
     ($cond:expr, $($arg:tt)+) => {{
-        // By a name: a comparison with NaN does not hold.
+        // A comparison with NaN is false, and so an error.
         let holds: bool = $cond;
         if !holds {
             return Err($crate::error::Error::Unsupported(format!($($arg)+)));
@@ -31,10 +30,10 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Elements of a tensor at most: numbers of bytes made from fewer do not wrap.
+/// Limit of the number of elements of a tensor. The size in bytes of a smaller tensor does not overflow.
 const MAX_ELEMENTS: i64 = 1 << 58;
 
-/// Whether the kernels can compute the node: its operation, types and shapes. Data is not looked at.
+/// Checks that the kernels support the operation, types and shapes of a node. The check does not read data.
 pub fn supported(node: TensorRef) -> Result<&'static Row> {
     let Some(row) = table::row(node) else {
         return Err(invalid!("'{}' has an operation that does not exist ({})", node.name(), node.op_raw()));
@@ -42,7 +41,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
     well_formed(node)?;
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;
-    // Nothing is computed for nothing, whatever the shapes.
+    // An empty node needs no computation, whatever the shapes of its sources.
     if node.is_empty() {
         return Ok(row);
     }
@@ -55,7 +54,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     Ok(row)
 }
 
-/// Whether type and shape mean something, and the number of elements is one that can be computed with.
+/// Checks that the type exists, the shape is valid, and the number of elements is below the limit.
 fn well_formed(t: TensorRef) -> Result<()> {
     let dtype = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0);
     let (Some(dtype), ne) = (dtype, t.ne()) else {
@@ -68,7 +67,7 @@ fn well_formed(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Whether an operation makes something of a source `i` without elements: sums of nothing, and results that stay as they are.
+/// Whether an operation has a result for an empty source `i`, such as an empty sum.
 fn takes_empty(op: ggml_op, i: usize) -> bool {
     match op {
         GGML_OP_SUM | GGML_OP_SUM_ROWS | GGML_OP_MEAN | GGML_OP_COUNT_EQUAL | GGML_OP_CONCAT | GGML_OP_OUT_PROD => true,
@@ -81,11 +80,11 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
     }
 }
 
-/// The proof that the node may run: as [`supported`], and all its tensors have data in host memory, aligned for their type, that
-/// their strides stay inside; and the node's memory is such that threads do not meet in it.
+/// Returns the proof that the node may run. Its kernel supports it ([`supported`]), and the data of all its tensors is in host memory,
+/// aligned for the type, and contains all elements. The elements of the result are disjoint, so that threads can write them.
 ///
 /// # Errors
-/// Why it may not.
+/// The reason why the node cannot run.
 pub fn runnable(node: &TensorRef) -> Result<CheckedNode<'_>> {
     let tensor = *node;
     let row = supported(tensor)?;
@@ -100,12 +99,12 @@ pub fn runnable(node: &TensorRef) -> Result<CheckedNode<'_>> {
     Ok(CheckedNode::new(node, row, overlap(tensor, row)))
 }
 
-/// Whether two tensors share memory.
+/// Whether two tensors may share memory.
 fn overlaps(a: TensorRef, b: TensorRef) -> bool {
     Layout::of(a).overlaps(a.data().addr(), &Layout::of(b), b.data().addr())
 }
 
-/// How the sources lie to the node.
+/// Returns how the sources of a node overlap its result.
 fn overlap(node: TensorRef, row: &Row) -> Overlap {
     let mut all = Overlap::None;
     for (i, s) in node.srcs().filter(|(_, s)| overlaps(*s, node)) {
@@ -120,7 +119,7 @@ fn overlap(node: TensorRef, row: &Row) -> Overlap {
     all
 }
 
-/// Whether sources that the kernel writes can be: no two elements share memory, nor do they share any with another source.
+/// Checks that the sources that a kernel writes have disjoint elements, and do not overlap other sources.
 fn written_sources(node: TensorRef, row: &Row) -> Result<()> {
     if row.writes == 0 {
         return Ok(());
@@ -133,8 +132,8 @@ fn written_sources(node: TensorRef, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// What the data and the strides of a type must be multiples of: kernels take rows of plain numbers as slices. Blocks are read
-/// byte by byte, 64-bit numbers one by one.
+/// Required alignment of the data and the strides of a type: kernels use rows of plain numbers as slices. They read blocks as bytes,
+/// and 64-bit numbers one by one.
 fn alignment(dtype: ggml_type) -> usize {
     match dtype {
         GGML_TYPE_F32 | GGML_TYPE_I32 => 4,
@@ -155,8 +154,8 @@ fn has_memory(t: TensorRef) -> Result<()> {
         return Err(invalid!("'{}' has no data", t.name()));
     }
     let (dtype, ne, nb) = (t.dtype(), t.ne(), t.nb());
-    // Rows are copied: they must not claim more elements than there is memory for, as they could with a stride of zero. The size
-    // of a tensor of blocks comes from the stride even where there is one block only.
+    // Kernels copy rows: with a stride of zero, a row could have more elements than memory. The size of a tensor in blocks depends on
+    // the stride even if there is only one block.
     let strided = ne[0] > dtype.blck_size() || dtype.blck_size() > 1;
     if strided && nb[0] < dtype.type_size() {
         return Err(invalid!("the elements of a row of '{}' lie on each other (stride {})", t.name(), nb[0]));
@@ -188,23 +187,24 @@ fn has_memory(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Addresses of the buffer of a valid tensor; `None` where it does not say where it begins.
+/// Address range of the buffer of a valid tensor, or `None` if the buffer does not report its base.
 fn range_of(buffer: *mut ggml_backend_buffer) -> Option<Range<usize>> {
     // SAFETY: the buffer of a **valid tensor** is valid.
     let b = unsafe { &*buffer };
-    // SAFETY: the vtable's contract: a valid buffer of this vtable.
+    // SAFETY: **the vtable contract**: `get_base` takes the buffer that it belongs to.
     let base = b.iface.get_base.map(|get_base| unsafe { get_base(buffer) }.addr())?;
     Some(base..base.saturating_add(b.size))
 }
 
-/// Whether no two elements of a tensor that is written lie on each other: threads write different elements without a lock.
+/// Checks that the elements of a tensor that a kernel writes are disjoint, because threads write them without a lock.
 fn disjoint_elements(t: TensorRef) -> Result<()> {
     ensure_valid(Layout::of(t).has_disjoint_elements(), || {
         format!("the elements of '{}' lie on each other: shape {:?}, strides {:?}", t.name(), t.ne(), t.nb())
     })
 }
 
-/// Whether the sources of which a kernel holds rows while it writes the node lie apart from it. All other kernels look for themselves.
+/// Checks that the sources that a kernel borrows while it writes the result do not overlap the result. Kernels that are not listed
+/// here check for overlap themselves.
 fn held_sources(node: TensorRef) -> Result<()> {
     let held = match node.op() {
         GGML_OP_SET | GGML_OP_ACC if node.src(0).is_some_and(|a| a.data() == node.data()) => 0..0,
@@ -228,7 +228,7 @@ fn ensure_valid(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Invalid(what())) }
 }
 
-/// Source `i`, or the reason why the node cannot be computed.
+/// Source `i`, or an error if it is missing.
 pub fn src(node: TensorRef, i: usize) -> Result<TensorRef> {
     node.src(i).ok_or_else(|| Error::Unsupported(format!("source {i} of '{}' is missing", node.name())))
 }

@@ -1,4 +1,4 @@
-//! The proof that a node may be computed.
+//! [`CheckedNode`], the proof that a node may be computed.
 
 use super::super::access::claims::Claims;
 use super::super::access::{Dest, Source};
@@ -7,20 +7,20 @@ use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// How the sources of a node lie to its result.
+/// How the sources of a node overlap its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
-    /// Apart from it.
+    /// They do not overlap it.
     None,
-    /// Those that overlap it have its data, shape, strides and format, and the kernel reads an element of them only before
+    /// A source that overlaps the result has the same data, shape, strides and format, and the kernel reads an element of it only before
     /// it writes that element.
     InPlace,
-    /// In another way: one thread computes the node, and sources are copied before they are used.
+    /// In another way: one thread computes the node, and copies sources before it uses them.
     Partial,
 }
 
-/// A node whose operation, types, shapes, strides and memory have been verified, for the computation of a graph that lasts
-/// `'g`. [`runnable`](super::runnable) alone makes one.
+/// A node whose operation, types, shapes, strides and memory have been checked, for the computation of a graph that lasts
+/// `'g`. Only [`runnable`](super::runnable) makes one.
 #[cfg_attr(
     feature = "internals",
     doc = r#"
@@ -69,7 +69,7 @@ pub struct CheckedNode<'g> {
     graph: PhantomData<&'g TensorRef>,
 }
 
-/// What a check has found. It is a proof only as long as nothing changes, which [`CheckedNode`] says.
+/// The result of a check. It holds only as long as nothing changes; [`CheckedNode`] adds that.
 #[derive(Clone, Copy)]
 pub(super) struct Verdict {
     tensor: TensorRef,
@@ -82,7 +82,7 @@ impl<'g> CheckedNode<'g> {
         Self::of(Verdict { tensor: *tensor, row, overlap })
     }
 
-    /// The proof that a verdict is, as long as nothing changes.
+    /// Turns a verdict into a proof. The caller has checked that nothing has changed since.
     pub(super) fn of(verdict: Verdict) -> Self {
         Self { verdict, graph: PhantomData }
     }
@@ -96,12 +96,12 @@ impl<'g> CheckedNode<'g> {
         self.verdict.row
     }
 
-    /// Whether all threads compute the node together (else one does, alone).
+    /// Whether all threads compute the node together, not one thread alone.
     pub fn is_wide(self) -> bool {
         self.verdict.overlap != Overlap::Partial && self.verdict.row.is_wide(self.verdict.tensor)
     }
 
-    /// Source `i`, which the operation's check demands.
+    /// Source `i`, which the check of the operation requires.
     pub fn source(self, i: usize) -> Source<'g> {
         match self.try_source(i) {
             Some(s) => s,
@@ -111,28 +111,29 @@ impl<'g> CheckedNode<'g> {
 
     /// Source `i`, if there is one.
     pub fn try_source(self, i: usize) -> Option<Source<'g>> {
-        // SAFETY: the source was checked with its node: `ne`, `nb` and the format stay inside its memory. While a graph is computed, a **valid
-        // tensor** keeps its fields, and what writes its memory is the node alone.
+        // SAFETY: `runnable` has checked that the layout of the source is inside its memory, and a **valid tensor** keeps its fields while
+        // the graph is computed. Only the node writes its memory, and only after reading where the two overlap (`Overlap`).
         self.verdict.tensor.src(i).map(|s| unsafe { Source::new(s) })
     }
 
-    /// What one thread writes the result with.
+    /// One thread's access to the result.
     ///
     /// # Safety
-    /// Each thread that computes the node gets one, with a number of its own, and `claims` is cleared where they have all met.
+    /// Each thread that computes the node gets one, with its own `thread` number. `claims` is cleared at each barrier of these threads.
     pub(in crate::cpu) unsafe fn dest(self, thread: usize, claims: &'g Claims) -> Dest<'g> {
-        // SAFETY: the node was checked, as its sources were; one for each thread is the caller's promise.
+        // SAFETY: `runnable` has checked that the layout is inside memory with disjoint elements, and how sources overlap it. The caller
+        // promises one for each thread.
         unsafe { Dest::new(self.verdict.tensor, self.verdict.overlap, thread, claims) }
     }
 
-    /// What one thread writes source `i` with, for operations that change their sources ([`Row::writes`]).
+    /// One thread's access to source `i` for writing, for operations that change their sources ([`Row::writes`]).
     pub fn written_source<'a>(self, i: usize, dest: &mut Dest<'a>) -> Dest<'a> {
         assert!(self.verdict.row.writes & 1 << i != 0, "source {i} is not written");
         let Some(source) = self.verdict.tensor.src(i) else {
             unreachable!("the check of {:?} lets no node without source {i} through", self.verdict.tensor.op())
         };
-        // SAFETY: the source was checked with its node, which lasts as long as `dest`. `check` has made sure that sources which are written
-        // overlap no other source, and each is given once to the thread that `dest` belongs to.
+        // SAFETY: `runnable` has checked that the layout of the source is inside memory, with disjoint elements that overlap no other
+        // source (`written_sources`). `of_source` gives each source once to the thread of `dest`.
         unsafe { dest.of_source(source, i) }
     }
 }

@@ -1,7 +1,7 @@
-//! Computing a graph: one parallel region in which all threads walk the same steps.
+//! Computes a graph in one parallel region, in which all threads run the same steps.
 //!
-//! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. Threads meet
-//! after each step. Thread 0 asks the host after every node whether to stop.
+//! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. There is a barrier
+//! between steps. Thread 0 calls the abort callback after every node.
 
 pub mod worker;
 
@@ -22,53 +22,53 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use worker::{Faults, Scratch, Worker};
 
-/// The host's question whether to stop.
+/// The host's abort callback.
 #[derive(Clone, Copy)]
 pub struct Abort {
-    /// Asked after each node; may be NULL.
+    /// Called after each node; may be NULL.
     pub callback: ggml_abort_callback,
-    /// Its argument.
+    /// Argument of the callback.
     pub data: *mut c_void,
 }
-// SAFETY: the pointer is the host's own, and only the thread that started the computation calls the function with it.
+// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls it.
 unsafe impl Sync for Abort {}
 
 impl Abort {
-    /// Never stop.
+    /// No callback.
     pub const NEVER: Self = Self { callback: None, data: std::ptr::null_mut() };
 
     fn asked(&self) -> bool {
-        // SAFETY: the host promised with its plan that the callback may be called with its data while the graph is computed.
+        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is computed.
         self.callback.is_some_and(|f| unsafe { f(self.data) })
     }
 }
 
-/// How a graph is computed.
+/// Settings of a computation.
 pub struct Settings<'a> {
-    /// Threads at most.
+    /// Maximum number of threads.
     pub n_threads: usize,
-    /// The host's pool, if it gave one.
+    /// The host's thread pool; `None` for one of this library.
     pub pool: Option<&'a Pool>,
     /// Scratch memory of the nodes.
     pub scratch: Scratch,
-    /// The host's question whether to stop.
+    /// The host's abort callback.
     pub abort: Abort,
-    /// Whether to use the plain reference kernels.
+    /// Whether to use the reference kernels.
     pub use_ref: bool,
 }
 
-/// One node that all threads compute together, or some that thread 0 computes alone.
+/// One node that all threads compute together, or several that thread 0 computes alone.
 struct Step {
     nodes: Range<usize>,
     wide: bool,
 }
 
-/// Whether a node is to be computed at all.
+/// Whether a node needs computation.
 pub(super) fn is_live(node: TensorRef) -> bool {
     !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// A graph cut into steps for a number of threads.
+/// A graph divided into steps for a number of threads.
 pub struct Steps<'g> {
     nodes: Vec<(CheckedNode<'g>, table::Kernel)>,
     steps: Vec<Step>,
@@ -77,7 +77,7 @@ pub struct Steps<'g> {
 }
 
 impl<'g> Steps<'g> {
-    /// For `n_threads` threads, or as many as the pool has.
+    /// Steps for `n_threads` threads, or for as many as the pool has if it has fewer.
     pub fn new(graph: &CheckedGraph<'g>, n_threads: usize, pool: Option<&Pool>) -> Self {
         let n_threads = n_threads.min(pool.map_or(n_threads, Pool::n_threads)).max(1);
         let mut this = Self { nodes: Vec::with_capacity(graph.n_nodes()), steps: Vec::new(), n_threads: 1, scratch: 0 };
@@ -100,7 +100,7 @@ impl<'g> Steps<'g> {
         this
     }
 
-    /// Bytes of scratch memory to ask for, so that the aligned part is large enough wherever they lie.
+    /// Bytes of scratch memory to allocate, including padding for alignment.
     pub fn work_size(&self) -> usize {
         Scratch::bytes_to_hold(self.scratch)
     }
@@ -116,14 +116,14 @@ struct Region<'a> {
     faults: Faults,
     claims: Claims,
     aborted: AtomicBool,
-    /// Steps from this one on are not run.
+    /// The first step that is not run.
     stop_at: AtomicUsize,
-    /// While a trace is written: when thread 0 began each node.
+    /// If a trace is written: the time at which thread 0 started each node.
     begun: Option<Mutex<Vec<(TensorRef, u64)>>>,
 }
 
 impl Region<'_> {
-    /// What thread `ith` does.
+    /// Runs the steps on thread `ith`.
     fn run(&self, ith: usize) {
         for (i, step) in self.graph.steps.iter().enumerate() {
             if self.stop_at.load(Ordering::Relaxed) <= i {
@@ -163,14 +163,14 @@ impl Region<'_> {
                 faults: &self.faults,
                 claims: &self.claims,
             };
-            // SAFETY: each thread of the step has a number of its own and makes one for each node. `claims` is cleared where all threads meet.
+            // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The barriers clear `claims`.
             let dest = unsafe { node.dest(ith, &self.claims) };
             if let Err(why) = guard::contained(|| kernel(&worker, node, dest)) {
                 self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
                 self.barrier.give_up();
             }
-            // All threads see the new bound behind the barrier that follows. The bound is the next step, so that one that is
-            // late and still at the head of this step's loop does not leave early.
+            // All threads see the new bound after the next barrier. It is the next step, so that a late thread, which is still at the
+            // start of this step, does not skip the step.
             if self.faults.any() {
                 self.stop_at.store(i + 1, Ordering::Relaxed);
                 return;
@@ -184,27 +184,28 @@ impl Region<'_> {
     }
 }
 
-/// Computes the nodes of a graph in their order. When this returns, no thread of a pool looks at them any more.
+/// Computes the nodes of a graph in their order. When it returns, no thread of a pool uses them any more.
 ///
 /// # Errors
-/// A kernel's; [`Error::Aborted`] when the host wanted to stop; scratch memory that is too small.
+/// The error of a kernel, [`Error::Aborted`] if the callback stopped the computation, or [`Error::OutOfMemory`] if the scratch memory
+/// is too small.
 pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> {
     compute_steps(graph, &Steps::new(graph, settings.n_threads, settings.pool), settings)
 }
 
-/// The same for a graph that has been cut into steps with these settings.
+/// Like [`compute`], for a graph that was divided into steps with these settings.
 ///
 /// # Errors
 /// As [`compute`].
 pub fn compute_steps(graph: &CheckedGraph<'_>, steps: &Steps<'_>, settings: &Settings<'_>) -> Result<()> {
     match run(steps, settings)? {
         true => Ok(()),
-        // The pool is in use by another computation: do it alone.
+        // Another computation uses the pool: compute on this thread only.
         false => run(&Steps::new(graph, 1, None), &Settings { pool: None, ..*settings }).map(|_| ()),
     }
 }
 
-/// Whether the pool was free to compute the steps.
+/// Runs the steps. Returns false, without running any, if another computation uses the pool.
 fn run(graph: &Steps<'_>, settings: &Settings<'_>) -> Result<bool> {
     if settings.scratch.len() < graph.scratch {
         return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: graph.scratch });
@@ -241,7 +242,7 @@ fn run(graph: &Steps<'_>, settings: &Settings<'_>) -> Result<bool> {
     }
 }
 
-/// Tells the trace when each node ran: until the next one began, waiting for the other threads included.
+/// Writes the times of nodes to the trace. A node ends when the next one starts, so its time includes waiting for other threads.
 fn record_nodes(begun: &[(TensorRef, u64)]) {
     let ends = begun.iter().skip(1).map(|&(_, at)| at).chain(std::iter::once(trace::now()));
     for (&(node, from), to) in begun.iter().zip(ends) {

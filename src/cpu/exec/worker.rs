@@ -1,5 +1,4 @@
-//! What a kernel knows about the thread it runs on: its number, the scratch memory of the node, the barrier, and where
-//! to report that the data is bad.
+//! [`Worker`], the thread that a kernel runs on: its number, the scratch memory and the barrier of the node, and reporting of errors.
 
 use crate::cpu::access::Workspace;
 use crate::cpu::access::claims::Claims;
@@ -11,21 +10,22 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Scratch memory that all threads of a node share: aligned to 64 bytes, at least as long as the node's row of the op
-/// table asked for, with nothing useful in it when a node starts.
+/// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table requires for the
+/// node. Its contents are unspecified when a node starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Scratch {
     ptr: *mut u8,
     len: usize,
 }
 
-// SAFETY: two words; who may write which bytes is agreed between the threads of a node with the barrier.
+// SAFETY: `Scratch` gives out its address and length only. `Workspace::new`, which accesses the memory, is unsafe, and its contract
+// divides the memory between threads.
 unsafe impl Send for Scratch {}
-// SAFETY: as above.
+// SAFETY: a shared `Scratch`, too, gives out its address and length only (`Workspace::new`).
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// Alignment of the first byte.
+    /// Alignment in bytes.
     pub const ALIGN: usize = 64;
 
     /// No scratch memory.
@@ -34,7 +34,7 @@ impl Scratch {
     /// The aligned part of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr` is NULL, or `len` bytes there are writable and used by nobody else for as long as the scratch is used.
+    /// `ptr` is NULL, or its `len` bytes are writable and nobody else uses them as long as the scratch memory is used.
     pub unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         let skip = ptr.align_offset(Self::ALIGN);
         if ptr.is_null() || skip >= len {
@@ -43,23 +43,23 @@ impl Scratch {
         Self { ptr: ptr.wrapping_add(skip), len: len - skip }
     }
 
-    /// Bytes to ask for, so that the aligned part holds `len` bytes wherever they lie.
+    /// Bytes to allocate for an aligned part of `len` bytes.
     pub fn bytes_to_hold(len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(Self::ALIGN) }
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub fn as_ptr(self) -> *mut u8 {
         self.ptr
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub fn len(self) -> usize {
         self.len
     }
 }
 
-/// Whether something went wrong in a region, and what (the first report wins).
+/// The first error of a region, if any.
 #[derive(Default)]
 pub struct Faults {
     any: AtomicBool,
@@ -73,19 +73,19 @@ impl Faults {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether something was reported.
+    /// Whether an error was reported.
     #[inline]
     pub fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// The first report.
+    /// Takes the first error.
     pub fn take(&self) -> Option<Error> {
         lock(&self.first).take()
     }
 }
 
-/// One thread of a parallel region, as a kernel sees it. The executor alone makes one: all threads of a node call its kernel.
+/// One thread of a parallel region, as a kernel sees it. Only the executor makes one, for each thread that calls the kernel.
 pub struct Worker<'a> {
     pub(super) ith: usize,
     pub(super) nth: usize,
@@ -110,19 +110,21 @@ impl<'a> Worker<'a> {
         self.nth
     }
 
-    /// The node's scratch memory, which all threads share. The node's row of the op table says how much it needs. A kernel asks once.
+    /// The scratch memory of the node, which all its threads share. Its size is that of the node's row in the op table. Panics if it is
+    /// called twice.
     pub fn workspace(&self) -> Workspace<'a> {
         let Some(scratch) = self.scratch.take() else { panic!("the scratch memory is taken already") };
-        // SAFETY: there is a worker for each thread and node, and it gives the memory away once; the promise of `Scratch::new`.
+        // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread of the node, with
+        // its own number `ith`, and `take` succeeds once.
         unsafe { Workspace::new(scratch, self.ith, self.claims) }
     }
 
-    /// Whether the host wants the plain reference kernels.
+    /// Whether the host has selected the reference kernels.
     pub fn use_ref(&self) -> bool {
         self.use_ref
     }
 
-    /// Whether a thread has reported that the node cannot be computed.
+    /// Whether a thread has reported an error.
     pub fn has_failed(&self) -> bool {
         self.faults.any()
     }
@@ -132,27 +134,27 @@ impl<'a> Worker<'a> {
         self.claims
     }
 
-    /// This thread's part of `n` things: the parts of all threads are disjoint, in order, and cover `0..n`.
+    /// This thread's part of `0..n`. The parts of the threads are disjoint, in ascending order, and cover `0..n`.
     #[inline]
     pub fn share(&self, n: usize) -> Range<usize> {
         let each = n.div_ceil(self.nth);
         (each * self.ith).min(n)..(each * (self.ith + 1)).min(n)
     }
 
-    /// The next piece that no thread has taken yet: 0, 1, 2 ... Each number is given once for each node.
+    /// Returns the next of the numbers 0, 1, 2 ... Each number is returned to one thread of the node only.
     #[inline]
     pub fn next_chunk(&self) -> usize {
         self.chunk.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until all threads of the node are here. What any of them wrote before is visible to all afterwards.
+    /// The barrier of the node: waits for its other threads. Their writes before it are visible after it.
     #[inline]
     pub fn wait(&self) {
         self.barrier.wait_with(|| self.claims.clear());
     }
 
-    /// Reports that the node cannot be computed; the graph then ends with this error. The kernel returns, and takes part in
-    /// the same number of waits as the other threads do.
+    /// Reports that the node cannot be computed, so that computing the graph returns this error. The kernel must still call
+    /// [`Self::wait`] as often as on the other threads before it returns.
     pub fn fail(&self, e: Error) {
         self.faults.report(e);
     }
@@ -162,10 +164,10 @@ impl<'a> Worker<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node; the reported error, if any.
+    /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node. Returns the error, if any.
     pub(crate) fn run_workers(nth: usize, scratch_len: usize, f: impl Fn(&Worker<'_>) + Sync) -> Option<Error> {
         let mut memory = vec![0u8; scratch_len + Scratch::ALIGN];
-        // SAFETY: `memory` is used through the scratch alone until the threads have ended.
+        // SAFETY: the bytes of `memory` are used only through `scratch` until the threads have ended.
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
@@ -208,7 +210,7 @@ pub(crate) mod tests {
     fn scratch_is_aligned_and_inside() {
         let mut memory = vec![0u8; 200];
         for skip in 0..64 {
-            // SAFETY: inside `memory`.
+            // SAFETY: 130 bytes from `skip` < 64 are inside the 200 bytes of `memory`, which nothing else uses.
             let s = unsafe { Scratch::new(memory.as_mut_ptr().add(skip), 130) };
             assert!(s.as_ptr().addr().is_multiple_of(64) && s.len() >= 66);
             assert!(s.as_ptr().addr() + s.len() <= memory.as_ptr().addr() + skip + 130);

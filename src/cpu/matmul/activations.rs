@@ -1,4 +1,4 @@
-//! Activations in the form that a product needs.
+//! Conversion of activations to the form that the kernels of a product need.
 
 use super::plan::{ActForm, Plan, Shapes};
 use crate::abi::ggml::ggml_type::*;
@@ -6,17 +6,17 @@ use crate::cpu::access::{Apart, Dest, RowIndex, Source, Workspace};
 use crate::cpu::simd::Kernels;
 use crate::cpu::worker::Worker;
 
-/// Rows of activations in a plan's form.
+/// Rows of activations in the form of a plan.
 #[derive(Clone, Copy)]
 pub struct Activations<'a> {
     plan: &'a Plan,
     rows: Source<'a>,
-    /// Rows and matrices of `src1`, where `rows` are not `src1` itself but its rows in order.
+    /// Dimensions 1 and 2 of `src1` if `rows` are its converted rows in order; `None` if `rows` is `src1` itself.
     converted: Option<[usize; 2]>,
 }
 
-/// Converts this thread's share of `src1` into `memory`, for all threads to read once they have [published](crate::cpu::access::publish) it.
-/// `own` is this thread's alone.
+/// Converts this thread's share of `src1` into `memory`. All threads may read it after they have
+/// [published](crate::cpu::access::publish) it. `own` is memory of this thread only.
 pub fn convert<'a>(
     w: &Worker<'a>,
     k: &Kernels,
@@ -33,7 +33,7 @@ pub fn convert<'a>(
 }
 
 impl<'a> Activations<'a> {
-    /// `src1`, of which `published` are the rows that [`convert`] has made for `plan`.
+    /// Creates the activations of `src1`. `published` are the rows that [`convert`] has converted for `plan`.
     pub fn new(plan: &'a Plan, src1: Source<'a>, published: Option<Apart<'a>>) -> Self {
         assert!(src1.ne[0] == plan.k);
         match published.filter(|_| plan.converts()) {
@@ -48,12 +48,12 @@ impl<'a> Activations<'a> {
         }
     }
 
-    /// How the product is computed.
+    /// The plan of the product.
     pub fn plan(&self) -> &'a Plan {
         self.plan
     }
 
-    /// Row `at` of `src1` in the plan's form: `k` values are readable there.
+    /// Address of row `at` of `src1` in the form of the plan, with `k` readable values.
     #[inline]
     pub fn row(&self, at @ [i1, i2, i3]: RowIndex) -> *const u8 {
         match self.converted {
@@ -63,7 +63,7 @@ impl<'a> Activations<'a> {
     }
 }
 
-/// Converts one row into `y`, which has the plan's `act_bytes`.
+/// Converts one row into `y`, which has `act_bytes` bytes.
 fn convert_row(kernels: &Kernels, plan: &Plan, src1: &Source<'_>, row: RowIndex, y: &mut [f32], own: &mut [f32]) {
     let k = plan.k;
     assert!(size_of_val(y) == plan.act_bytes && src1.ne[0] == k);
@@ -77,8 +77,8 @@ fn convert_row(kernels: &Kernels, plan: &Plan, src1: &Source<'_>, row: RowIndex,
         own.as_ptr()
     };
     let y = y.as_mut_ptr().cast::<u8>();
-    // SAFETY: `k` floats are readable, in `src1` or in `own`; `y` has the bytes of a row of `k` values in the plan's form, from which `act_bytes`
-    // was computed.
+    // SAFETY: the contracts of `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in `src1` or in `own`. By the
+    // assertion, `y` has `act_bytes` bytes, which `Plan` has computed for a row of `k` values in this form.
     unsafe {
         match plan.act {
             ActForm::AsIs | ActForm::Floats => {}

@@ -1,5 +1,5 @@
-//! `MUL_MAT_ID`: every column picks its matrix by an index, or none by -1. Columns are sorted by matrix, then each matrix meets all its columns at
-//! once.
+//! `MUL_MAT_ID`: an index selects the matrix for each column, or none if it is -1. Columns are sorted by matrix, so that each matrix is
+//! multiplied with all its columns at once.
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
@@ -14,29 +14,29 @@ use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
 
-/// The two ways of a node: a matrix with few columns goes another way than one with many.
+/// The two plans of a node: for matrices with few columns, and for those with many.
 struct Plans {
     s: Shapes,
-    /// Shape of the indices: for each token, tokens.
+    /// Shape of the indices: slots, tokens.
     ids: [usize; 2],
     dots: Plan,
     tiles: Plan,
 }
 
-/// An index of the sorted list: slot and token.
+/// A column in the sorted list: slot and token.
 type Entry = [u32; 2];
 
-/// Scratch memory of a node, cut.
+/// The parts of the scratch memory of a node.
 struct Parts<'a> {
-    /// Activations for dots, and for tiles.
+    /// Activations for dot products, and for tiles.
     rows: [Workspace<'a>; 2],
-    /// Where the entries of each matrix start, and where the last end.
+    /// Start of the entries of each matrix, and the end of the last.
     starts: Workspace<'a>,
     /// The sorted columns.
     entries: Workspace<'a>,
-    /// The list that each column belongs to; one thread uses it.
+    /// The list of each column; only one thread uses it.
     picked: Workspace<'a>,
-    /// Each thread's own.
+    /// Memory of this thread only.
     own: &'a mut [f32],
 }
 
@@ -46,7 +46,7 @@ impl Plans {
         let Some(ids) = dst.src(2) else { crate::ggml_abort!("{dst:?}: no indices") };
         let ne = Layout::of(ids).ne;
         let dots = Plan::with_way(k, &s, Way::Dots, threads);
-        // The most that one matrix can have decides whether there may be tiles at all.
+        // Reserves memory for tiles only if a matrix with the maximum number of columns uses them.
         let tiles = Plan::with_way(k, &s, Plan::new(k, &s, ne[0] * ne[1], threads).way, threads);
         Self { s, ids: [ne[0], ne[1]], dots, tiles }
     }
@@ -59,17 +59,17 @@ impl Plans {
         self.s.src0.ne[2]
     }
 
-    /// Whether tiles need their activations in a form of their own.
+    /// Whether tiles and dot products need activations in different forms.
     fn two_forms(&self) -> bool {
         self.tiles.way == Way::Tiles && self.s.src0.block() != 1
     }
 
-    /// Lists of columns: one for each matrix, and the last for those without.
+    /// Number of lists of columns: one for each matrix, and the last for columns without a matrix.
     fn lists(&self) -> usize {
         self.matrices() + 1
     }
 
-    /// Bytes of the shared parts, in their order: rows for dots, rows for tiles, starts, entries, picked.
+    /// Bytes of the shared parts in order: rows for dot products, rows for tiles, starts, entries, picked.
     fn shared(&self) -> [usize; 5] {
         let tiles = if self.two_forms() { self.tiles.own_at } else { 0 };
         let [starts, picked] = [self.lists() + 2, self.columns()].map(|n| line_up(n.saturating_mul(size_of::<u32>())));
@@ -87,7 +87,7 @@ impl Plans {
         self.shared().into_iter().fold(own, usize::saturating_add)
     }
 
-    /// Cuts the scratch memory.
+    /// Divides the scratch memory into its parts.
     fn cut<'a>(&self, all: Workspace<'a>) -> Parts<'a> {
         let [dots, tiles, starts, entries, picked] = self.shared();
         let (dots, rest) = all.split_at(dots);
@@ -98,7 +98,7 @@ impl Plans {
         Parts { rows: [dots, tiles], starts, entries, picked, own: rest.own(self.own_bytes() / size_of::<f32>()) }
     }
 
-    /// The way of a matrix with `n` columns, and whether it takes the activations of the tiles.
+    /// The plan of a matrix with `n` columns, and whether it uses the activations for tiles.
     fn way(&self, k: &Kernels, n: usize, threads: usize) -> (&Plan, bool) {
         match Plan::new(k, &self.s, n, threads).way {
             Way::Dots => (&self.dots, false),
@@ -117,8 +117,9 @@ pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     Plans::of(k, dst, n_threads).scratch()
 }
 
-/// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` indices in I32 with `slots` a multiple
-/// of `p`; `dst` `[m, slots, tokens]` in F32. The column of an index -1 is zero. Any other index out of range is an error: nothing is computed.
+/// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` with indices in I32, where
+/// `slots` is a multiple of `p`; `dst` `[m, slots, tokens]` in F32. The column for index -1 is zero. If any other index is out of range,
+/// reports an error and computes nothing.
 pub fn mul_mat_id(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     compute(kernels_for(w), w, node, dest);
 }
@@ -179,20 +180,22 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
     }
 }
 
-/// Columns sorted by matrix.
+/// The lists of columns, sorted by matrix.
 struct Lists<'a> {
     starts: &'a mut [u32],
     entries: &'a mut [Entry],
 }
 
 impl Lists<'_> {
-    /// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, then come those without. An index out of range is the
-    /// error. Each index is read once: a host that changes it meanwhile gets some matrix, not a list with holes.
+    /// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, and the last list has the columns without a
+    /// matrix. Returns an index that is out of range as an error. Reads each index once, so that the lists are complete even if the host
+    /// changes indices meanwhile.
     fn sort(self, ids: &Source<'_>, matrices: usize, picked: &mut [u32]) -> Result<(), i32> {
         let Self { starts, entries } = self;
         starts.fill(0);
         let all = (0..ids.ne[1]).flat_map(|token| (0..ids.ne[0]).map(move |slot| (slot, token)));
-        // Counted one place further: adding up then leaves at `i + 1` where matrix `i` starts, and placing moves it to where it ends.
+        // Counts with an offset: after the prefix sum, `starts[i + 1]` is the start of matrix `i`, and placing its entries advances it
+        // to the end.
         for ((slot, token), picked) in all.clone().zip(&mut *picked) {
             let list = match ids.get::<i32>(slot, [token, 0, 0]) {
                 -1 => matrices,
@@ -214,7 +217,7 @@ impl Lists<'_> {
     }
 }
 
-/// The columns that picked one matrix.
+/// The columns of one matrix.
 struct Picked<'a> {
     /// Rows of `src1` for each token.
     ne1: usize,

@@ -1,4 +1,4 @@
-//! The fast Walsh-Hadamard transform, which takes the place of a product with a Hadamard matrix: `n log n` additions for a row.
+//! The fast Walsh-Hadamard transform, which replaces a product with a Hadamard matrix: `n log n` additions per row.
 #![forbid(unsafe_code)]
 
 use super::plan::Shapes;
@@ -7,7 +7,7 @@ use crate::cpu::access::{Dest, Writer, rows};
 use crate::cpu::check::CheckedNode;
 use crate::cpu::{Worker, vec};
 
-/// Whether the transform can stand for the product: a square matrix, a power of two, one row for one row.
+/// Whether the transform can replace the product: the matrix is square, its size is a power of two, and rows correspond one to one.
 pub fn applies(s: &Shapes) -> bool {
     let n = s.src1.ne[0];
     let plain = matches!((s.src1.dtype, s.src1.nb[0]), (GGML_TYPE_F32, 4) | (GGML_TYPE_F16, 2));
@@ -28,7 +28,7 @@ pub fn transform(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     }
 }
 
-/// The transform without its scale.
+/// The transform without the scale.
 fn butterflies(y: &mut [f32]) {
     let mut half = 1;
     while half < y.len() {

@@ -1,14 +1,15 @@
 //! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every format.
 //!
-//! `plan` which way a product is computed, scratch memory, how the work is cut · `activations` their conversion into the form that the way
-//! needs · `panels` packed weights · `product` computing a piece · `experts` `MUL_MAT_ID` · `hadamard` the fast transform.
+//! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion), `panels` (packed
+//! weights), `product` (computing a piece), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
 //!
-//! Two ways: few columns go row by row through a dot product, which is as fast as the weights come from memory; more go
-//! through tiles (`simd::tile`), which take weights apart once for many columns. Floats and halves meet activations in F32, so nothing is
-//! rounded that need not be; weights in blocks meet activations in bytes, as in the original, in tiles with a scale for every 32 values.
+//! There are two methods. Few columns use a dot product for each result, which is limited by memory bandwidth. More columns use tiles
+//! (`simd::tile`), which unpack weights once for many columns. Weights in floats or halves are multiplied with activations in F32, to
+//! avoid rounding. Weights in blocks are multiplied with activations in bytes, as in the original; tiles have a scale for every 32 of
+//! them.
 //!
-//! The result does not depend on the number of threads, bit for bit: the way depends on shapes alone, and in either way each
-//! result is computed by one thread in an order that no cut changes.
+//! Results are bit-identical for any number of threads: the method depends only on shapes, and one thread computes each result in an
+//! order that does not depend on the partition.
 
 mod activations;
 mod experts;
@@ -46,12 +47,12 @@ fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
 }
 
 /// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`; `dst` `[m, n, c, d]`
-/// in F32. Called by all threads of the region.
+/// in F32. All threads of the node call it.
 pub fn mul_mat(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     compute(kernels_for(w), w, node, dest);
 }
 
-/// The kernels that the host wants.
+/// The kernels that the host has selected.
 fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
     if w.use_ref() { reference() } else { kernels() }
 }
@@ -89,14 +90,14 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
     }
 }
 
-/// The node's scratch memory, which the graph's plan made at least `bytes` long.
+/// The scratch memory of the node. Asserts that the plan of the graph has reserved at least `bytes` bytes.
 fn workspace<'a>(w: &Worker<'a>, bytes: usize) -> Workspace<'a> {
     let all = w.workspace();
     ggml_assert!(all.size() >= bytes, "the graph's plan is for another graph");
     all
 }
 
-/// The columns that one matrix of `src0` is multiplied with: all of `src1` that it repeats into.
+/// The columns for one matrix of `src0`: those of all matrices of `src1` for which it is repeated.
 struct Repeated {
     ne1: [usize; 4],
     repeats: [usize; 2],

@@ -1,35 +1,35 @@
-//! Panels of weights: where their parts lie in a thread's own memory, and how rows are packed into them.
+//! Panels of weights: their layout in the memory of a thread, and packing of rows.
 
 use super::plan::spaced;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::{Kernels, tile};
 
-/// Values of a row that are packed at a time: panels of floats stay within the second cache.
+/// Values of a row in a panel of floats, so that panels fit into the L2 cache.
 const FLOAT_STEP: usize = 512;
-/// The same for panels of bytes; a multiple of every block.
+/// Values of a row in a panel of bytes; a multiple of every block.
 const BYTE_STEP: usize = 2048;
-/// Panels that a piece of work packs at a time.
+/// Number of panels that a piece of work packs at a time.
 pub const PANELS: usize = 2;
 
-/// Sizes of the panels of a product, in words of 4 bytes. Everything that packs a panel, reads one, or makes room for one asks here.
+/// Layout of the panels of a product, in words of 4 bytes. All code that allocates, packs or reads panels uses it.
 #[derive(Clone, Copy)]
 pub struct PanelLayout {
     /// Rows of a panel.
     pub height: usize,
-    /// Values of a row that a panel holds at most.
+    /// Maximum number of values of a row in a panel.
     pub step: usize,
-    /// What blocks are unpacked into; `None` for floats.
+    /// The form of unpacked blocks; `None` for floats.
     pub form: Option<tile::Form>,
 }
 
-/// A panel, or rows on their way into one.
+/// A panel, or rows before they are transposed into one.
 pub struct Panel<'m> {
     values: &'m mut [f32],
     scales: &'m mut [f32],
     offsets: &'m mut [f32],
 }
 
-/// A thread's own memory, cut.
+/// The parts of a thread's memory.
 pub struct Panels<'m> {
     layout: PanelLayout,
     panels: [Panel<'m>; PANELS],
@@ -37,13 +37,13 @@ pub struct Panels<'m> {
     rows: Panel<'m>,
 }
 
-/// Words up to the next cache line.
+/// Rounds up to whole cache lines.
 const fn line(words: usize) -> usize {
     words.next_multiple_of(16)
 }
 
 impl PanelLayout {
-    /// For weights of a format in rows of `k` values.
+    /// Layout for weights of a format in rows of `k` values.
     pub fn new(kernels: &Kernels, weights: ggml_type, k: usize) -> Self {
         if weights.blck_size() == 1 {
             return Self { height: kernels.float_tiles.height, step: k.min(FLOAT_STEP), form: None };
@@ -52,36 +52,36 @@ impl PanelLayout {
         Self { height: kernels.byte_tiles.height, step: k.min(BYTE_STEP), form }
     }
 
-    /// Words that hold `values` values of a row.
+    /// Number of words for `values` values of a row.
     fn words(&self, values: usize) -> usize {
         if self.form.is_some() { values / 4 } else { values }
     }
 
-    /// Scales, and offsets, of `values` values of a row.
+    /// Number of scales and of offsets for `values` values of a row.
     fn groups(&self, values: usize) -> [usize; 2] {
         let scales = self.form.map_or(0, |f| values / f.group);
         [scales, if self.form.is_some_and(|f| f.offsets) { scales } else { 0 }]
     }
 
-    /// Words of the parts of a panel: values, scales, offsets.
+    /// Number of words of the parts of a panel: values, scales, offsets.
     fn panel(&self) -> [usize; 3] {
         let [scales, offsets] = self.groups(self.step);
         [self.words(self.step), scales, offsets].map(|n| line(n * self.height))
     }
 
-    /// Words from row to row of what is transposed, for the same parts.
+    /// Number of words between rows before they are transposed, for the same parts.
     fn spaces(&self) -> [usize; 3] {
         let [scales, offsets] = self.groups(self.step);
         [self.words(self.step), scales, offsets].map(|n| if n == 0 { 0 } else { spaced(n) })
     }
 
-    /// Words of a thread's own memory.
+    /// Number of words of a thread's memory.
     pub fn total(&self) -> usize {
         let rows: usize = self.spaces().iter().map(|n| line(n * self.height)).sum();
         PANELS * self.panel().iter().sum::<usize>() + rows
     }
 
-    /// Cuts a thread's own memory.
+    /// Divides a thread's memory into its parts.
     pub fn split<'m>(&self, mut memory: &'m mut [f32]) -> Panels<'m> {
         let mut part = |words: [usize; 3]| {
             let [values, scales, offsets] = words.map(|n| memory.split_off_mut(..n).unwrap_or_default());
@@ -95,17 +95,17 @@ impl PanelLayout {
 /// Transposes rows of `words` words, `stride` apart, into a panel of `height` rows.
 fn transpose(turn: tile::Turn, height: usize, words: usize, rows: &[f32], stride: usize, panel: &mut [f32]) {
     assert!(stride >= words && rows.len() >= height * stride && panel.len() >= height * words);
-    // SAFETY: just checked: `height` rows of `words` words are readable, and a panel of them is writable.
+    // SAFETY: the contract of `Turn`: by the assertion, there are `height` rows of `words` words, and `panel` has room for them.
     unsafe { turn(words, rows.as_ptr(), stride, panel.as_mut_ptr()) }
 }
 
 impl Panels<'_> {
-    /// Words of panel `p` for `k` values of each row: for the tile kernels of floats.
+    /// Panel `p` with `k` values of each row, for float tiles.
     pub fn floats(&self, p: usize, k: usize) -> &[f32] {
         &self.panels[p].values[..self.layout.height * k]
     }
 
-    /// Panel `p` with `k` values of each row: for the tile kernels of bytes.
+    /// Panel `p` with `k` values of each row, for byte tiles.
     pub fn bytes(&self, p: usize, k: usize) -> tile::BytePanel {
         let Panel { values, scales, offsets } = &self.panels[p];
         let ([n_scales, n_offsets], height) = (self.layout.groups(k), self.layout.height);
@@ -117,10 +117,11 @@ impl Panels<'_> {
         tile::BytePanel { q: values.as_ptr().cast(), scales: scales.as_ptr(), offsets: offsets.as_ptr() }
     }
 
-    /// Packs `k` floats of each of `rows` rows into panel `p`, and zeros into the rest.
+    /// Packs `k` floats of each of `rows` rows into panel `p`, and fills the rest with zeros.
     ///
     /// # Safety
-    /// `weights` is of a format of plain numbers; for `r` below `rows`, `k` numbers of it are readable at `row(r)`, for which `stride` is the distance in bytes.
+    /// `weights` is a format of plain numbers. For `r` below `rows`, `k` numbers of the format are readable at `row(r)`, which is
+    /// `row(0) + r * stride`.
     pub unsafe fn pack_floats(
         &mut self,
         kernels: &Kernels,
@@ -135,7 +136,7 @@ impl Panels<'_> {
         let panel = &mut *self.panels[p].values;
         if weights == GGML_TYPE_F32 && rows == height && stride.is_multiple_of(4) {
             assert!(panel.len() >= height * k);
-            // SAFETY: the caller's promise for `height` rows; the panel has room for `k` values of each.
+            // SAFETY: the contract of `Turn`: the caller promises `height` readable rows, and the assertion ensures room in the panel.
             return unsafe { turn(k, row(0).cast(), stride / 4, panel.as_mut_ptr()) };
         }
         let space = spaced(k);
@@ -146,7 +147,8 @@ impl Panels<'_> {
                 continue;
             }
             let from = row(r);
-            // SAFETY: `k` numbers are readable at `from`: the caller's promise. `to` has `k` floats of this thread's own.
+            // SAFETY: the contract of `Kernels`: the caller promises `k` readable numbers at `from`. `to` is a `&mut` to `k` floats, so
+            // it does not overlap them.
             unsafe {
                 match weights {
                     GGML_TYPE_F16 => (kernels.f16_to_f32)(k, to.as_mut_ptr(), from.cast()),
@@ -159,10 +161,11 @@ impl Panels<'_> {
         transpose(turn, height, k, self.rows.values, space, panel);
     }
 
-    /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and zeros into the rest.
+    /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and fills the rest with zeros.
     ///
     /// # Safety
-    /// `unpacker` is that of the weights' format; for `r` below `rows`, `k` values of it are readable at `row(r)`, and `k` fills their blocks.
+    /// `unpacker` is that of the format of the weights. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and `k` is
+    /// a multiple of the block.
     pub unsafe fn pack_blocks(
         &mut self,
         turn: tile::Turn,
@@ -185,7 +188,8 @@ impl Panels<'_> {
                 [q, s, o].into_iter().for_each(|part| part.fill(0.0));
                 continue;
             }
-            // SAFETY: `k` values are readable: the caller's promise. The slices are as long as the form says for `k` values.
+            // SAFETY: the contract of `UnpackRow`: the caller promises `k` readable values in whole blocks. The slices have the numbers of
+            // bytes, scales and offsets of the form for `k` values.
             unsafe { (unpacker.row)(row(r), k, q.as_mut_ptr().cast(), s.as_mut_ptr(), o.as_mut_ptr()) };
         }
         let panel = &mut self.panels[p];

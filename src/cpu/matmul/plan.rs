@@ -1,4 +1,4 @@
-//! Which way a product is computed, how much scratch memory that needs, and how the work is cut.
+//! The method for a product, its scratch memory, and the partition of its work.
 #![forbid(unsafe_code)]
 
 use super::panels::{PANELS, PanelLayout};
@@ -14,18 +14,18 @@ use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
-/// Shapes and formats of a product's tensors.
+/// Layouts of the tensors of a product.
 pub struct Shapes {
-    /// Of the weights.
+    /// The weights.
     pub src0: Layout,
-    /// Of the activations.
+    /// The activations.
     pub src1: Layout,
-    /// Of the result.
+    /// The result.
     pub dst: Layout,
 }
 
 impl Shapes {
-    /// Of a node whose first two sources are set.
+    /// Layouts of a node, which must have two sources.
     pub fn of(dst: TensorRef) -> Self {
         let (Some(a), Some(b)) = (dst.src(0), dst.src(1)) else {
             crate::ggml_abort!("{dst:?}: a product needs two sources");
@@ -38,19 +38,19 @@ impl Shapes {
         self.src0.ne[0]
     }
 
-    /// Columns that one matrix of `src0` meets.
+    /// Number of columns for each matrix of `src0`.
     pub fn columns(&self) -> usize {
         let matrices = (self.src0.ne[2] * self.src0.ne[3]).max(1);
         self.src1.nrows() / matrices
     }
 
-    /// Whether rows of `src1` are floats one after the other.
+    /// Whether the rows of `src1` are contiguous floats.
     pub fn has_plain_rows(src1: &Layout) -> bool {
         src1.dtype == GGML_TYPE_F32 && src1.nb[0] == 4
     }
 }
 
-/// Whether there is a product of weights of format `weights` with activations of format `act`.
+/// Whether products of the formats `weights` and `act` are supported.
 pub fn can(weights: ggml_type, act: ggml_type) -> bool {
     match dot_type(weights) {
         Some(d) => {
@@ -60,90 +60,91 @@ pub fn can(weights: ggml_type, act: ggml_type) -> bool {
     }
 }
 
-/// How results are computed.
+/// The method that computes the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// A dot product for each result.
     Dots,
-    /// Tiles.
+    /// Tiles of several rows and columns.
     Tiles,
 }
 
-/// What a row of activations is turned into.
+/// The form to which activations are converted.
 #[derive(Clone, Copy)]
 pub enum ActForm {
-    /// Nothing: `src1` is as it is needed.
+    /// No conversion: kernels use `src1`.
     AsIs,
     /// Floats.
     Floats,
-    /// A row of the format that the dot product takes.
+    /// The format of the dot product.
     Blocks(ggml_type),
     /// Bytes for tiles.
     Bytes(Form),
-    /// Bytes for a matrix times a column.
+    /// Bytes for matrix times column.
     Wide(Gemv),
 }
 
-/// Columns from which weights of floats go through tiles.
+/// Minimum number of columns for tiles of floats.
 const FLOAT_TILES_FROM: usize = 4;
-/// The same for weights in blocks.
+/// Minimum number of columns for tiles of bytes.
 const BYTE_TILES_FROM: usize = 6;
-/// Rows below which tiles would be mostly empty.
+/// Minimum number of rows for tiles: with fewer, tiles would be mostly empty.
 const TILE_ROWS: usize = 8;
 
-/// The way of one product, or of the products of one size of `MUL_MAT_ID`.
+/// The plan of a product, or of the products of `MUL_MAT_ID` with similar numbers of columns.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// The way.
+    /// The method.
     pub way: Way,
     /// Format of the weights.
     pub weights: ggml_type,
-    /// Format of the activations as they come.
+    /// Format of the activations before conversion.
     pub activations: ggml_type,
     /// Values in a row.
     pub k: usize,
-    /// What the activations are turned into.
+    /// The form to which the activations are converted.
     pub act: ActForm,
-    /// Bytes of a row of activations after that; rows start at multiples.
+    /// Bytes of a converted row of activations, with padding.
     pub act_bytes: usize,
-    /// Rows of activations that are turned.
+    /// Number of rows of activations to convert.
     pub act_rows: usize,
-    /// Panels, where there are tiles.
+    /// Layout of the panels of tiles.
     pub panels: PanelLayout,
-    /// Bytes of scratch memory that each thread has for itself.
+    /// Bytes of scratch memory for each thread.
     pub own_bytes: usize,
-    /// Where the threads' own memory starts in the scratch memory.
+    /// Offset of the memory of the threads in the scratch memory.
     pub own_at: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// The next multiple of a cache line.
+/// Rounds up to the alignment of scratch memory, a cache line.
 pub fn line_up(bytes: usize) -> usize {
     bytes.next_multiple_of(Scratch::ALIGN)
 }
 
-/// Words between the rows of weights that are taken apart: one line more than they have, so that rows do not fall on each
-/// other in the cache.
+/// Number of words between rows of unpacked weights, with an additional cache line, so that rows do not compete for the same cache
+/// sets.
 pub fn spaced(words: usize) -> usize {
     words.next_multiple_of(16) + 16
 }
 
 impl Plan {
-    /// For products of `s` with `columns` columns for each matrix.
+    /// Plan for products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
         let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
-        // The reference converts activations as the fast kernels do, so that hosts that compare both see the kernels only.
+        // The reference kernels convert activations like the others, so that a comparison of both shows differences between
+        // kernels only.
         let enough = !(k.dots_only && floats) && columns >= from && s.src0.ne[1] >= TILE_ROWS;
-        // Tiles add piece by piece of the rows: without one they write nothing, where a sum of nothing is zero.
+        // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
-        // Activations that come in blocks are taken as they are.
+        // Activations in blocks are used without conversion, by dot products.
         let way = if enough && s.src1.dtype.blck_size() == 1 { Way::Tiles } else { Way::Dots };
         Self::with_way(k, s, way, threads)
     }
 
-    /// The same with a given way.
+    /// Like [`Self::new`], with a given method.
     pub fn with_way(kernels: &Kernels, s: &Shapes, way: Way, threads: usize) -> Self {
         let k = s.k();
         let floats = s.src0.dtype.blck_size() == 1;
@@ -171,11 +172,11 @@ impl Plan {
         let mut own_bytes = if way == Way::Tiles { panels.total() * size_of::<f32>() } else { 0 };
         if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_))
         {
-            // A row of floats on the way.
+            // A row as floats before it is quantized.
             own_bytes = own_bytes.max(line_up(4 * k));
         }
         let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.src1.nrows() };
-        // Saturated: a plan that no memory is enough for is refused where memory is taken.
+        // Saturates on overflow: allocating that much memory then fails.
         let own_at = act_rows.saturating_mul(act_bytes);
         let (weights, activations) = (s.src0.dtype, s.src1.dtype);
         Self { way, weights, activations, k, act, act_bytes, act_rows, panels, own_bytes, own_at, threads }
@@ -186,22 +187,22 @@ impl Plan {
         self.own_at.saturating_add(self.threads.saturating_mul(self.own_bytes))
     }
 
-    /// Whether activations are turned into something first.
+    /// Whether activations are converted.
     pub fn converts(&self) -> bool {
         !matches!(self.act, ActForm::AsIs)
     }
 
-    /// Floats of each thread's own memory.
+    /// Size of the memory of each thread in floats.
     pub fn own_floats(&self) -> usize {
         self.own_bytes / size_of::<f32>()
     }
 
-    /// How `rows` by `columns` results, `times` times, are cut for `threads` threads.
+    /// Partition of `times` matrices of `rows` by `columns` results for `threads` threads.
     pub fn cut(&self, rows: usize, columns: usize, times: usize, threads: usize) -> Cut {
         let wanted = 4 * threads;
         match self.way {
             Way::Dots => {
-                // All columns of a row at once; rows so that everybody has some pieces, but not too small ones.
+                // All columns at once; rows in several pieces for each thread, but not too small ones.
                 let pieces = wanted.div_ceil(times);
                 Cut { rows, columns, row_step: rows.div_ceil(pieces).clamp(8, 1024), col_step: columns }
             }
@@ -219,7 +220,7 @@ impl Plan {
     }
 }
 
-/// A grid of pieces over rows and columns.
+/// A partition of rows and columns into pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     rows: usize,
@@ -236,7 +237,7 @@ impl Cut {
         pieces * self.columns.div_ceil(self.col_step.max(1))
     }
 
-    /// Rows of a piece. Pieces next to each other share their columns.
+    /// Rows of a piece. Adjacent pieces have the same columns.
     pub fn rows(&self, piece: usize) -> Range<usize> {
         let start = piece % self.rows.div_ceil(self.row_step) * self.row_step;
         start..(start + self.row_step).min(self.rows)

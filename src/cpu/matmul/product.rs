@@ -1,4 +1,4 @@
-//! Computing a piece of a product: some rows of a matrix of weights by some columns of activations.
+//! Computes a piece of a product: some rows of a matrix of weights by some columns of activations.
 
 use super::activations::Activations;
 use super::panels::Panels;
@@ -8,12 +8,12 @@ use crate::cpu::access::{Dest, RowIndex, Source};
 use crate::cpu::simd::{Kernels, tile};
 use std::ops::Range;
 
-/// Rows that meet one column after the other.
+/// Rows that are multiplied with all columns before the next rows.
 const COLUMN_ROWS: usize = 16;
 
-/// Which columns a matrix is multiplied with.
+/// The columns for a matrix of weights.
 pub trait Columns {
-    /// Of column `j`: its row of `src1`, and its row of the result.
+    /// Row of `src1` and row of the result for column `j`.
     fn get(&self, j: usize) -> (RowIndex, RowIndex);
 }
 
@@ -38,7 +38,7 @@ pub struct Job<'a, C> {
 }
 
 impl<'a, C: Columns> Job<'a, C> {
-    /// Rows `rows` of `matrix` by those of `columns` that `cols` names.
+    /// A piece with rows `rows` of `matrix` and columns `cols` of `columns`.
     pub fn new(
         kernels: &'a Kernels,
         matrix: Matrix<'a>,
@@ -49,13 +49,13 @@ impl<'a, C: Columns> Job<'a, C> {
     ) -> Self {
         let plan = activations.plan();
         let weights = &matrix.source;
-        // What the kernels are called with below.
+        // The SAFETY comments of the kernels below use these conditions.
         assert!(weights.dtype == plan.weights && weights.ne[0] == plan.k && weights.has_dense_rows());
         assert!(rows.start <= rows.end && rows.end <= weights.ne[1]);
         Self { kernels, plan, matrix, activations, columns, rows, cols }
     }
 
-    /// Computes the piece. `own` is this thread's memory, as long as the plan says.
+    /// Computes the piece. `own` is memory of this thread with the length in the plan.
     pub fn run(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
         match (self.plan.way, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
             (Way::Dots, _) => self.dots(dest),
@@ -64,7 +64,7 @@ impl<'a, C: Columns> Job<'a, C> {
         }
     }
 
-    /// Address of row `i` of the matrix. All rows of the piece can be read from there, `stride` bytes apart.
+    /// Address of row `i` of the matrix. The rows of the piece are `stride` bytes apart.
     fn row(&self, i: usize) -> *const u8 {
         let [i2, i3] = self.matrix.at;
         self.matrix.source.row_ptr([i, i2, i3])
@@ -77,7 +77,8 @@ impl<'a, C: Columns> Job<'a, C> {
     fn dots(&self, dest: &mut Dest<'_>) {
         let (k, n, stride) = (self.kernels, self.plan.k, self.stride());
         let vec_dot = k.vec_dot[self.plan.weights as usize];
-        // A few rows at a time: they are in the cache for the next column, and to find a column (some divisions) is not for every result.
+        // A few rows at a time: they stay in the cache for all columns, and the addresses of a column (some divisions) are computed once
+        // for these rows.
         for first in self.rows.clone().step_by(COLUMN_ROWS) {
             let rows = COLUMN_ROWS.min(self.rows.end - first);
             let weights = self.row(first);
@@ -85,13 +86,15 @@ impl<'a, C: Columns> Job<'a, C> {
                 let (from, to) = self.columns.get(j);
                 let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
                 if let ActForm::Wide(gemv) = self.plan.act {
-                    // SAFETY: `rows` rows and the column hold `n` values, of the formats in the plan; the results can take all rows.
+                    // SAFETY: the contract of `Rows`: by the assertions in `new` there are `rows` rows of `n` values. The column has `n`
+                    // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
                     unsafe { (gemv.rows)(n, weights, stride, rows, act, dst) };
                     continue;
                 }
                 for i in 0..rows {
                     let row = weights.wrapping_add(i * stride);
-                    // SAFETY: the row and the column hold `n` values of the formats that each function takes, as the plan was made; `dst` has `rows` floats.
+                    // SAFETY: the contracts of `Kernels` and `VecDot`: by the assertions in `new` the row has `n` values. The column has
+                    // `n` values in the form of the plan (`Activations::row`), and `dest.floats` has checked `rows` floats at `dst`.
                     unsafe {
                         let sum = match self.plan.weights {
                             GGML_TYPE_F32 => (k.dot)(n, row.cast(), act.cast()),
@@ -107,8 +110,8 @@ impl<'a, C: Columns> Job<'a, C> {
         }
     }
 
-    /// Calls `tile(kernel, activations, results)` for all columns, in tiles as wide as there are. The pointers reach `k` values in the plan's form, and
-    /// the results of the piece's rows.
+    /// Calls `tile(kernel, activations, results)` for all columns, in tiles as wide as possible. Each pointer to activations has `k` values
+    /// in the form of the plan, and each pointer to results has a float for each row of the piece.
     fn for_tiles<T: Copy>(
         &self,
         dest: &mut Dest<'_>,
@@ -135,7 +138,7 @@ impl<'a, C: Columns> Job<'a, C> {
         self.rows.clone().step_by(height).enumerate().map(move |(p, i)| (p, i, height.min(end - i)))
     }
 
-    /// Steps through the values of a row: start and length.
+    /// Steps over `k`: start and length.
     fn steps(&self) -> impl Iterator<Item = (usize, usize)> + use<C> {
         let (k, step) = (self.plan.k, self.plan.panels.step);
         (0..k).step_by(step).map(move |k0| (k0, step.min(k - k0)))
@@ -146,7 +149,7 @@ impl<'a, C: Columns> Job<'a, C> {
         for (k0, step) in self.steps() {
             for (p, first, rows) in self.panels() {
                 let from = self.row(first).wrapping_add(k0 * size);
-                // SAFETY: `rows` rows of the piece are readable, and `k0 + step` is at most `k`.
+                // SAFETY: the rows are inside the matrix by the assertions in `new`, `stride` bytes apart, and `k0 + step` is at most `k`.
                 unsafe {
                     packed.pack_floats(
                         self.kernels,
@@ -164,7 +167,8 @@ impl<'a, C: Columns> Job<'a, C> {
                 for (p, first, rows) in self.panels() {
                     let dsts = dsts.map(|d| d.wrapping_add(first - self.rows.start));
                     let panel = packed.floats(p, step);
-                    // SAFETY: the panel has `step` values of `rows` rows; the columns reach `step` more floats, the results this panel's rows.
+                    // SAFETY: the contract of `FloatTile`: the panel has `step` values of each row. The columns have `step` floats from `k0`,
+                    // and the results have the rows of this panel (`for_tiles`).
                     unsafe { kernel(step, panel.as_ptr(), acts.as_ptr(), dsts.as_ptr(), rows, k0 > 0) };
                 }
             });
@@ -177,14 +181,16 @@ impl<'a, C: Columns> Job<'a, C> {
         for (k0, step) in self.steps() {
             for (p, first, rows) in self.panels() {
                 let from = self.row(first).wrapping_add(k0 / values * bytes);
-                // SAFETY: `rows` rows of the piece are readable, `k0 + step` is at most `k`, and both fill blocks.
+                // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
+                // the block.
                 unsafe { packed.pack_blocks(tiles.turn, unpacker, p, step, rows, |r| from.wrapping_add(r * stride)) };
             }
             self.for_tiles(dest, tiles.kernels[form.index()], |kernel, acts, dsts| {
                 let acts = acts.map(|a| a.wrapping_add(k0 / 32 * form.act_bytes()));
                 for (p, first, rows) in self.panels() {
                     let dsts = dsts.map(|d| d.wrapping_add(first - self.rows.start));
-                    // SAFETY: the panel has `step` values of `rows` rows; the columns reach `step / 32` more blocks, the results this panel's rows.
+                    // SAFETY: the contract of `ByteTile`: the panel has `step` values of each row. The columns have `step / 32` blocks from
+                    // `k0`, and the results have the rows of this panel (`for_tiles`).
                     unsafe { kernel(step, packed.bytes(p, step), acts.as_ptr(), dsts.as_ptr(), rows, k0 > 0) };
                 }
             });

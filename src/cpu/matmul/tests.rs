@@ -1,4 +1,4 @@
-//! Products against doubles: every format, repeated and permuted sources, odd sizes, any number of threads.
+//! Products compared with double precision: all formats, repeated and permuted sources, odd sizes, any number of threads.
 
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_tensor, ggml_type, ggml_type::*};
@@ -7,7 +7,7 @@ use crate::cpu::exec::worker::tests::run_workers;
 use crate::cpu::simd::tests::{Noise, decode_row, levels, random_row};
 use crate::error::Error;
 
-/// Computes a product on some threads.
+/// Computes a product on `threads` threads.
 fn run(
     threads: usize,
     scratch: usize,
@@ -15,7 +15,7 @@ fn run(
     f: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + Sync,
 ) -> Option<Error> {
     let node = check::runnable(&t).unwrap();
-    // SAFETY: one for each thread, by its number.
+    // SAFETY: each thread makes one `Dest` with its own number, and `Worker::wait` clears the claims.
     run_workers(threads, scratch, |w| f(w, node, unsafe { node.dest(w.ith(), w.claims()) }))
 }
 
@@ -27,7 +27,7 @@ struct Owned {
 
 impl Owned {
     fn new(t: ggml_type, ne: [usize; 4], data: Vec<u8>) -> Self {
-        // SAFETY: zero bits are a tensor: numbers, NULLs, an empty name.
+        // SAFETY: all-zero bytes are a valid `ggml_tensor`: numbers, NULL pointers and an empty name.
         let tensor: Box<ggml_tensor> = Box::new(unsafe { std::mem::zeroed() });
         let mut o = Self { tensor, data };
         let r = o.get();
@@ -46,10 +46,10 @@ impl Owned {
         Self::new(GGML_TYPE_F32, ne, vec![0xff; 4 * ne.iter().product::<usize>()])
     }
     fn get(&mut self) -> TensorRef {
-        // SAFETY: the box lives as long as the owner, and tests use the handle within that.
+        // SAFETY: a **valid tensor** while the `Owned` exists, and tests do not use the handle longer.
         unsafe { TensorRef::from_ptr(&raw const *self.tensor) }.unwrap()
     }
-    /// Swaps two dimensions of the view.
+    /// Swaps two dimensions.
     fn swap(&mut self, a: usize, b: usize) {
         let t = self.get();
         let (mut ne, mut nb) = (t.ne(), t.nb());
@@ -58,7 +58,7 @@ impl Owned {
         t.set_ne(ne);
         t.set_nb(nb);
     }
-    /// Value at an index, through the strides.
+    /// The values of a row, read through the strides.
     fn row(&mut self, i1: usize, i2: usize, i3: usize) -> Vec<f32> {
         let t = self.get();
         let (nb, n) = (t.nb(), t.ne()[0] as usize);
@@ -75,7 +75,7 @@ fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
     products.fold((0.0, 0.0), |(s, m), p| (s + p, m + p * p))
 }
 
-/// Error that a result may have: rounding of the activations to bytes where the weights are in blocks.
+/// Tolerance of a result. It is larger for weights in blocks, because the activations are rounded to bytes.
 fn tolerance(t: ggml_type, squares: f64) -> f64 {
     squares.sqrt() * if t.blck_size() == 1 { 1e-5 } else { 0.02 } + 1e-6
 }
@@ -144,7 +144,7 @@ fn floats_of_any_length() {
     let mut noise = Noise::new(4);
     for t in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16] {
         let odd = [(1, 40, 20), (15, 17, 31), (17, 31, 4), (513, 9, 25), (1100, 37, 12), (64, 8, 100)];
-        // Every remainder that a vector loop can leave, in both ways.
+        // Every remainder of a vector loop, with both methods.
         for (k, m, n) in (1..66).flat_map(|k| [(k, 3, 1), (k, 9, 5)]).chain(odd) {
             let mut a = Owned::random(t, [k, m, 1, 1], &mut noise);
             let mut b = Owned::random(GGML_TYPE_F32, [k, n, 1, 1], &mut noise);
@@ -176,7 +176,7 @@ fn sources_repeat_and_may_be_permuted() {
             let mut b = Owned::random(GGML_TYPE_F32, [k, 4, n, 6], &mut noise);
             b.swap(1, 2);
             check_mul_mat(&mut a, &mut b, &format!("{t:?} permuted n={n}"));
-            // A transposed src1: values of a row are apart.
+            // A transposed src1, with gaps between the values of a row.
             let mut b = Owned::random(GGML_TYPE_F32, [n, k, 2, 3], &mut noise);
             b.swap(0, 1);
             check_mul_mat(&mut a, &mut b, &format!("{t:?} transposed n={n}"));
@@ -202,7 +202,7 @@ fn activations_of_other_formats() {
     ] {
         for n in [1, 9] {
             let mut a = Owned::random(t, [96, 17, 1, 1], &mut noise);
-            // Encoded, not random bits: activations in bytes are never -128.
+            // Encoded, not random bits, which could have bytes of -128.
             let mut data = vec![0; u.row_size(96 * 2 * n as i64).unwrap()];
             crate::quant::traits(u).from_float_ref.unwrap()(&noise.floats(96 * 2 * n), &mut data);
             let mut b = Owned::new(u, [96, n, 2, 1], data);
@@ -222,7 +222,7 @@ fn nothing_to_do() {
     check_mul_mat(&mut a, &mut b, "no columns");
 }
 
-/// Rows without values have strides that nobody has looked at. (Found by fuzzing: the product of row and stride wrapped.)
+/// The strides of empty rows are not checked. (Found by fuzzing: the product of row and stride overflowed.)
 #[test]
 fn rows_of_nothing_with_any_strides() {
     let mut noise = Noise::new(9);
@@ -261,7 +261,7 @@ fn experts_are_picked_by_index() {
             let (k, m, experts, slots) = (512, 19, 5, 2);
             let mut a = Owned::random(t, [k, m, experts, 1], &mut noise);
             let mut b = Owned::random(GGML_TYPE_F32, [k, p, tokens, 1], &mut noise);
-            // Most tokens go to experts 0 and 3: one has many columns, others few or none.
+            // Most tokens select experts 0 and 3, so that some have many columns, and others few or none.
             let pick = |s: usize, t: usize| match t % 7 {
                 6 => 1,
                 5 => [-1, 4][s],

@@ -1,4 +1,4 @@
-//! Arithmetic of two tensors: the second is repeated to fill the first.
+//! Arithmetic of two tensors, of which the second is repeated to the shape of the first.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Apart, Dest, Reader, Writer, parts, rows};
@@ -26,7 +26,7 @@ fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pick) {
     let mut one = Vec::new();
     for (row, part) in parts(w, &out) {
         let row_b = [row[0] % b.ne[1], row[1] % b.ne[2], row[2] % b.ne[3]];
-        // Read before the row is written: it may lie in the same place.
+        // Read before the row is written, because the two may overlap.
         let x = if period == n {
             b.part(row_b, part.clone())
         } else {
@@ -68,7 +68,7 @@ pub fn div(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     binary(w, node, d, |k| k.div);
 }
 
-/// Floats; the second repeats to the first; the node has the first one's shape.
+/// Requires floats, a second tensor that can be repeated to the first, and a node with the shape of the first.
 pub fn check_binary(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     ensure!(b.can_repeat(a) && a.same_shape(node), "shapes {:?} and {:?} do not fit", a.ne(), b.ne());
@@ -79,7 +79,7 @@ pub fn check_binary(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_binary`], or a tensor in blocks or floats of 8 bits plus single precision of the same shape.
+/// Requires what [`check_binary`] does, or a tensor in blocks or floats of 8 bits plus one in single precision with the same shape.
 pub fn check_add(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     if a.dtype().blck_size() == 1 && a.dtype() != GGML_TYPE_F8_E4M3 {
@@ -91,14 +91,14 @@ pub fn check_add(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Plus the one element of source 1.
+/// Adds the only element of source 1 to source 0.
 pub fn add1(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut one = [0.0];
     node.source(1).load([0; 3], 0, &mut one);
     super::map(w, node, d, |y| y.iter_mut().for_each(|y| *y += one[0]));
 }
 
-/// A float, or a quantized tensor, plus one float.
+/// Requires a tensor of floats or a quantized one, plus one float.
 pub fn check_add1(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     ensure!(b.is_scalar() && is_float(b.dtype()), "the second summand is not one float");
@@ -107,7 +107,7 @@ pub fn check_add1(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Row plus the row of source 1 that source 2 names, none for -1: a bias per expert.
+/// Adds to each row the row of source 1 whose index is in source 2, or nothing for -1: a bias per expert.
 pub fn add_id(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (a, ids) = (node.source(0), node.source(2));
     let mut bias = Reader::new(node.source(1), &d);
@@ -129,7 +129,7 @@ pub fn add_id(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision rows, a table of rows as long, and an index for each.
+/// Requires rows in single precision, a table of rows of the same length, and an index for each row.
 pub fn check_add_id(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);

@@ -1,4 +1,4 @@
-//! Moving data: copies with conversion, parts replaced or added to, concatenation, repetition.
+//! Copies with conversion, writing or adding to a part of a tensor, concatenation, and repetition.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Plain, Source, Writer, rows};
@@ -12,7 +12,7 @@ use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::copy::Region;
 
-/// Elements (or blocks) of source 0 in order, into the elements of the node in order, converted to its format.
+/// Copies the elements of source 0 to the node in order, converted to its format.
 pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
     if s.dtype == d.dtype {
@@ -25,7 +25,7 @@ pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         }
         return;
     }
-    // Different shapes: element by element, in pieces that are whole blocks on both sides.
+    // For different shapes, copies pieces that are whole blocks on both sides.
     let unit = s.block().max(d.block());
     let mut buf = vec![0f32; unit];
     for i in w.share(s.len() / unit) {
@@ -38,7 +38,7 @@ pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
 fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     let block = s.block();
     if s.is_dense() && d.is_dense() {
-        // Bytes, whatever they mean.
+        // Copies bytes without conversion.
         let total = s.packed_bytes();
         let part = w.share(total.div_ceil(4096));
         return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
@@ -57,7 +57,7 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
             _ => transpose::<i64>(w, s, d),
         };
     }
-    // Block by block; the two run through their rows at their own pace.
+    // Copies block by block, because the rows of the two may have different lengths.
     let (per_s, per_d) = (s.ne[0] / block, d.ne[0] / block);
     for i in w.share(s.len() / block) {
         let (to, from) = (d.row_index(i / per_d), s.row_index(i / per_s));
@@ -65,9 +65,9 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     }
 }
 
-/// Strided rows of plain numbers into dense ones: the common transposition.
+/// Copies strided rows of plain numbers to dense ones, as for a transposed source.
 fn transpose<T: Plain>(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
-    // Several rows at a time, so that a cache line of a transposed source is used while it is there.
+    // Several rows at a time, so that a cache line of a transposed source is used completely while it is cached.
     const ROWS: usize = 16;
     let [n0, n1, n2, n3] = d.ne;
     let groups = n1.div_ceil(ROWS);
@@ -84,7 +84,7 @@ fn transpose<T: Plain>(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
     }
 }
 
-/// Same number of elements, and formats between which there is a way.
+/// Requires the same number of elements, and formats between which there is a conversion.
 pub fn check_dup(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     ensure!(s.nelements() == node.nelements(), "{} elements into {}", s.nelements(), node.nelements());
@@ -108,7 +108,7 @@ pub fn check_dup(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Source 0, then source 1, along the dimension that parameter 0 names.
+/// Concatenates source 0 and source 1 along the dimension in parameter 0.
 pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (a, b) = (node.source(0), node.source(1));
     let dim = node.op_param_i32(0) as usize;
@@ -127,7 +127,7 @@ pub fn concat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// One format, and shapes that differ only along the dimension.
+/// Requires one format, and shapes that differ only in the dimension.
 pub fn check_concat(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     let dim = node.op_param_i32(0);
@@ -141,7 +141,7 @@ pub fn check_concat(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Source 0 again and again, to fill the node.
+/// Repeats source 0 to fill the node.
 pub fn repeat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
     let (blocks, period) = (d.ne[0] / d.block(), s.ne[0] / d.block());
@@ -153,7 +153,7 @@ pub fn repeat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// One format; the source fills the node a whole number of times.
+/// Requires one format, and a node whose dimensions are multiples of those of the source.
 pub fn check_repeat(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, node.dtype())?;
@@ -166,7 +166,7 @@ pub fn check_repeat(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Sum of all the repetitions: the gradient of `repeat`.
+/// Gradient of `repeat`: the sum of all repetitions.
 pub fn repeat_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let mut out = Writer::new(d);
@@ -189,7 +189,7 @@ pub fn repeat_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; the node fills the source a whole number of times.
+/// Requires single precision, and a source whose dimensions are multiples of those of the node.
 pub fn check_repeat_back(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -198,7 +198,7 @@ pub fn check_repeat_back(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where `set` and `acc` put source 1 in the node: its layout there, and the offset in bytes.
+/// The part of the node that `set` and `acc` write: its layout, and its offset in bytes.
 fn window(node: TensorRef, b: &Layout) -> (Layout, usize) {
     let region = Region::of_node(node);
     let nb = [node.dtype().type_size(), region.nb[0], region.nb[1], region.nb[2]];
@@ -229,17 +229,17 @@ fn put(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, add: bool) {
     }
 }
 
-/// Source 0 with source 1 written over a part of it.
+/// Copies source 0, and overwrites a part of it with source 1.
 pub fn set(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     put(w, node, d, false);
 }
 
-/// Source 0 with source 1 added to a part of it.
+/// Copies source 0, and adds source 1 to a part of it.
 pub fn acc(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     put(w, node, d, true);
 }
 
-/// Dense tensors of 4-byte numbers, and a part that lies inside.
+/// Requires dense tensors of 4-byte numbers, and a part inside the node.
 pub fn check_set(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_I32), "into {:?}", node.dtype());
@@ -254,7 +254,7 @@ pub fn check_set(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_set`], single precision.
+/// Requires what [`check_set`] does, and single precision.
 pub fn check_acc(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)?;
     check_set(node)

@@ -1,4 +1,4 @@
-//! The host's own functions as nodes.
+//! Custom operations: functions of the host.
 #![forbid(unsafe_code)]
 
 use super::super::access::Dest;
@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::custom::Work;
 
-/// Whether a custom node takes all threads: unless it wants to be alone.
+/// Whether all threads compute a custom node: unless the host asked for one task.
 pub fn is_wide(node: TensorRef) -> bool {
     Work::of_node(node).is_some_and(|work| work.n_tasks != 1)
 }
 
-/// Calls the host's function on as many threads as the node asks for, where there are so many.
+/// Calls the host's function on as many threads as the node requests, at most on all threads.
 pub fn custom(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
     let Some(work) = Work::of_node(*node) else { return };
     let asked = if work.n_tasks == GGML_N_TASKS_MAX { w.nth() } else { usize::try_from(work.n_tasks).unwrap_or(1) };
@@ -24,7 +24,7 @@ pub fn custom(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
     }
 }
 
-/// There is a function.
+/// Requires a function.
 pub fn check_custom(node: TensorRef) -> Result<()> {
     ensure!(Work::of_node(node).is_some_and(|work| work.has_function), "no function");
     Ok(())

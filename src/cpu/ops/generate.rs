@@ -1,4 +1,4 @@
-//! Data from parameters: ranges, position embeddings.
+//! Operations that generate data: ranges and timestep embeddings.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -15,7 +15,7 @@ pub fn arange(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     w.share(d.ne[0]).for_each(|i| d.set(i, [0; 3], start + step * i as f32));
 }
 
-/// A row of single precision with as many elements as there are steps up to parameter 1.
+/// Requires a row in single precision with as many elements as there are steps up to parameter 1.
 pub fn check_arange(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)?;
     let p = |i| node.op_param_f32(i);
@@ -24,7 +24,7 @@ pub fn check_arange(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Cosines and sines of each time step at falling frequencies. Parameters: width, longest period.
+/// Cosines and sines of each timestep at descending frequencies. Parameters: width, maximum period.
 pub fn timestep_embedding(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (dim, period) = (node.op_param_i32(0) as usize, node.op_param_i32(1) as f32);
     let half = dim / 2;
@@ -43,7 +43,7 @@ pub fn timestep_embedding(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// A row of steps, one row of the width for each.
+/// Requires a row of timesteps, and a node with a row of the width for each.
 pub fn check_timestep_embedding(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;

@@ -1,4 +1,4 @@
-//! Gated units: a function of one half, times the other half.
+//! Gated linear units: an activation of one half times the other half.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -10,7 +10,7 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// `GGML_OP_GLU`. The halves are two sources, or the two halves of source 0 (parameter 1: swapped).
+/// `GGML_OP_GLU`. The halves are two sources, or the two halves of the rows of source 0 (swapped if parameter 1 is set).
 pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Some(op) = node.glu_op() else { return };
     let n = node.ne()[0] as usize;
@@ -20,7 +20,7 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         (None, true) => (n, 0),
     };
     let (alpha, limit) = (node.op_param_f32(2), node.op_param_f32(3));
-    // The original's table of GELU is for half and single precision.
+    // The original uses its table of GELU for half and single precision only.
     let computed = d.dtype == GGML_TYPE_BF16;
     let gate = node.source(0);
     let mut up = Reader::new(node.try_source(1).unwrap_or(node.source(0)), &d);
@@ -60,7 +60,7 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Floats of one format, and halves of the node's shape.
+/// Requires floats of one format, and halves with the shape of the node.
 pub fn check_glu(node: TensorRef) -> Result<()> {
     ensure!(node.glu_op().is_some(), "gated operation {} does not exist", node.op_param_i32(0));
     let a = src(node, 0)?;

@@ -1,4 +1,4 @@
-//! Hyper-connections (arXiv 2512.24880): the mixing of residual streams.
+//! Hyper-connections (arXiv:2512.24880): mixing of residual streams.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -9,10 +9,10 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Residual streams.
+/// Number of residual streams.
 const STREAMS: usize = 4;
 
-/// Rows, or columns, of a matrix of streams to sum 1.
+/// Normalises the rows, or the columns, of a matrix of streams to sum 1.
 fn balance(m: &mut [f32; STREAMS * STREAMS], eps: f32, rows: bool) {
     for i in 0..STREAMS {
         let at = |j: usize| if rows { i * STREAMS + j } else { j * STREAMS + i };
@@ -21,7 +21,7 @@ fn balance(m: &mut [f32; STREAMS * STREAMS], eps: f32, rows: bool) {
     }
 }
 
-/// A doubly stochastic matrix for each token, by Sinkhorn's iteration. Sources: mixes, scales, bases; parameters: epsilon, iterations.
+/// A doubly stochastic matrix for each token, by Sinkhorn iteration. Sources: mixes, scales, bases. Parameters: epsilon, iterations.
 pub fn dsv4_hc_comb(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (mixes, scale, base) = (node.source(0), node.source(1), node.source(2));
     let (eps, iterations) = (node.op_param_f32(0), node.op_param_i32(1));
@@ -47,7 +47,7 @@ pub fn dsv4_hc_comb(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_dsv4_hc_comb(node: TensorRef) -> Result<()> {
     let (mixes, scale, base) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     for t in [node, mixes, scale, base] {
@@ -59,8 +59,8 @@ pub fn check_dsv4_hc_comb(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Streams weighted and added up. Sources: streams `[n, streams, tokens]`, weights; parameters: scale, whether weights are gates of
-/// each element.
+/// Weighted sum of the streams. Sources: streams `[n, streams, tokens]`, weights. Parameters: scale, whether each element has its own
+/// weight, a gate.
 pub fn dsv4_hc_pre(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (mut x, weights) = (Reader::new(node.source(0), &d), node.source(1));
     let (scale, gated) = (node.op_param_f32(0), node.op_param_i32(1) != 0);
@@ -86,7 +86,7 @@ pub fn dsv4_hc_pre(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_dsv4_hc_pre(node: TensorRef) -> Result<()> {
     let (x, weights) = (src(node, 0)?, src(node, 1)?);
     for t in [node, x, weights] {
@@ -99,8 +99,8 @@ pub fn check_dsv4_hc_pre(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Streams mixed, and a layer's result added to each. Sources: result `[n, tokens]`, streams, weights of the result, matrices (or none:
-/// streams stay themselves).
+/// Mixes the streams, and adds the weighted result of a layer to each. Sources: result `[n, tokens]`, streams, weights of the result,
+/// mixing matrices (optional: without them, streams are not mixed).
 pub fn dsv4_hc_post(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (mut x, mut streams) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
     let (weights, mix) = (node.source(2), node.try_source(3));
@@ -119,7 +119,7 @@ pub fn dsv4_hc_post(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_dsv4_hc_post(node: TensorRef) -> Result<()> {
     let (x, streams, weights) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     for t in [node, x, streams, weights] {

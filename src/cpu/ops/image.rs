@@ -1,4 +1,4 @@
-//! Images and lines: borders, rotation, resizing.
+//! Images and lines: padding, rolling, resizing.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Source, Writer, rows};
@@ -11,7 +11,7 @@ use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Resizing by interpolation. Parameter 0: mode and flags.
+/// Resizes by interpolation. Parameter 0: mode and flags.
 pub fn upscale(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let flags = node.op_param_i32(0);
     let Some(mode) = ggml_scale_mode::from_raw(flags & 0xff) else { return };
@@ -74,7 +74,7 @@ fn cubic(x: f32, y: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
     (0..4).map(|j| line(j - 1) * wy[j as usize]).sum()
 }
 
-/// Mean over the area that an element of a smaller result covers, weighted with a triangle.
+/// Mean over the area that an element of a smaller result covers, with triangular weights.
 fn area(s: &Source<'_>, place: [f32; 2], ratio: [f32; 2], centre: f32, at: &impl Fn(i64, i64) -> f32) -> f32 {
     let support = ratio.map(|r| (1.0 / r).max(1.0));
     let span = |dim: usize| {
@@ -96,7 +96,7 @@ fn area(s: &Source<'_>, place: [f32; 2], ratio: [f32; 2], centre: f32, at: &impl
     if total > 0.0 { sum / total } else { sum }
 }
 
-/// Single precision; a mode that exists; nothing empty.
+/// Requires single precision, a valid mode, and tensors that are not empty.
 pub fn check_upscale(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -107,7 +107,7 @@ pub fn check_upscale(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Where index `i` of the padded dimension comes from; `None`: from nowhere.
+/// Index of the source for index `i` of the padded dimension, or `None` if the element is padding.
 fn origin(i: usize, before: i64, n: usize, around: bool) -> Option<usize> {
     let at = i as i64 - before;
     match around {
@@ -116,7 +116,8 @@ fn origin(i: usize, before: i64, n: usize, around: bool) -> Option<usize> {
     }
 }
 
-/// Parameters 0 to 7: elements before and after, for each dimension; 8: around a torus instead of zeros.
+/// Pads each dimension. Parameters 0 to 7: numbers of elements before and after, for each dimension. Parameter 8: whether to wrap
+/// around instead of padding with zeros.
 pub fn pad(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let before: Vec<i64> = (0..4).map(|i| i64::from(node.op_param_i32(2 * i))).collect();
     let around = node.op_param_i32(8) != 0;
@@ -142,7 +143,7 @@ pub fn pad(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; the node is as much larger as the parameters say.
+/// Requires single precision, and the shape that results from the parameters.
 pub fn check_pad(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -156,7 +157,7 @@ pub fn check_pad(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Rows mirrored at their ends: parameter 0 elements before, 1 after.
+/// Pads rows with reflections of their ends. Parameters 0 and 1: numbers of elements before and after.
 pub fn pad_reflect_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let before = node.op_param_i32(0) as isize;
     let mut x = Reader::new(node.source(0), &d);
@@ -173,7 +174,7 @@ pub fn pad_reflect_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; the borders are shorter than the row.
+/// Requires single precision, and less padding than the length of the row.
 pub fn check_pad_reflect_1d(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -184,7 +185,7 @@ pub fn check_pad_reflect_1d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Elements moved along each dimension by parameters 0 to 3, around the end.
+/// Shifts the elements along each dimension by parameters 0 to 3, with wrap-around.
 pub fn roll(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let by: Vec<i64> = (0..4).map(|i| i64::from(node.op_param_i32(i))).collect();
     let mut x = Reader::new(node.source(0), &d);
@@ -202,7 +203,7 @@ pub fn roll(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision of one shape.
+/// Requires single precision and one shape.
 pub fn check_roll(node: TensorRef) -> Result<()> {
     super::check_map_f32(node)
 }

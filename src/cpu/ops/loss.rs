@@ -26,18 +26,18 @@ pub fn cross_entropy_loss(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>
     }
     let [losses] = publish(w, [losses]);
     if w.ith() == 0 {
-        // In the order of the rows, whatever number of threads computed them.
+        // Adds in the order of the rows, so that the sum does not depend on the number of threads.
         let total: f64 = (0..logits.nrows()).map(|r| losses.get::<f64>(r, [0; 3])).sum();
         d.set(0, [0; 3], (-total / logits.nrows() as f64) as f32);
     }
 }
 
-/// A number for each row.
+/// A double for each row.
 pub fn scratch_cross_entropy_loss(node: TensorRef, _: usize) -> usize {
     node.src(0).map_or(0, |t| Layout::of(t).nrows() * size_of::<f64>())
 }
 
-/// Two tensors of one shape, one number.
+/// Requires two tensors of one shape, and a node with one element.
 pub fn check_cross_entropy_loss(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     for t in [a, b, node] {
@@ -47,7 +47,7 @@ pub fn check_cross_entropy_loss(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Gradient of the loss by the logits. Sources: gradient of the loss, logits, targets.
+/// Gradient of the loss with respect to the logits. Sources: gradient of the loss, logits, targets.
 pub fn cross_entropy_loss_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let grad = node.source(0).get::<f32>(0, [0; 3]);
     let logits = node.source(1);
@@ -67,7 +67,7 @@ pub fn cross_entropy_loss_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_
     }
 }
 
-/// Tensors of the node's shape, one number.
+/// Requires tensors with the shape of the node, and one gradient of the loss.
 pub fn check_cross_entropy_loss_back(node: TensorRef) -> Result<()> {
     let (grad, a, b) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     for t in [grad, a, b, node] {

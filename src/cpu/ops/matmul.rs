@@ -1,4 +1,4 @@
-//! Products of matrices: what they take (the kernels are in `cpu::matmul`), and sums of outer products.
+//! Checks of matrix products, whose kernels are in `cpu::matmul`, and sums of outer products.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -20,7 +20,7 @@ fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
     Ok(())
 }
 
-/// Weights of any format; activations in single precision or in the weights' partner format; matrices in whole groups.
+/// Requires weights of any format, activations in a format that can be multiplied with them, and matrices in whole groups.
 pub fn check_mul_mat(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     check_type(node, GGML_TYPE_F32)?;
@@ -33,7 +33,7 @@ pub fn check_mul_mat(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// As [`check_mul_mat`], with a matrix of indices of matrices.
+/// Requires what [`check_mul_mat`] does for formats, and a matrix of indices of matrices.
 pub fn check_mul_mat_id(node: TensorRef) -> Result<()> {
     let (a, b, ids) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     check_type(node, GGML_TYPE_F32)?;
@@ -48,7 +48,7 @@ pub fn check_mul_mat_id(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Whether a product is worth more than one thread.
+/// Whether a product is large enough for several threads.
 pub fn is_large(node: TensorRef) -> bool {
     node.src(0).is_some_and(|a| node.nelements().saturating_mul(a.ne()[0]) >= 1 << 15)
 }
@@ -70,7 +70,7 @@ pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Floats or blocks, by single precision.
+/// Requires floats or blocks for source 0, and single precision for source 1.
 pub fn check_out_prod(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     check_type(node, GGML_TYPE_F32)?;

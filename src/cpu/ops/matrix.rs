@@ -1,4 +1,4 @@
-//! Square matrices: diagonals, triangles, systems of equations.
+//! Square matrices: diagonals, triangles, triangular systems.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Reader, Writer, rows};
@@ -10,7 +10,7 @@ use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Zero on one side of the diagonal.
+/// Sets one side of the diagonal to zero.
 pub fn tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Some(kind) = ggml_tri_type::from_raw(node.op_param_i32(0)) else { return };
     let s = node.source(0);
@@ -30,14 +30,14 @@ pub fn tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; a kind that exists.
+/// Requires single precision and a valid kind.
 pub fn check_tri(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     ensure!(ggml_tri_type::from_raw(node.op_param_i32(0)).is_some(), "triangle {}", node.op_param_i32(0));
     Ok(())
 }
 
-/// A row onto the diagonal of a square.
+/// Diagonal matrices from rows.
 pub fn diag(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut x = Reader::new(node.source(0), &d);
     let mut out = Writer::new(d);
@@ -50,7 +50,7 @@ pub fn diag(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; rows of as many elements as the squares have.
+/// Requires single precision, and rows as long as those of the matrices.
 pub fn check_diag(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -72,24 +72,24 @@ fn diag_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, value: f32) {
     }
 }
 
-/// Negative infinity right of the diagonal, which parameter 0 moves to the right.
+/// Sets elements right of the diagonal to negative infinity. Parameter 0 shifts the diagonal to the right.
 pub fn diag_mask_inf(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     diag_mask(w, node, d, f32::NEG_INFINITY);
 }
 
-/// Zero right of the diagonal, which parameter 0 moves to the right.
+/// Sets elements right of the diagonal to zero. Parameter 0 shifts the diagonal to the right.
 pub fn diag_mask_zero(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     diag_mask(w, node, d, 0.0);
 }
 
-/// Single precision; parameter 0 is not negative.
+/// Requires single precision, and a parameter 0 that is not negative.
 pub fn check_diag_mask(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     ensure!(node.op_param_i32(0) >= 0, "{} columns in the past", node.op_param_i32(0));
     Ok(())
 }
 
-/// Solves lower triangular systems: source 0 `[n, n, ..]`, source 1 and the node `[columns, n, ..]`.
+/// Solves lower triangular systems. Source 0 is `[n, n, ..]`; source 1 and the node are `[columns, n, ..]`.
 pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut x = d;
     let (a, b) = (node.source(0).apart(&x), node.source(1));
@@ -104,7 +104,7 @@ pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Square matrices, and right sides of the node's shape.
+/// Requires square matrices, and right-hand sides with the shape of the node.
 pub fn check_solve_tri(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     for t in [a, b, node] {
@@ -127,7 +127,7 @@ mod tests {
         for (n, columns) in [(1, 1), (5, 3), (33, 70), (64, 1)] {
             let mut c = ctx();
             let (a, b) = (floats(&mut c, &[n, n, 2, 3], 1), floats(&mut c, &[columns, n, 2, 3], 2));
-            // Far from singular; what lies above the diagonal is not looked at.
+            // Well-conditioned matrices. Elements above the diagonal are ignored.
             let mut x = read(a);
             for (x, [i0, i1, ..]) in x.iter_mut().zip(indices(a.ne())) {
                 *x = if i0 == i1 { 2.0 + x.abs() } else { *x / n as f32 };

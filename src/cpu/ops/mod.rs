@@ -1,4 +1,5 @@
-//! Kernels, one file or folder per family (`tensor::family`). Each offers, for each operation, a kernel and a check (types and shapes it takes).
+//! Kernels of the operations, with one file or folder per family (`tensor::family`). Each operation has a kernel and a check of the types
+//! and shapes that the kernel supports.
 #![forbid(unsafe_code)]
 
 pub mod attention;
@@ -32,12 +33,12 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Whether this is one of the three float formats.
+/// Whether `t` is F32, F16 or BF16.
 pub(crate) fn is_float(t: ggml_type) -> bool {
     matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
 }
 
-/// Node and source 0 are floats of the same shape.
+/// Requires floats and the same shape for the node and source 0.
 pub(crate) fn check_map(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     ensure!(is_float(s.dtype()) && is_float(node.dtype()), "{:?} of {:?}", node.op(), s.dtype());
@@ -45,7 +46,7 @@ pub(crate) fn check_map(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Node and source 0 are single precision of the same shape.
+/// Requires single precision and the same shape for the node and source 0.
 pub(crate) fn check_map_f32(node: TensorRef) -> Result<()> {
     check_map(node)?;
     ensure!(
@@ -56,13 +57,13 @@ pub(crate) fn check_map_f32(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// A tensor is of a format.
+/// Requires a format.
 pub(crate) fn check_type(t: TensorRef, dtype: ggml_type) -> Result<()> {
     ensure!(t.dtype() == dtype, "'{}' is {:?}, not {dtype:?}", t.name(), t.dtype());
     Ok(())
 }
 
-/// Elements of source 0, changed by `f` piece by piece, become the node.
+/// Copies source 0 to the node, and applies `f` to the elements in parts.
 pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: impl Fn(&mut [f32])) {
     let mut s = node.source(0);
     if s.is_dense() && d.is_dense() {

@@ -1,4 +1,4 @@
-//! Normalisation of rows, and of groups of channels.
+//! Normalisation of rows and of groups of channels.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Reader, Writer, rows};
@@ -20,14 +20,14 @@ fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, f: impl Fn(&mut 
     }
 }
 
-/// Rows to mean 0 and variance 1; parameter 0 is added to the variance.
+/// Normalises rows to mean 0 and variance 1. Parameter 0 is added to the variance.
 pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
         let n = y.len() as f32;
         let mean = vec::sum(y) as f32 / n;
         let mut variance = vec::center(y, mean) as f32 / n;
-        // Far from zero a mean in single precision is not exact enough: centre what is left once more.
+        // If the mean is large compared with the deviation, rounding it to single precision leaves an error: centre once more.
         if mean * mean > 64.0 * variance {
             let rest = vec::sum(y) as f32 / n;
             variance = vec::center(y, rest) as f32 / n;
@@ -36,7 +36,7 @@ pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Rows to mean square 1; parameter 0 is added to the mean square.
+/// Normalises rows to mean square 1. Parameter 0 is added to the mean square.
 pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
@@ -45,7 +45,7 @@ pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Rows to length 1; parameter 0 is the least length that is divided by.
+/// Normalises rows to length 1. Parameter 0 is the minimum of the divisor.
 pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
@@ -54,18 +54,19 @@ pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Single precision of the same shape; parameter 0 is not negative.
+/// Requires single precision, the same shape, and a parameter 0 that is not negative.
 pub fn check_norm(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     ensure!(node.op_param_f32(0) >= 0.0, "epsilon {} is negative", node.op_param_f32(0));
     Ok(())
 }
 
-/// Groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, 1 is added to the variance.
+/// Normalises groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, and parameter 1 is added to
+/// the variance.
 pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
     let (groups, eps) = (node.op_param_i32(0) as usize, node.op_param_f32(1));
-    // More groups than channels: each channel is one, the rest are empty.
+    // If there are more groups than channels, each channel is a group, and the other groups are empty.
     let groups = groups.min(d.ne[2]);
     let (height, per_group) = (d.ne[1], d.ne[2].div_ceil(groups));
     for i in w.share(groups * d.ne[3]) {
@@ -89,7 +90,7 @@ pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Single precision of the same shape, at least one group, dense rows.
+/// Requires single precision, the same shape, at least one group, and dense rows.
 pub fn check_group_norm(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     ensure!(node.op_param_i32(0) > 0, "{} groups", node.op_param_i32(0));
@@ -119,7 +120,7 @@ pub fn rms_norm_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Gradient and argument in single precision, of the node's shape.
+/// Requires a gradient and an argument in single precision with the shape of the node.
 pub fn check_rms_norm_back(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let x = src(node, 1)?;

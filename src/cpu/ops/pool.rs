@@ -1,4 +1,4 @@
-//! Pooling: the largest or the mean of windows.
+//! Pooling: the maximum or the mean of windows.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::pool::Planes;
 
-/// The elements of a kernel of `size` that lie over the image.
+/// The elements of a kernel of size `size` that are over the image.
 fn over(out: usize, stride: i32, size: i32, pad: i32, n: usize) -> std::ops::Range<usize> {
     let first = i64::from(pad) - out as i64 * i64::from(stride);
     let end = first.saturating_add_unsigned(n as u64).clamp(0, i64::from(size));
@@ -24,7 +24,7 @@ struct Pool {
     kernel: [i32; 2],
     stride: [i32; 2],
     pad: [i32; 2],
-    /// What a mean divides by: the whole kernel, or the elements under it.
+    /// Whether a mean divides by the size of the whole kernel, not by the number of elements under it.
     whole: bool,
 }
 
@@ -63,20 +63,20 @@ fn largest(node: TensorRef) -> bool {
     node.op_param_i32(0) == ggml_op_pool::GGML_OP_POOL_MAX as i32
 }
 
-/// Largest or mean element under a kernel that slides along rows. Parameters: kind, size, stride, padding.
+/// Maximum or mean of the elements under a kernel that moves along rows. Parameters: kind, size, stride, padding.
 pub fn pool_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let p = |i| node.op_param_i32(i);
     let largest = largest(*node);
     pool(w, node, d, &Pool { largest, kernel: [p(1), 1], stride: [p(2), 1], pad: [p(3), 0], whole: false });
 }
 
-/// The same for planes.
+/// Maximum or mean of the elements under a kernel that moves over planes.
 pub fn pool_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Planes { kernel, stride, pad } = Planes::of_node(*node);
     pool(w, node, d, &Pool { largest: largest(*node), kernel, stride, pad: pad.map(|p| p as i32), whole: true });
 }
 
-/// Single or half precision; a kind that exists; sizes that make sense.
+/// Requires single or half precision, a valid kind, and valid sizes.
 pub fn check_pool(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(node, GGML_TYPE_F32)?;
@@ -90,7 +90,7 @@ pub fn check_pool(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Gradient of `pool_2d`. Sources: gradient of the result, the pooled tensor.
+/// Gradient of `pool_2d`. Sources: gradient of the result, argument of the pooling.
 pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let largest = largest(*node);
     let Planes { kernel, stride, pad } = Planes::of_node(*node);
@@ -130,7 +130,7 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Single or half precision; shapes fit.
+/// Requires single or half precision, and fitting shapes.
 pub fn check_pool_2d_back(node: TensorRef) -> Result<()> {
     let (grad, x) = (src(node, 0)?, src(node, 1)?);
     check_type(grad, GGML_TYPE_F32)?;

@@ -1,5 +1,5 @@
-//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
-//! Results of these nodes hold the outputs, then the states after the last token. Heads are independent: threads share them.
+//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule. The result of a
+//! node has the outputs, then the states after the last token. Heads are independent, so they are divided between threads.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Apart, Dest, Layout, RowIndex};
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
 
-/// Single precision, with rows that can be had as slices and lie apart from the node.
+/// Requires single precision, a dense node, and contiguous rows of the first `n` sources.
 fn check_inputs(node: TensorRef, n: usize) -> Result<()> {
     check_type(node, GGML_TYPE_F32)?;
     ensure!(node.is_contiguous(), "a result with gaps");
@@ -30,7 +30,8 @@ fn check_dense(node: TensorRef, which: impl IntoIterator<Item = usize>) -> Resul
     Ok(())
 }
 
-/// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`, weights `[width, channels]`.
+/// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`, weights `[width,
+/// channels]`.
 pub fn ssm_conv(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (x, c) = (node.source(0).apart(&d), node.source(1).apart(&d));
     let width = c.ne[0];
@@ -46,7 +47,7 @@ pub fn ssm_conv(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_ssm_conv(node: TensorRef) -> Result<()> {
     check_inputs(node, 2)?;
     let (x, c, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
@@ -59,7 +60,7 @@ fn softplus(x: f32) -> f32 {
     if x <= 20.0 { x.exp().ln_1p() } else { x }
 }
 
-/// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, ids of the states; parameter 0: states to keep.
+/// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, indices of the states. Parameter 0: number of states to keep.
 pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (s0, x, dt, a, b, c, ids) = (p(0), p(1), p(2), p(3), p(4), p(5), p(6));
@@ -95,7 +96,7 @@ pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
                     vec::axpy(state, x * step, b);
                     *y = vec::dot(state, c);
                 }
-                // The last states, the newest first.
+                // Keeps the last states, the newest first.
                 let back = tokens - 1 - token;
                 if back < kept {
                     let at = x_len(&d, per_state, kept, sequences) + (back * sequences + sequence) * per_state;
@@ -106,12 +107,12 @@ pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Where the states begin in a result.
+/// Offset of the states in a result.
 fn x_len(d: &Layout, per_state: usize, kept: usize, sequences: usize) -> usize {
     d.len() - per_state * kept * sequences
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_ssm_scan(node: TensorRef) -> Result<()> {
     check_inputs(node, 6)?;
     let s = |i| src(node, i).map(TensorRef::ne);
@@ -129,7 +130,7 @@ pub fn check_ssm_scan(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// A recurrence over a matrix for each head: sizes, and where the states are.
+/// A recurrence with a matrix as the state of each head: sizes and states.
 struct Matrices<'a> {
     tokens: usize,
     heads: usize,
@@ -140,14 +141,14 @@ struct Matrices<'a> {
 }
 
 impl<'a> Matrices<'a> {
-    /// Source 1 has heads and tokens, `states` the sequences.
+    /// Sizes of a node: source 1 has the heads and tokens, and source `states` has the sequences.
     fn of(node: CheckedNode<'a>, out: Dest<'a>, states: usize) -> Self {
         let (shape, states) = (node.source(1), node.source(states).apart(&out));
         let heads = shape.ne[1];
         Self { tokens: shape.ne[2], heads, size: out.ne[0] / heads, sequences: states.ne[1], states, out }
     }
 
-    /// For this thread's heads, runs `f` with the state, the place of the token's inputs, and the output of each token.
+    /// For each token of this thread's heads, calls `f` with the state, the offset of the token's inputs, and its output.
     fn run(&mut self, w: &Worker<'_>, f: impl Fn(&mut [f32], usize, usize, &mut [f32])) {
         let (n, width) = (self.size, self.heads * self.size);
         let per_sequence = self.tokens / self.sequences;
@@ -181,7 +182,7 @@ fn check_matrices(node: TensorRef, inputs: &[usize], states: usize) -> Result<()
     Ok(())
 }
 
-/// RWKV-6 (arXiv:2404.05892). Sources: k, v, r, bonus, decay, state.
+/// RWKV-6 (arXiv:2404.05892). Sources: k, v, r, bonus, decay, states.
 pub fn rwkv_wkv6(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (k, v, r, bonus, decay) = (p(0), p(1), p(2), p(3), p(4));
@@ -201,14 +202,14 @@ pub fn rwkv_wkv6(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_rwkv_wkv6(node: TensorRef) -> Result<()> {
     check_matrices(node, &[0, 1, 2, 4], 5)?;
     ensure!(src(node, 3)?.nelements() == node.ne()[0], "a bonus of {:?}", src(node, 3)?.ne());
     Ok(())
 }
 
-/// Gated linear attention (arXiv:2312.06635). Sources: k, v, q, gate, state; parameter 0: scale.
+/// Gated linear attention (arXiv:2312.06635). Sources: k, v, q, gate, states. Parameter 0: scale.
 pub fn gated_linear_attn(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (k, v, q, gate) = (p(0), p(1), p(2), p(3));
@@ -228,12 +229,12 @@ pub fn gated_linear_attn(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_gated_linear_attn(node: TensorRef) -> Result<()> {
     check_matrices(node, &[0, 1, 2, 3], 4)
 }
 
-/// RWKV-7 (arXiv:2503.14456). Sources: r, decay, k, v, a, b, state.
+/// RWKV-7 (arXiv:2503.14456). Sources: r, decay, k, v, a, b, states.
 pub fn rwkv_wkv7(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (r, decay, k, v, a, b) = (p(0), p(1), p(2), p(3), p(4), p(5));
@@ -251,12 +252,12 @@ pub fn rwkv_wkv7(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_rwkv_wkv7(node: TensorRef) -> Result<()> {
     check_matrices(node, &[0, 1, 2, 3, 4, 5], 6)
 }
 
-/// Gated delta rule (arXiv:2412.06464). Sources: q, k, v, gate, beta, state; parameter 0: states to keep.
+/// Gated delta rule (arXiv:2412.06464). Sources: q, k, v, gate, beta, states. Parameter 0: number of states to keep.
 pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (q, k, v, gate, beta, s0) = (p(0), p(1), p(2), p(3), p(4), p(5));
@@ -299,7 +300,7 @@ pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_gated_delta_net(node: TensorRef) -> Result<()> {
     check_inputs(node, 6)?;
     check_dense(node, 3..6)?;
@@ -363,7 +364,7 @@ mod tests {
             c: floats(c, &[n, groups, tokens, sequences], 6),
             ids: integers(c, &[sequences], &[3, 1]),
         };
-        // Some time steps so large that the soft maximum with zero is the step itself.
+        // Some timesteps are so large that softplus(x) is x.
         write(src.dt, &read(src.dt).iter().map(|x| if *x > 0.8 { 25.0 } else { *x }).collect::<Vec<_>>());
         write(src.a, &read(src.a).iter().map(|x| -x.abs()).collect::<Vec<_>>());
         let [s, x, dt, a, b, cc] = [src.s, src.x, src.dt, src.a, src.b, src.c].map(read);
@@ -425,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Inputs [size, heads, tokens] and a state, in double precision.
+    /// Inputs [size, heads, tokens] and states, in double precision.
     struct Linear {
         size: i64,
         heads: i64,
@@ -434,7 +435,7 @@ mod tests {
     }
 
     impl Linear {
-        /// Outputs and states, by a step (state[i][j], place of a token's numbers, head) -> output.
+        /// Computes outputs and states with a function for each token: (state[i][j], offset of the token's inputs, head) -> output.
         fn run(&self, state: &[f32], step: impl Fn(&mut [Vec<f64>], usize, usize) -> Vec<f64>) -> Vec<f64> {
             let n = self.size as usize;
             let width = n * self.heads as usize;
@@ -548,7 +549,7 @@ mod tests {
             let t = recurrent::gated_delta_net(&mut c, &src, kept).unwrap();
             let [q, k, v, g, beta, state] = [src.q, src.k, src.v, src.g, src.beta, src.state].map(read);
             let outputs = (n * heads * tokens * sequences) as usize;
-            // Snapshots from before the first token stay what they were.
+            // Snapshots from before the first token are not written.
             write(t, &vec![0.0; t.nelements() as usize]);
             let mut want = vec![0f64; t.nelements() as usize];
             for [h, s, ..] in indices([heads, sequences, 1, 1]) {

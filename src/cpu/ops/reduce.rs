@@ -1,4 +1,4 @@
-//! Sums, means, places of extremes, running sums, counts.
+//! Reductions: sums, means, argmax, cumulative sums, counts.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -19,7 +19,7 @@ pub fn sum(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     d.store([0; 3], 0, &[total as f32]);
 }
 
-/// One float from floats of its format.
+/// Requires floats, and a node with one element of their format.
 pub fn check_sum(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     ensure!(is_float(s.dtype()) && s.dtype() == node.dtype() && node.is_scalar(), "sum of {:?}", s.dtype());
@@ -44,7 +44,7 @@ pub fn mean(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     row_sums(w, node, d, |sum, n| sum as f32 / n as f32);
 }
 
-/// Single precision; one element for each row.
+/// Requires single precision, and a node with one element for each row.
 pub fn check_row_sums(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -53,7 +53,7 @@ pub fn check_row_sums(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Place of the largest element of each row, the first of equals.
+/// Index of the largest element of each row, the first of equal ones.
 pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut x = Reader::new(node.source(0), &d);
     for r in w.share(x.ne[1]) {
@@ -67,7 +67,7 @@ pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// A matrix of single precision into a row of indices.
+/// Requires a matrix in single precision, and a row of indices.
 pub fn check_argmax(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -76,7 +76,7 @@ pub fn check_argmax(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Sums of the elements up to each.
+/// Cumulative sums of rows.
 pub fn cumsum(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let mut out = Writer::new(d);
@@ -92,12 +92,12 @@ pub fn cumsum(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision of one shape.
+/// Requires single precision and one shape.
 pub fn check_cumsum(node: TensorRef) -> Result<()> {
     check_map_f32(node)
 }
 
-/// Number of places where two integer tensors are equal.
+/// Number of equal elements of two integer tensors.
 pub fn count_equal(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     if w.ith() != 0 {
         return;
@@ -108,7 +108,7 @@ pub fn count_equal(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     d.set(0, [0; 3], total);
 }
 
-/// Two integer tensors of one shape, one 64-bit count.
+/// Requires two integer tensors of one shape, and a 64-bit count.
 pub fn check_count_equal(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     check_type(a, GGML_TYPE_I32)?;

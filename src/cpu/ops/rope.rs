@@ -1,7 +1,7 @@
-//! Rotary position embedding: pairs of elements are turned by an angle that grows with the position.
+//! Rotary position embedding: rotates pairs of elements by an angle that is proportional to the position.
 //!
-//! All modes: pairs of neighbours (normal), pairs half a head apart (neox), several positions per token (mrope, imrope),
-//! vision; YaRN interpolation (arXiv:2309.00071); a factor for each frequency.
+//! Modes: adjacent pairs (normal), pairs half a head apart (neox), several positions per token (mrope, imrope), vision. Also YaRN
+//! interpolation (arXiv:2309.00071), and a factor for each frequency.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Source, Writer, rows};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::rope::{Rope, offset_of, yarn_corr_dims};
 
-/// A node's parameters, checked.
+/// The checked parameters of a node.
 struct Params {
     rope: Rope,
     n_dims: usize,
@@ -32,13 +32,13 @@ impl Params {
         self.rope.mode == GGML_ROPE_TYPE_VISION
     }
 
-    /// The dimensions between which YaRN goes over from extrapolation to interpolation.
+    /// The dimensions between which YaRN changes from extrapolation to interpolation.
     fn corrections(&self) -> [f32; 2] {
         let r = &self.rope;
         yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow)
     }
 
-    /// Cosine and sine for pair `pair` of an angle before scaling.
+    /// Cosine and sine for pair `pair`, from the angle before scaling.
     fn turn(&self, angle: f32, corrections: [f32; 2], pair: usize) -> (f32, f32) {
         let interpolated = self.rope.freq_scale * angle;
         let (mut theta, mut magnitude) = (interpolated, self.rope.attn_factor);
@@ -51,7 +51,7 @@ impl Params {
         (theta.cos() * magnitude, theta.sin() * magnitude)
     }
 
-    /// Which of a token's positions turns a pair, by its place in the cycle of sections.
+    /// Index of the position of a token that determines the angle of a pair, by the pair's index `sector` in the cycle of sections.
     fn axis(&self, sector: i32) -> usize {
         let [t, h, w, _] = self.rope.sections;
         if self.rope.mode == GGML_ROPE_TYPE_IMROPE {
@@ -71,7 +71,7 @@ impl Params {
     }
 }
 
-/// Cosine and sine of every pair, for the token at `at` of dimension 2.
+/// Computes cosine and sine of every pair for the token with index `at` in dimension 2.
 fn fill(
     p: &Params,
     cache: &mut [(f32, f32)],
@@ -106,7 +106,7 @@ fn fill(
     for pair in 0..pairs {
         let sector = pair as i32 % cycle;
         if p.vision() {
-            // The angles of each section start again.
+            // The angles start again in each section.
             if let Some(axis) = starts.iter().position(|&s| s == sector) {
                 angles[axis] = base[axis];
             }
@@ -116,7 +116,7 @@ fn fill(
     }
 }
 
-/// Turns pairs whose elements stand in two halves.
+/// Rotates the pairs (a[i], b[i]).
 fn turn(a: &mut [f32], b: &mut [f32], cache: &[(f32, f32)]) {
     for ((a, b), &(cos, sin)) in a.iter_mut().zip(b).zip(cache) {
         (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
@@ -159,17 +159,17 @@ fn rotate(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, sign: f32) {
     }
 }
 
-/// Rotates.
+/// Rotary position embedding.
 pub fn rope(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     rotate(w, node, d, 1.0);
 }
 
-/// Rotates back: the gradient.
+/// Gradient of `rope`: rotates by the negative angles.
 pub fn rope_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     rotate(w, node, d, -1.0);
 }
 
-/// Floats, a mode that exists, dimensions inside the row, a position (or four) for each token.
+/// Requires floats, a valid mode, dimensions inside the row, and one position for each token, or four.
 pub fn check_rope(node: TensorRef) -> Result<()> {
     check_map(node)?;
     check_type(src(node, 0)?, node.dtype())?;

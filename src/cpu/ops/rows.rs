@@ -1,4 +1,4 @@
-//! Rows by index. Indices are data: they are checked while the graph runs.
+//! Rows by index. Indices are data, so kernels check them.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
 
-/// An index from an index tensor, if it is below `limit`.
+/// Reads an index from an index tensor. Returns it as an error unless it is below `limit`.
 fn index(at: &Source<'_>, i0: usize, row: [usize; 3], limit: usize) -> std::result::Result<usize, i64> {
     let i = if at.dtype == GGML_TYPE_I64 { at.get::<i64>(i0, row) } else { i64::from(at.get::<i32>(i0, row)) };
     if mutant::on("G30") {
@@ -24,7 +24,7 @@ fn out_of_range(w: &Worker<'_>, node: TensorRef, i: i64, limit: usize) {
     w.fail(invalid!("{:?} '{}': index {i} is not below {limit}", node.op(), node.name()));
 }
 
-/// The rows of source 0 that source 1 names.
+/// Copies the rows of source 0 whose indices are in source 1.
 pub fn get_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (s, ids) = (node.source(0), node.source(1));
     let mut out = Writer::new(d);
@@ -44,7 +44,7 @@ pub fn get_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Rows of any readable format into single precision (integers into integers); a matrix of indices.
+/// Requires rows of any readable format, a node in single precision (integers for integers), and a matrix of indices.
 pub fn check_get_rows(node: TensorRef) -> Result<()> {
     let (s, ids) = (src(node, 0)?, src(node, 1)?);
     check_type(ids, GGML_TYPE_I32)?;
@@ -56,17 +56,17 @@ pub fn check_get_rows(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Rows of source 0 into the rows of the node that source 1 names, converted; the other rows stay.
+/// Writes the rows of source 0, converted, to the rows of the node whose indices are in source 1. The other rows do not change.
 pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (s, ids) = (node.source(0), node.source(1));
     let mut read = Reader::new(s, &d);
-    // Each thread owns some rows of the node and looks at all indices: where several rows of the source have the same target, the last one
-    // wins.
+    // Each thread reads all indices, and writes only its rows of the node. So if an index occurs more than once, the last row of the
+    // source wins.
     let [_, n1, n2, n3] = s.ne;
     let mut planes = (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i2, i3)));
     let failed = planes.try_for_each(|(i2, i3)| {
         let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
-        // A transposed cache of values has rows of one element, so what is done for each row counts.
+        // A transposed V cache has rows of one element, so the cost per row matters.
         (0..n1).try_for_each(|i1| {
             let i = index(&ids, i1, at, d.ne[1])?;
             if w.nth() == 1 || i % w.nth() == w.ith() {
@@ -80,7 +80,7 @@ pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Floats into a writable format; an index for each row, repeated over planes.
+/// Requires floats, a writable format, and an index for each row, repeated over planes.
 pub fn check_set_rows(node: TensorRef) -> Result<()> {
     let (s, ids) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(s.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "rows of {:?}", s.dtype());
@@ -93,11 +93,12 @@ pub fn check_set_rows(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Sums of rows of source 0 by the index that source 1 gives them: the gradient of `get_rows`.
+/// Gradient of `get_rows`: adds each row of source 0 to the row of the node whose index is in source 1.
 pub fn get_rows_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let ids = node.source(1);
     let mut grad = Reader::new(node.source(0), &d);
-    // Each thread owns some rows of the node and looks at all indices, so the order of the sums is always the same.
+    // Each thread reads all indices, and writes only its rows of the node, so that the order of the sums does not depend on the number
+    // of threads.
     let mine = w.share(d.nrows());
     for r in mine.clone() {
         d.row_mut::<f32>(d.row_index(r)).fill(0.0);
@@ -111,7 +112,7 @@ pub fn get_rows_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// A matrix of floats, an index for each of its rows, a dense matrix.
+/// Requires a matrix of floats, an index for each of its rows, and a dense node.
 pub fn check_get_rows_back(node: TensorRef) -> Result<()> {
     let (s, ids) = (src(node, 0)?, src(node, 1)?);
     check_type(node, GGML_TYPE_F32)?;

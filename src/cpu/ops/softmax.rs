@@ -1,4 +1,4 @@
-//! Soft maximum of rows, with scale, mask, position slopes and sinks; its gradient.
+//! Softmax of rows, with scale, mask, ALiBi slopes and sinks, and its gradient.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -9,7 +9,7 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Slopes of the attention biases of heads (ALiBi, arXiv:2108.12409).
+/// Slopes of the attention biases of the heads (ALiBi, arXiv:2108.12409).
 #[derive(Clone, Copy)]
 pub struct Slopes {
     max_bias: f32,
@@ -39,7 +39,8 @@ impl Slopes {
     }
 }
 
-/// exp(x * scale + slope * mask), divided by the sum of the row. Parameters: scale, largest bias. Source 1: mask; source 2: sinks, one per head.
+/// exp(x * scale + slope * mask), divided by the sum of the row. Parameters: scale, maximum bias. Source 1: mask. Source 2: sinks, one
+/// per head.
 pub fn soft_max(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let (scale, max_bias) = (node.op_param_f32(0), node.op_param_f32(1));
@@ -69,7 +70,7 @@ pub fn soft_max(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; a mask of at least as many columns and rows that repeats over heads and batches; a sink per head.
+/// Requires single precision, a mask with at least as many columns and rows that repeats over heads and batches, and a sink per head.
 pub fn check_soft_max(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let ne = node.ne();
@@ -104,7 +105,7 @@ pub fn soft_max_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision of one shape; no biases.
+/// Requires single precision, one shape, and no biases.
 pub fn check_soft_max_back(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let y = src(node, 1)?;

@@ -1,4 +1,4 @@
-//! Order of the elements of rows.
+//! Sorting of rows by indices.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader};
@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::cmp::Ordering;
 
-/// Lets `f` put the places of each row's elements, given in order of rising place, into the order wanted: as many as the node has
-/// columns are kept.
+/// For each row, calls `f` with the elements and their indices in ascending order of index. `f` sorts the indices, and as many as the
+/// node has columns are written.
 fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, mut f: impl FnMut(&[f32], &mut Vec<i32>)) {
     let mut x = Reader::new(node.source(0), &d);
     let mut order: Vec<i32> = Vec::new();
@@ -26,7 +26,7 @@ fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, mut f: impl 
     }
 }
 
-/// Places of the elements of each row in rising (parameter 0: falling) order; equal elements keep their order.
+/// Indices of the elements of each row in ascending or, by parameter 0, descending order. The sort is stable.
 pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let falling = node.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
     each_row(w, node, d, |x, order| {
@@ -37,7 +37,7 @@ pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Single precision; indices of the same shape; an order that exists.
+/// Requires single precision, indices of the same shape, and a valid order.
 pub fn check_argsort(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -47,8 +47,8 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Places of the largest elements of each row, as many as the node has columns. Their order means nothing: the first two
-/// are swapped, as in the original, so that nobody comes to rely on it.
+/// Indices of the largest elements of each row, as many as the node has columns. Their order is unspecified: the first two are
+/// swapped, as in the original, so that nobody relies on it.
 pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = d.ne[0];
     each_row(w, node, d, |x, order| {
@@ -65,7 +65,7 @@ pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Single precision; at most as many indices as the row has elements.
+/// Requires single precision, and at most as many indices as the row has elements.
 pub fn check_top_k(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;

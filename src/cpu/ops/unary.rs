@@ -1,4 +1,4 @@
-//! Functions of one element: the unary operations, powers, roots, trigonometry, clamping, scaling.
+//! Elementwise functions: the unary operations, powers, roots, trigonometry, clamping, scaling.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, parts, rows};
@@ -44,7 +44,7 @@ pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let p = |i| node.op_param_f32(i);
     let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
     match (op, d.dtype) {
-        // The original's table is for half and single precision.
+        // The original uses its table of GELU for half and single precision only.
         (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, node, d, vec::gelu_computed),
         _ => map(w, node, d, |y| apply(op, xielu, y)),
     }
@@ -78,7 +78,7 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
     }
 }
 
-/// The parameter names a function; floats of the same shape.
+/// Requires a valid operation, floats, and the same shape.
 pub fn check_unary(node: TensorRef) -> Result<()> {
     ensure!(node.unary_op().is_some(), "unary operation {} does not exist", node.op_param_i32(0));
     check_map(node)
@@ -109,7 +109,7 @@ pub fn cos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     map(w, node, d, |y| each(y, f32::cos));
 }
 
-/// Limits to parameters 0 (least) and 1 (most).
+/// Clamps to parameters 0 (minimum) and 1 (maximum).
 pub fn clamp(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (least, most) = (node.op_param_f32(0), node.op_param_f32(1));
     if w.ith() > 0 && mutant::on("C5") {
@@ -123,7 +123,7 @@ pub fn clamp(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     });
 }
 
-/// Times parameter 0, plus parameter 1.
+/// x * s + b, where s and b are parameters 0 and 1.
 pub fn scale(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (s, b) = (node.op_param_f32(0), node.op_param_f32(1));
     match b == 0.0 {
@@ -153,7 +153,7 @@ pub fn silu_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Gradient and argument have the shape of the node.
+/// Requires floats, and a gradient and an argument with the shape of the node.
 pub fn check_silu_back(node: TensorRef) -> Result<()> {
     check_map(node)?;
     let x = src(node, 1)?;
@@ -162,25 +162,25 @@ pub fn check_silu_back(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Single precision only.
+/// Requires floats of one format, and the same shape.
 pub fn check_leaky_relu(node: TensorRef) -> Result<()> {
     check_map(node)?;
     check_type(node, src(node, 0)?.dtype())
 }
 
-/// As `check_map`, single precision or brain floats.
+/// Requires single precision or bfloat16, and the same shape.
 pub fn check_scale(node: TensorRef) -> Result<()> {
     if node.dtype() == GGML_TYPE_BF16 { check_map(node) } else { check_map_f32(node) }
 }
 
-/// Parameter 0 everywhere.
+/// Sets all elements to parameter 0.
 pub fn fill(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let value = node.op_param_f32(0);
     let mut out = Writer::new(d);
     rows(w, &out).for_each(|row| out.row(row, |y| y.fill(value)));
 }
 
-/// Single or half precision.
+/// Requires single or half precision.
 pub fn check_fill(node: TensorRef) -> Result<()> {
     ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "constant {:?}", node.dtype());
     check_type(src(node, 0)?, node.dtype())

@@ -1,4 +1,4 @@
-//! Windows of images, relative positions (arXiv:2304.02643).
+//! Windows of images and relative positions, as in SAM (arXiv:2304.02643).
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, rows};
@@ -9,7 +9,7 @@ use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// An image cut into windows, with zeros at the edges. Parameters: windows across, windows down, their size.
+/// Divides an image into windows, padded with zeros at the edges. Parameters: windows per row, windows per column, size.
 pub fn win_part(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let across = node.op_param_i32(0) as usize;
     let size = node.op_param_i32(2) as usize;
@@ -26,7 +26,7 @@ pub fn win_part(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_win_part(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -37,7 +37,7 @@ pub fn check_win_part(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Windows put together to an image. Parameter 0: their size.
+/// Joins windows to an image. Parameter 0: size of the windows.
 pub fn win_unpart(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let size = node.op_param_i32(0) as usize;
     let mut x = Reader::new(node.source(0), &d);
@@ -49,7 +49,7 @@ pub fn win_unpart(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_win_unpart(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, GGML_TYPE_F32)?;
@@ -62,7 +62,7 @@ pub fn check_win_unpart(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Rows of a table by the distance of two positions.
+/// Rows of a table, selected by the distance of two positions.
 pub fn get_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
     for row @ [i1, i2, _] in rows(w, &d) {
@@ -71,8 +71,8 @@ pub fn get_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// 16-bit floats, whose bits are copied: a brain-float table gives a node of its bits, though the constructor calls it half
-/// precision, as in the original. A row for each distance.
+/// Requires 16-bit floats, and a row for each distance. The kernel copies bits, so for a bfloat16 table the node has bfloat16 bits,
+/// although the constructor makes its type half precision, as in the original.
 pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     for t in [s, node] {
@@ -83,7 +83,7 @@ pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Scores of positions in a window, plus one part for the row and one for the column that they differ by.
+/// Adds to the scores of positions in a window a bias for their distance in rows, and one for their distance in columns.
 pub fn add_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let (mut across, mut down) = (Reader::new(node.source(1), &d), Reader::new(node.source(2), &d));
@@ -104,7 +104,7 @@ pub fn add_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Scores `[width * width, positions, windows]`, parts `[width, w, h, windows]`.
+/// Requires scores `[width * width, positions, windows]` and biases `[width, w, h, windows]`.
 pub fn check_add_rel_pos(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let (a, b) = (src(node, 1)?, src(node, 2)?);

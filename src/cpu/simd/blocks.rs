@@ -1,15 +1,15 @@
-//! Rows of blocks: dot products of every weight format with the activation formats, and the conversions to these. Written once
-//! over [`Unpack`] and [`Dots`], compiled once for each instruction set; formats that matter most have kernels of their own
-//! in the folders of the instruction sets.
+//! Rows of blocks: dot products of all weight formats with the activation formats, and conversion of activations. The generic code over
+//! [`Unpack`] and [`Dots`] is compiled for each instruction set. The folders of the instruction sets have faster kernels for some
+//! products.
 
 use super::act;
 use super::lanes::{AnyDots, Lanes, PlainDots, f16_to_f32};
 use super::unpack::Unpack;
 use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
 
-/// Values that are taken apart at a time; a multiple of every block.
+/// Values that are unpacked at a time; a multiple of every block.
 const BATCH: usize = 1024;
-/// Groups in the largest block.
+/// Maximum number of groups in a block.
 const GROUPS: usize = 16;
 
 /// A block of activations.
@@ -68,25 +68,25 @@ impl Activation for BlockQ8K {
     }
 }
 
-/// A block by value, from memory of any alignment.
+/// Reads a block at any alignment.
 ///
 /// # Safety
 /// Block `i` of the row at `row` is readable.
 #[inline(always)]
 pub unsafe fn block<B: Plain>(row: *const u8, i: usize) -> B {
-    // SAFETY: the caller's promise; every bit pattern is a value.
+    // SAFETY: the caller promises that the block is readable, every bit pattern is a value (`Plain`), and the read needs no alignment.
     unsafe { row.cast::<B>().add(i).read_unaligned() }
 }
 
 /// Dot product of a row of weights and a row of activations.
 ///
 /// # Safety
-/// Both rows have `n` values, a multiple of both blocks; the instruction set of `D` is there, its lanes are eight, and it wants no flipped signs.
+/// As for [`super::VecDot`], with `n` a multiple of both blocks. The processor has the instruction set of `D`.
 #[inline(always)]
 pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
     const { assert!(B::VALUES % A::VALUES == 0 && D::FLIP == 0 && D::Floats::N == 8) };
     let per = B::VALUES / A::VALUES;
-    // SAFETY: block indices stay below n / VALUES; the rest is the caller's promise.
+    // SAFETY: the caller promises rows of `n` values and the instruction set; block indices are below n / VALUES.
     unsafe {
         let mut total = D::Floats::splat(0.0);
         let mut shift = 0.0;
@@ -95,7 +95,7 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
         let (blocks, batch, groups) = (n / B::VALUES, BATCH / B::VALUES, B::VALUES / B::GROUP);
         let mut first = 0;
         while first < blocks {
-            // Several blocks are taken apart before any is used: what was just written in small pieces cannot be read at once in large ones.
+            // Unpacks several blocks before the first is used, because loading a vector right after narrower stores to it stalls.
             let here = batch.min(blocks - first);
             for i in 0..here {
                 let (s, o) = (&mut scales[i * groups..], &mut offsets[i * groups..]);
@@ -134,22 +134,22 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
     }
 }
 
-/// The same for activations with bytes of -128, which are seldom: no conversion gives them, but a host's file may.
+/// The same for activations with bytes of -128. They are rare: no conversion here produces them, but those of a host may.
 ///
 /// # Safety
-/// As for [`vec_dot`].
+/// As for [`vec_dot`], without an instruction set.
 #[cold]
 #[inline(never)]
 unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
-    // SAFETY: the caller's promise; these lanes need no instruction set.
+    // SAFETY: the caller promises the rows that `vec_dot` requires, and `PlainDots` needs no instruction set.
     unsafe { vec_dot::<PlainDots, B, A>(n, x, y) }
 }
 
-/// Takes a row of weights apart: bytes (each `^ FLIP`), scales, offsets.
+/// Unpacks a row of weights to bytes (each `^ FLIP`), scales and offsets.
 ///
 /// # Safety
-/// `x` has `k` values, a multiple of the block; `q` is writable for `k` bytes, `scales` for `k / GROUP` floats, and `offsets` too
-/// where the format has them.
+/// `x` is readable for `k` values, a multiple of the block. `q` is writable for `k` bytes, and `scales` for `k / GROUP` floats; so is
+/// `offsets` if the format has them.
 #[inline(always)]
 pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
     x: *const u8,
@@ -161,7 +161,8 @@ pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
     let groups = B::VALUES / B::GROUP;
     let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
     for i in 0..k / B::VALUES {
-        // SAFETY: i < k / VALUES. The slices do not overlap and live for this round; the bytes written here were given to be written.
+        // SAFETY: `i` is below `k / VALUES`, so the caller promises that the block is readable, and that its part of the outputs is writable.
+        // The local arrays have at least `VALUES` bytes and `groups` floats.
         unsafe {
             block::<B>(x, i).unpack(&mut bytes, &mut s, &mut o);
             for b in &mut bytes[..B::VALUES] {
@@ -176,14 +177,15 @@ pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
     }
 }
 
-/// A row as Q8_0.
+/// Encodes a row as Q8_0.
 ///
 /// # Safety
-/// As for [`super::FromFloat`]; the instruction set of `V` is there.
+/// As for [`super::FromFloat`], and the processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn from_float_q8_0<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
-        // SAFETY: i < n / 32.
+        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block. The caller promises the instruction
+        // set.
         unsafe {
             let (d, qs) = act::levels(&x.add(32 * i).cast::<[f32; 32]>().read_unaligned());
             y.cast::<BlockQ8_0>().add(i).write_unaligned(BlockQ8_0 { d: half_bits::<V>(d), qs });
@@ -191,14 +193,15 @@ pub unsafe fn from_float_q8_0<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
     }
 }
 
-/// A row as Q8_1.
+/// Encodes a row as Q8_1.
 ///
 /// # Safety
-/// As for [`super::FromFloat`]; the instruction set of `V` is there.
+/// As for [`super::FromFloat`], and the processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn from_float_q8_1<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
-        // SAFETY: i < n / 32.
+        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block. The caller promises the instruction
+        // set.
         unsafe {
             let (d, qs) = act::levels(&x.add(32 * i).cast::<[f32; 32]>().read_unaligned());
             let sum: i32 = qs.iter().map(|q| i32::from(*q)).sum();
@@ -208,14 +211,14 @@ pub unsafe fn from_float_q8_1<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
     }
 }
 
-/// A row as Q8_K. The scale has the sign that maps the value of greatest magnitude, the first of them, on -127.
+/// Encodes a row as Q8_K. The sign of the scale is such that the first value of greatest magnitude becomes -127.
 ///
 /// # Safety
 /// As for [`super::FromFloat`].
 #[inline(always)]
 pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 256 {
-        // SAFETY: i < n / 256; floats may be at any address that is a multiple of one, but we ask for no alignment.
+        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the floats, and the read needs no alignment.
         let x = unsafe { x.add(256 * i).cast::<[f32; 256]>().read_unaligned() };
         let top = act::greatest(&x);
         let mut b = BlockQ8K { d: 0.0, qs: [0; 256], bsums: [0; 16] };
@@ -230,21 +233,21 @@ pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
             }
             b.d = 1.0 / factor;
         }
-        // SAFETY: i < n / 256.
+        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the block, and the write needs no alignment.
         unsafe { y.cast::<BlockQ8K>().add(i).write_unaligned(b) };
     }
 }
 
-/// Bits of the nearest half.
+/// Converts to the bits of the nearest half.
 #[inline(always)]
 unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
     let mut bits = [0u16; 16];
-    // SAFETY: 16 halves are as many as any `V` has lanes; the instruction set is there: the caller's promise.
+    // SAFETY: no `V` has more than 16 lanes, so `bits` has room for them. The caller promises the instruction set.
     unsafe { V::splat(x).store_f16(bits.as_mut_ptr()) };
     bits[0]
 }
 
-/// Compiles the dot products and conversions for one instruction set: a function `fill_blocks` that puts them into the table.
+/// Compiles the dot products and conversions for one instruction set, and defines a function `fill_blocks` that sets them in the table.
 macro_rules! instantiate {
     ($lanes:ty, $dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.
@@ -254,22 +257,22 @@ macro_rules! instantiate {
 
             $(#[target_feature(enable = $features)])?
             pub unsafe fn vec_dot<B: Unpack, A: blocks::Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `VecDot` covers the rest.
                 unsafe { blocks::vec_dot::<$dots, B, A>(n, x, y) }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
                 unsafe { blocks::from_float_q8_0::<$lanes>(x, y, n) }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
                 unsafe { blocks::from_float_q8_1::<$lanes>(x, y, n) }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
                 unsafe { blocks::from_float_q8_k(x, y, n) }
             }
         }

@@ -1,13 +1,13 @@
-//! The float kernels, written once over [`Lanes`] and compiled once for each instruction set.
+//! The float kernels: generic code over [`Lanes`] that is compiled for each instruction set.
 //!
-//! Sums are taken lane by lane in four chains, so the result depends on the instruction set (as rounding does), but never on
-//! the thread count or on alignment.
+//! Sums use four vector accumulators, so their rounding depends on the instruction set, but not on the number of threads or on
+//! alignment.
 
 use super::lanes::Lanes;
 use crate::mutant;
 
 // Loops over vectors are macros, not functions that take a closure: a closure that is too large to be inlined would be
-// compiled without the instruction set, and every instruction in it become a call.
+// compiled without the instruction set, and every instruction in it would become a call.
 
 /// `dst[i] = f(a[i])` for `n` floats.
 macro_rules! map {
@@ -43,10 +43,10 @@ macro_rules! map2 {
     }};
 }
 
-/// Sum of `f(i)` over vectors, `part` for what is left; every 4096 elements the lanes go into a double.
+/// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096 elements.
 #[inline(always)]
 unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let mut total = 0.0;
         let mut i = 0;
@@ -75,14 +75,14 @@ unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnc
 /// `e^x`: at most 2 units in the last place; zero below -86.99, infinity above 88.73, NaN for NaN.
 ///
 /// # Safety
-/// As for [`Lanes`].
+/// As for [`Lanes`]: the processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn exp<V: Lanes>(x: V) -> V {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let x = x.max(V::splat(-87.5)).min(V::splat(89.0));
         let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
-        // ln 2 in two parts: the first has few bits, so its multiples are exact.
+        // ln 2 is split into two parts. The first has few bits, so its multiples are exact.
         let r = n.neg_mul_add(V::splat(0.693_359_4), x);
         let r = n.neg_mul_add(V::splat(-2.121_944_4e-4), r);
         // Cephes' polynomial for e^r on |r| <= ln 2 / 2.
@@ -93,7 +93,7 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
         let p = p.mul_add(r, V::splat(1.666_666_6e-1));
         let p = p.mul_add(r, V::splat(5.0e-1));
         let e = p.mul_add(r.mul(r), r).add(V::splat(1.0));
-        // Twice e^r, and one power of two less: so 2^n needs no exponent beyond those that exist.
+        // 2 e^r * 2^(n-1) instead of e^r * 2^n, because 2^n may overflow.
         e.add(e).mul(n.exp2_less_one())
     }
 }
@@ -101,7 +101,7 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
 unsafe fn logistic<V: Lanes>(x: V) -> V {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let e = exp(V::splat(0.0).sub(x));
         V::splat(1.0).div(V::splat(1.0).add(e))
@@ -111,14 +111,14 @@ unsafe fn logistic<V: Lanes>(x: V) -> V {
 /// `x / (1 + e^-x)`.
 #[inline(always)]
 unsafe fn silu_lanes<V: Lanes>(x: V) -> V {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe { x.div(V::splat(1.0).add(exp(V::splat(0.0).sub(x)))) }
 }
 
 /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`, which is `x` times the logistic function of twice the argument.
 #[inline(always)]
 unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         const TWICE: f32 = 2.0 * 0.797_884_6;
         let cube = x.mul(x).mul_add(V::splat(0.044715), V::splat(1.0));
@@ -129,7 +129,7 @@ unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
 /// `x` times the logistic function of `1.702 x`.
 #[inline(always)]
 unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe { x.mul(logistic(x.mul(V::splat(1.702)))) }
 }
 
@@ -138,17 +138,17 @@ macro_rules! kernels {
         /// See the field of this name in [`Kernels`](super::Kernels).
         ///
         /// # Safety
-        /// As for that field, and the instruction set of `V` is there.
+        /// As for that field, and the processor has the instruction set of `V`.
         #[inline(always)]
-        #[allow(clippy::extra_unused_type_parameters)] // all are called alike
+        #[allow(clippy::extra_unused_type_parameters)] // `instantiate!` passes `V` to all of them
         pub unsafe fn $name<V: Lanes>($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the instruction set is there and the pointers reach `n` elements: the caller's promise.
+            // SAFETY: the contracts of `Kernels` and `Lanes`: the pointers have `n` elements, and the processor has the instruction set.
             unsafe { $body }
         }
     )*};
 }
 
-// What each does is at the field of the same name in `Kernels`.
+// The fields of the same names in `Kernels` have the documentation.
 kernels! {
     fn add(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.add(b));
     fn sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32) = map2!(n, dst, a, b, |a, b| a.sub(b));
@@ -189,7 +189,7 @@ kernels! {
         let whole = n - n % V::N;
         let mut i = 0;
         while i < whole {
-            // In this order a NaN is passed over.
+            // This order of the operands skips NaN.
             m = V::load(x.add(i)).max_skip_nan(m);
             i += V::N;
         }
@@ -294,30 +294,30 @@ kernels! {
     fn from_float_bf16(x: *const f32, y: *mut u8, n: usize) = f32_to_bf16::<V>(n, y.cast(), x);
 }
 
-/// Reads fewer 16-bit numbers than there are lanes; the other lanes are zero.
+/// Reads `n` 16-bit numbers, fewer than there are lanes, and fills the other lanes with zeros.
 #[inline(always)]
 unsafe fn widen_part<V: Lanes>(n: usize, p: *const u16, widen: impl Fn(*const u16) -> V) -> V {
     let mut padded = [0u16; 32];
     for (i, h) in padded.iter_mut().enumerate().take(n) {
-        // SAFETY: `n` readable numbers, the caller's promise.
+        // SAFETY: `i` is below `n`, and the caller promises `n` readable numbers.
         *h = unsafe { p.add(i).read_unaligned() };
     }
     widen(padded.as_ptr())
 }
 
-/// Reads fewer floats of 8 bits than there are lanes; the other lanes are zero.
+/// Reads `n` floats of 8 bits, fewer than there are lanes, and fills the other lanes with zeros.
 #[inline(always)]
 unsafe fn widen_bytes<V: Lanes>(n: usize, p: *const u8) -> V {
     let mut padded = [0u8; 32];
     for (i, b) in padded.iter_mut().enumerate().take(n) {
-        // SAFETY: `n` readable numbers, the caller's promise.
+        // SAFETY: `i` is below `n`, and the caller promises `n` readable numbers.
         *b = unsafe { p.add(i).read() };
     }
-    // SAFETY: more bytes than there are lanes, and the instruction set is there, the caller's promise.
+    // SAFETY: `padded` has more bytes than any `V` has lanes. The caller promises the instruction set.
     unsafe { V::load_f8(padded.as_ptr()) }
 }
 
-/// Sum of the products of two rows that are read through closures.
+/// Dot product of two rows that closures read.
 #[inline(always)]
 unsafe fn dot_with<V: Lanes>(
     n: usize,
@@ -326,7 +326,7 @@ unsafe fn dot_with<V: Lanes>(
     x_part: impl Fn(usize, usize) -> V,
     y_part: impl Fn(usize, usize) -> V,
 ) -> f32 {
-    // SAFETY: the instruction set is there, the caller's promise.
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let mut acc = [V::splat(0.0); 4];
         let mut i = 0;
@@ -347,7 +347,7 @@ unsafe fn dot_with<V: Lanes>(
     }
 }
 
-/// Compiles the kernels for one instruction set: a function `fill_float` that puts them into the table.
+/// Compiles the kernels for one instruction set, and defines a function `fill_float` that sets them in the table.
 macro_rules! instantiate {
     ($lanes:ty $(, $features:literal)?) => {
         /// The float kernels of this instruction set.
@@ -414,7 +414,7 @@ macro_rules! instantiate {
     (@one $lanes:ty, [$($features:literal)?] $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?) => {
         $(#[target_feature(enable = $features)])?
         pub unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the features are enabled here, the rest is the caller's promise.
+            // SAFETY: this function enables the features, and the contract of the field in `Kernels` covers the rest.
             unsafe { $crate::cpu::simd::float::$name::<$lanes>($($arg),*) }
         }
     };

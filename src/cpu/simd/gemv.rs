@@ -1,58 +1,59 @@
-//! Matrix times one column, for weights in blocks: what generating text spends its time on. Several rows are taken at once, so
-//! that what belongs to the column is prepared once for all of them.
+//! Matrix times column for weights in blocks, which dominates the time of text generation. Several rows are processed at once, so
+//! that they share the work on the column.
 
 use super::act;
 
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
 /// # Safety
-/// `x` holds `rows` rows of `k` values at `stride` bytes; `act` is a [`WideAct`] row for `k` values; `dst` is writable for `rows` floats.
+/// `x` has `rows` readable rows of `k` values, `stride` bytes apart. `act` is a [`WideAct`] row for `k` values, and `dst` is writable
+/// for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
-/// Layout of a row of activations: bytes, a scale for every 32, and the scaled sums of every 32 and of every 16. Each part is filled
-/// up with zeros to a multiple of 512 values.
+/// Layout of a row of activations: values as bytes, a scale for every 32 values, and the scaled sums of every 32 and of every 16 values.
+/// Each part is padded with zeros to a multiple of 512 values.
 #[derive(Clone, Copy)]
 pub struct WideAct {
-    /// Values, filled up.
+    /// Number of values with padding.
     padded: usize,
 }
 
 impl WideAct {
-    /// For rows of `k` values.
+    /// Layout for rows of `k` values.
     #[inline(always)]
     pub const fn new(k: usize) -> Self {
         Self { padded: k.next_multiple_of(512) }
     }
-    /// Where the scales are; the values are at 0.
+    /// Offset of the scales. The values are at 0.
     #[inline(always)]
     pub const fn scales(self) -> usize {
         self.padded
     }
-    /// Where the sums of every 32 are.
+    /// Offset of the sums of every 32 values.
     #[inline(always)]
     pub const fn sums(self) -> usize {
         self.padded + self.padded / 8
     }
-    /// Where the sums of every 16 are.
+    /// Offset of the sums of every 16 values.
     #[inline(always)]
     pub const fn fine_sums(self) -> usize {
         self.padded + self.padded / 4
     }
-    /// Bytes of the row.
+    /// Size of the row in bytes.
     #[inline(always)]
     pub const fn bytes(self) -> usize {
         self.padded + self.padded / 2
     }
 }
 
-/// Quantizes `k` floats (a multiple of 32) into a [`WideAct`] row. An infinity or a NaN makes the scale there NaN.
+/// Quantizes `k` floats (a multiple of 32) to a [`WideAct`] row. The scale of a group with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, `y` writable for the row's bytes.
+/// `x` is readable for `k` floats, and `y` is writable for the bytes of the row.
 #[inline(always)]
 pub unsafe fn act_row(k: usize, x: *const f32, y: *mut u8) {
     let layout = WideAct::new(k);
-    // SAFETY: all places are inside the row's parts: blocks below padded / 32.
+    // SAFETY: the caller promises the floats and the bytes of the row. All offsets are inside its parts, for blocks below padded / 32.
     unsafe {
         let (scales, sums) = (y.add(layout.scales()).cast::<f32>(), y.add(layout.sums()).cast::<f32>());
         let fine_sums = y.add(layout.fine_sums()).cast::<[f32; 2]>();
@@ -75,7 +76,7 @@ pub unsafe fn act_row(k: usize, x: *const f32, y: *mut u8) {
     }
 }
 
-/// The functions of a format.
+/// The matrix times column functions of a format.
 #[derive(Clone, Copy)]
 pub struct Gemv {
     /// Quantizes activations; see [`act_row`].

@@ -1,24 +1,24 @@
-//! What the float kernels are written in: a handful of `f32` lanes. Each instruction set implements [`Lanes`] once, and
-//! `float.rs` is compiled once for each.
+//! The vector traits of the kernels: [`Lanes`] for floats, [`Dots`] and [`AnyDots`] for dot products of bytes. Each instruction set
+//! implements them, and the generic kernels are compiled for each.
 
 use crate::quant::convert::f8_e4m3_to_f32;
 
-/// `N` floats that one instruction handles.
+/// A vector of `N` floats.
 ///
-/// Every method is inlined into a function that has the instruction set enabled.
+/// Every method must be inlined into a function that enables the instruction set.
 ///
 /// # Safety
-/// Every method may be called only on a processor with the implementor's instruction set; those that take a pointer
-/// need `N` elements after it (the `_part` ones `n` elements, with `n < N`), at any alignment.
-#[allow(clippy::missing_safety_doc)] // said once, for all methods, above
+/// Call the methods only on a processor with the instruction set of the implementation. A pointer must have `N` accessible elements
+/// (for the `_part` methods `n` elements, with `n < N`), at any alignment.
+#[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait Lanes: Copy {
-    /// How many lanes.
+    /// Number of lanes.
     const N: usize;
-    /// All lanes `x`.
+    /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self;
     /// Reads `N` floats.
     unsafe fn load(p: *const f32) -> Self;
-    /// Reads `n < N` floats; the other lanes are zero.
+    /// Reads `n < N` floats, and sets the other lanes to zero.
     unsafe fn load_part(p: *const f32, n: usize) -> Self;
     /// Writes `N` floats.
     unsafe fn store(self, p: *mut f32);
@@ -40,15 +40,15 @@ pub trait Lanes: Copy {
     unsafe fn mul(self, b: Self) -> Self;
     /// `self / b`.
     unsafe fn div(self, b: Self) -> Self;
-    /// `self * b + c`, rounded once where the processor can.
+    /// `self * b + c`, rounded once if the processor supports it.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// `c - self * b`, rounded once where the processor can.
+    /// `c - self * b`, rounded once if the processor supports it.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
-    /// The greater of the two, `self` where either is NaN.
+    /// The greater of the two, or `self` if either is NaN.
     unsafe fn max(self, b: Self) -> Self;
-    /// The greater of the two, `b` where either is NaN.
+    /// The greater of the two, or `b` if either is NaN.
     unsafe fn max_skip_nan(self, b: Self) -> Self;
-    /// The lesser of the two, `self` where either is NaN.
+    /// The lesser of the two, or `self` if either is NaN.
     unsafe fn min(self, b: Self) -> Self;
     /// Nearest integer, ties to even.
     unsafe fn round(self) -> Self;
@@ -58,38 +58,38 @@ pub trait Lanes: Copy {
     unsafe fn sum(self) -> f32;
     /// Greatest lane.
     unsafe fn top(self) -> f32;
-    /// Turns a square of `N` by `N` 32-bit words: word `c` of row `r`, at `src + r * src_stride + c`, goes to
-    /// `dst + c * dst_stride + r` (strides in words). Bits are moved, not interpreted.
+    /// Transposes a matrix of `N` by `N` 32-bit words: word `c` of row `r`, at `src + r * src_stride + c`, goes to
+    /// `dst + c * dst_stride + r` (strides in words). Does not change any bits.
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
 }
 
-/// Lanes of 32-bit integers, with the dot product of bytes that integer instruction sets are built around.
+/// A vector of 32-bit integers, with the dot product of bytes that instruction sets provide.
 ///
 /// # Safety
 /// As for [`Lanes`].
-#[allow(clippy::missing_safety_doc)] // said once, for all methods, at `Lanes`
+#[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait Dots: Copy {
-    /// The float lanes beside them, as many.
+    /// The vector of as many floats.
     type Floats: Lanes;
-    /// Weight bytes are stored as `q ^ FLIP`: 0x80 where the instruction wants them unsigned (which adds 128 to each).
+    /// Weight bytes are stored as `q ^ FLIP`. It is 0x80 if the instruction requires them unsigned, which adds 128 to each.
     const FLIP: u8;
-    /// All lanes `x`.
+    /// Sets all lanes to `x`.
     unsafe fn splat(x: i32) -> Self;
     /// Reads 4 bytes for each lane.
     unsafe fn load(p: *const u8) -> Self;
-    /// For each lane, the sum of the products of the four bytes of `w` (stored weights) and `a` (signed, not -128), added to `self`.
+    /// For each lane, adds the products of the four bytes of `w` (stored weights) and `a` (signed, not -128) to `self`.
     unsafe fn dot4(self, w: Self, a: Self) -> Self;
     /// The integers as floats.
     unsafe fn to_floats(self) -> Self::Floats;
 }
 
-/// Dots that activations of a host's making may come to: what is converted here has no byte of -128, what a host brings may have.
+/// [`Dots`] for activations that may have bytes of -128. Conversions here do not produce them, but those of a host may.
 ///
 /// # Safety
 /// As for [`Lanes`].
-#[allow(clippy::missing_safety_doc)] // said once, for all methods, at `Lanes`
+#[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait AnyDots: Dots {
-    /// The lesser of the two, byte by byte, where [`Dots::dot4`] is wrong for -128; `self` where it is right.
+    /// The minimum of the two, byte by byte, if [`Dots::dot4`] is wrong for -128; `self` if it is correct.
     unsafe fn least(self, a: Self) -> Self;
     /// Whether a byte is -128.
     unsafe fn has_least(self) -> bool;
@@ -119,7 +119,7 @@ impl Dots for PlainDots {
     }
     #[inline(always)]
     unsafe fn load(p: *const u8) -> Self {
-        // SAFETY: 32 readable bytes, the caller's promise.
+        // SAFETY: the contract of `Dots`: 4 readable bytes for each of the eight lanes, at any alignment.
         Self(unsafe { p.cast::<[i32; 8]>().read_unaligned() })
     }
     #[inline(always)]
@@ -137,7 +137,7 @@ impl Dots for PlainDots {
     }
 }
 
-/// Lanes without instructions of their own, for every processor; LLVM makes the best of them.
+/// Float lanes for every processor, as an array that LLVM vectorises.
 #[derive(Clone, Copy)]
 pub struct Plain([f32; 8]);
 
@@ -162,48 +162,48 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
-        // SAFETY: eight readable floats, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight readable floats, at any alignment.
         Self(unsafe { p.cast::<[f32; 8]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn load_part(p: *const f32, n: usize) -> Self {
         let mut v = [0.0; 8];
         for (i, v) in v.iter_mut().enumerate().take(n) {
-            // SAFETY: `n` readable floats, the caller's promise.
+            // SAFETY: the contract of `Lanes`: `n` readable floats, at any alignment.
             *v = unsafe { p.add(i).read_unaligned() };
         }
         Self(v)
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut f32) {
-        // SAFETY: eight writable floats, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight writable floats, at any alignment.
         unsafe { p.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     unsafe fn store_part(self, p: *mut f32, n: usize) {
         for (i, v) in self.0.into_iter().enumerate().take(n) {
-            // SAFETY: `n` writable floats, the caller's promise.
+            // SAFETY: the contract of `Lanes`: `n` writable floats, at any alignment.
             unsafe { p.add(i).write_unaligned(v) }
         }
     }
     #[inline(always)]
     unsafe fn load_f16(p: *const u16) -> Self {
-        // SAFETY: eight readable halves, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight readable halves, at any alignment.
         Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(f16_to_f32))
     }
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut u16) {
-        // SAFETY: eight writable halves, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight writable halves, at any alignment.
         unsafe { p.cast::<[u16; 8]>().write_unaligned(self.0.map(|x| half::f16::from_f32(x).to_bits())) }
     }
     #[inline(always)]
     unsafe fn load_bf16(p: *const u16) -> Self {
-        // SAFETY: eight readable bfloat16s, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight readable bfloat16s, at any alignment.
         Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(|b| f32::from_bits(u32::from(b) << 16)))
     }
     #[inline(always)]
     unsafe fn load_f8(p: *const u8) -> Self {
-        // SAFETY: eight readable bytes, the caller's promise.
+        // SAFETY: the contract of `Lanes`: eight readable bytes.
         Self(unsafe { p.cast::<[u8; 8]>().read_unaligned() }.map(f8_e4m3_to_f32))
     }
     #[inline(always)]
@@ -244,7 +244,7 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     unsafe fn round(self) -> Self {
-        // Adding and taking away 1.5 * 2^23 rounds to an integer where the magnitude is below 2^22, as all that is rounded here is.
+        // Adding and subtracting 1.5 * 2^23 rounds numbers of magnitude below 2^22 to integers. Kernels do not round larger ones.
         const MAGIC: f32 = 12_582_912.0;
         self.each(|x| (x + MAGIC) - MAGIC)
     }
@@ -265,7 +265,8 @@ impl Lanes for Plain {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         for r in 0..8 {
             for c in 0..8 {
-                // SAFETY: both squares are behind the pointers, the caller's promise. Moved as integers: no bit may change.
+                // SAFETY: the contract of `Lanes`: eight rows of eight words at both pointers, at their strides. Words are moved as
+                // integers, because moving floats may change the bits of a NaN.
                 unsafe {
                     let word = src.add(r * src_stride + c).cast::<u32>().read_unaligned();
                     dst.add(c * dst_stride + r).cast::<u32>().write_unaligned(word);
@@ -275,11 +276,11 @@ impl Lanes for Plain {
     }
 }
 
-/// Value of a half, without a branch, so that rows of them vectorise.
+/// Converts a half to a float without branches, so that loops over it vectorise.
 #[inline(always)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff);
-    // Shifted into place, the exponent is 112 too small; a multiplication puts that right, subnormals included.
+    // After the shift, the exponent is 112 too small. A multiplication corrects it, also for subnormal numbers.
     let scaled = f32::from_bits(magnitude << 13) * f32::from_bits((112 + 127) << 23);
     let special = f32::from_bits(magnitude << 13 | 0x7f80_0000);
     let value = if magnitude >= 0x7c00 { special } else { scaled };

@@ -1,11 +1,11 @@
-//! Kernels: loops over rows of numbers, compiled for several instruction sets and chosen at run time.
+//! Micro-kernels: loops over rows of numbers, compiled for several instruction sets and selected at run time in a table ([`Kernels`]).
 //!
-//! Who lives here: the table ([`Kernels`]); what is written once and compiled for each instruction set: `lanes` (what it is
-//! written in), `float` (rows of floats), `blocks` and `unpack` (weights in blocks), `act` (activations in bytes), `gemv` and
-//! `tile` (matrix times column, matrix times matrix); and one folder for each instruction set: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI).
+//! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
+//! `act` (activations in bytes), `gemv` (matrix times column), `tile` (matrix times matrix). Folders of instruction sets: `scalar`
+//! (every processor), `avx2`, `avx512` (with and without VNNI).
 //!
-//! The table is filled level by level, each level replacing what it does better. `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`,
-//! `avx512`, `avx512_vnni`) holds it at a lower level, so that one machine tests all that it has.
+//! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
+//! `avx2`, `avx512`, `avx512_vnni`) selects a lower level, so that one machine can test all levels that it supports.
 
 mod act;
 mod blocks;
@@ -29,19 +29,19 @@ use crate::quant;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-/// Number of number formats, the length of the tables by format.
+/// Number of number formats: the length of the tables that are indexed by format.
 pub const TYPES: usize = ggml_type::GGML_TYPE_COUNT as usize;
 
 /// Dot product of `n` values: a row of weights and a row in the format's [`dot_type`].
 ///
 /// # Safety
-/// Both rows are readable for `n` values of their formats, and `n` is a multiple of the weights' block.
+/// Both rows are readable for `n` values of their formats, and `n` is a multiple of the block of the weights.
 pub type VecDot = unsafe fn(n: usize, x: *const u8, y: *const u8) -> f32;
 
-/// Turns `n` floats into a row of a format.
+/// Converts `n` floats to a row of a format.
 ///
 /// # Safety
-/// `x` is readable for `n` floats, `y` is writable for a row of `n` values, `n` is a multiple of the format's block.
+/// `x` is readable for `n` floats, `y` is writable for a row of `n` values, and `n` is a multiple of the block of the format.
 pub type FromFloat = unsafe fn(x: *const f32, y: *mut u8, n: usize);
 
 /// `dst[i] = f(x[i])`.
@@ -53,10 +53,10 @@ pub type Map = unsafe fn(n: usize, dst: *mut f32, x: *const f32);
 /// `dst[i] = f(a[i], b[i])`.
 ///
 /// # Safety
-/// As for [`Map`], for both sources.
+/// As for [`Map`], with each of the two sources.
 pub type Map2 = unsafe fn(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
 
-/// Instruction sets that kernels are compiled for, from the least to the most.
+/// Instruction sets for which kernels are compiled, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Every processor.
@@ -70,10 +70,10 @@ pub enum Level {
 }
 
 impl Level {
-    /// All, from the lowest to the highest.
+    /// All levels, in ascending order.
     pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Avx512Vnni];
 
-    /// Its name in `GGML_RS_CPU_LEVEL` and in the list of features.
+    /// Name in `GGML_RS_CPU_LEVEL` and in the feature list.
     pub const fn name(self) -> &'static CStr {
         match self {
             Self::Scalar => c"scalar",
@@ -84,17 +84,17 @@ impl Level {
     }
 }
 
-/// The kernels in force. Every function has the safety contract of its type; where a field has a type of its own, its
-/// pointers reach `n` elements, and `dst` is the source or does not overlap it.
+/// A table of kernels. Every function has the safety contract of its type. If the type of a field has no name, the contract is: each
+/// pointer has `n` elements, readable or, for `dst`, writable, and `dst` is the source or does not overlap it.
 #[derive(Clone)]
 pub struct Kernels {
-    /// The level that this table is filled up to.
+    /// The highest level in the table.
     pub level: Level,
-    /// Whether every product is a dot product for each result: no tiles, no matrix times column.
+    /// Whether matrix products use a dot product for each result, not tiles or matrix times column kernels.
     pub dots_only: bool,
-    /// Dot products by weight format; the other row has the format [`dot_type`]. `None`: not a weight format.
+    /// Dot products by weight format; the other row has the format [`dot_type`]. `None` for other formats.
     pub vec_dot: [Option<VecDot>; TYPES],
-    /// Conversions from floats by format; `None`: this room has none (see the traits in `quant`).
+    /// Conversions from floats by format. `None` if there is no kernel; see the traits in `quant` for the reference functions.
     pub from_float: [Option<FromFloat>; TYPES],
     /// `a + b`.
     pub add: Map2,
@@ -132,7 +132,7 @@ pub struct Kernels {
     pub sum_sq: unsafe fn(n: usize, x: *const f32) -> f64,
     /// `dst = x - mean`; returns the sum of squares of `dst`.
     pub center: unsafe fn(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64,
-    /// Greatest value; NaNs are passed over; minus infinity for none.
+    /// Greatest value, ignoring NaN; minus infinity if there is none.
     pub max: unsafe fn(n: usize, x: *const f32) -> f32,
     /// Halves to floats (no overlap).
     pub f16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
@@ -152,7 +152,7 @@ pub struct Kernels {
     pub dot_bf16: unsafe fn(n: usize, x: *const u16, y: *const f32) -> f32,
     /// Sum of products of floats of 8 bits (E4M3) and floats.
     pub dot_f8: unsafe fn(n: usize, x: *const u8, y: *const f32) -> f32,
-    /// Matrix times column by weight format; `None`: `vec_dot` for each row.
+    /// Matrix times column by weight format. `None` if `vec_dot` is used for each row.
     pub gemv: [Option<gemv::Gemv>; TYPES],
     /// Matrix products of floats.
     pub float_tiles: tile::FloatTiles,
@@ -161,22 +161,22 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// The table for a level, or for the best one below it that this processor has.
+    /// The table for a level, or for the highest level below it that this processor supports.
     pub fn for_level(level: Level) -> Self {
         #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
         let mut k = scalar::table();
         #[cfg(target_arch = "x86_64")]
         {
             if level >= Level::Avx2 && has_avx2() {
-                // SAFETY: just asked for.
+                // SAFETY: `has_avx2` has detected the features that `fill` requires.
                 unsafe { avx2::fill(&mut k) };
                 k.level = Level::Avx2;
                 if level >= Level::Avx512 && has_avx512() {
-                    // SAFETY: just asked for.
+                    // SAFETY: `has_avx2` and `has_avx512` have detected the features that `fill` requires.
                     unsafe { avx512::fill(&mut k) };
                     k.level = Level::Avx512;
                     if level >= Level::Avx512Vnni && is_x86_feature_detected!("avx512vnni") {
-                        // SAFETY: just asked for.
+                        // SAFETY: the features that `fill_vnni` requires have been detected.
                         unsafe { avx512::fill_vnni(&mut k) };
                         k.level = Level::Avx512Vnni;
                     }
@@ -201,7 +201,7 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// The kernels for this processor, or for the level that `GGML_RS_CPU_LEVEL` names.
+/// The kernels for this processor, or for the level in `GGML_RS_CPU_LEVEL`.
 pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -216,8 +216,8 @@ pub fn kernels() -> &'static Kernels {
     })
 }
 
-/// The plain reference: every product one dot product, without instructions of any set. For hosts that ask for it
-/// (`ggml_backend_cpu_set_use_ref`) to compare others with.
+/// The reference kernels: scalar, with a dot product for each result of a matrix product. Hosts select them with
+/// `ggml_backend_cpu_set_use_ref` to compare results.
 pub fn reference() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
@@ -225,7 +225,7 @@ pub fn reference() -> &'static Kernels {
 
 macro_rules! dot_types {
     ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act_module:ident::$act:ident, [$($name:ident)*];)*) => {
-        /// The format that the other row of a dot product with weights of format `t` has; `None` where `t` is no weight format.
+        /// The format of the other row of a dot product with weights of format `t`, or `None` if `t` is not a weight format.
         pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
             use ggml_type::*;
             Some(match t {

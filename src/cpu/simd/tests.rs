@@ -1,8 +1,8 @@
-//! The float kernels of every level that this machine has, against doubles.
+//! The kernels of every level that this machine supports, compared with double precision.
 
 use super::*;
 
-/// Every level of this machine.
+/// The tables of all levels that this machine supports.
 pub fn levels() -> Vec<Kernels> {
     let mut all: Vec<Kernels> = Vec::new();
     for level in [Level::Scalar, Level::Avx2, Level::Avx512, Level::Avx512Vnni] {
@@ -14,7 +14,7 @@ pub fn levels() -> Vec<Kernels> {
     all
 }
 
-/// Numbers that look random, the same on every run.
+/// A random generator with a fixed seed.
 pub struct Noise(u64);
 
 impl Noise {
@@ -36,7 +36,7 @@ impl Noise {
     }
 }
 
-/// Every remainder that a vector loop can leave, and some longer rows.
+/// Row lengths with every remainder of a vector loop, and some longer rows.
 const SIZES: [usize; 70] = {
     let mut sizes = [0; 70];
     let mut i = 0;
@@ -65,7 +65,7 @@ fn maps_agree_with_doubles() {
                 let mut noise = Noise::new(n as u64);
                 let x: Vec<f32> = (0..n).map(|_| noise.float() * 20.0).collect();
                 let mut y = vec![f32::NAN; n];
-                // SAFETY: both have n floats; the level is this machine's.
+                // SAFETY: the contract of `Map`: both have `n` floats, and do not overlap. `levels` has only levels that this machine supports.
                 unsafe { get(&k)(n, y.as_mut_ptr(), x.as_ptr()) };
                 for (x, y) in x.iter().zip(&y) {
                     let w = want(f64::from(*x));
@@ -74,7 +74,7 @@ fn maps_agree_with_doubles() {
                 }
                 // In place.
                 let mut z = x.clone();
-                // SAFETY: as above, source and destination being the same memory.
+                // SAFETY: the contract of `Map`: `z` has `n` floats, and is source and destination.
                 unsafe { get(&k)(n, z.as_mut_ptr(), z.as_ptr()) };
                 assert_eq!(y, z);
             }
@@ -87,7 +87,7 @@ fn exp_at_the_ends() {
     for k in levels() {
         let x = [f32::NEG_INFINITY, -1e9, -87.5, 0.0, -0.0, 88.5, 89.5, f32::INFINITY, f32::NAN, -86.0, 1e-9];
         let mut y = [0.0; 11];
-        // SAFETY: both have 11 floats.
+        // SAFETY: the contract of `Map`: both have 11 floats, and do not overlap.
         unsafe { (k.vexp)(11, y.as_mut_ptr(), x.as_ptr()) };
         assert_eq!(y[..3], [0.0; 3]);
         assert_eq!(y[3..5], [1.0; 2]);
@@ -111,7 +111,7 @@ fn sums_agree_with_doubles() {
             let close = |got: f64, want: f64, what: &str| {
                 assert!((got - want).abs() <= tolerance, "{:?} {what} n={n}: {got}, want {want}", k.level);
             };
-            // SAFETY: all rows have n elements.
+            // SAFETY: the contract of `Kernels`: all rows have `n` elements, and none overlap.
             unsafe {
                 close((k.sum)(n, x.as_ptr()), xw.iter().sum(), "sum");
                 close((k.sum_sq)(n, x.as_ptr()), xw.iter().map(|x| x * x).sum(), "sum_sq");
@@ -141,7 +141,7 @@ fn sums_agree_with_doubles() {
 fn every_half_and_bfloat16_converts() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for k in levels() {
-        // SAFETY: all rows have 65536 (or 65535: an odd rest) elements.
+        // SAFETY: the contract of `Kernels`: all rows have 65536 elements (of which some calls use 65535, an odd number), and none overlap.
         unsafe {
             let mut f = vec![0.0f32; 65536];
             let mut back = vec![0u16; 65536];
@@ -166,7 +166,7 @@ fn every_half_and_bfloat16_converts() {
     }
 }
 
-/// Blocks of random bits that decode to numbers of reasonable size.
+/// Random blocks that decode to numbers of moderate size.
 pub fn random_row(t: ggml_type, n: usize, noise: &mut Noise) -> Vec<u8> {
     let traits = crate::quant::traits(t);
     let (values, bytes) = (traits.blck_size as usize, traits.type_size);
@@ -186,7 +186,7 @@ pub fn random_row(t: ggml_type, n: usize, noise: &mut Noise) -> Vec<u8> {
     row
 }
 
-/// The row's values.
+/// The values of a row.
 pub fn decode_row(t: ggml_type, row: &[u8], n: usize) -> Vec<f32> {
     let mut y = vec![0.0; n];
     match t {
@@ -199,7 +199,7 @@ pub fn decode_row(t: ggml_type, row: &[u8], n: usize) -> Vec<f32> {
     y
 }
 
-/// Values of an activation row.
+/// The values of a row of activations.
 fn decode_activations(t: ggml_type, row: &[u8], n: usize) -> Vec<f32> {
     use crate::quant::{block, q8_1::BlockQ8_1};
     if t != ggml_type::GGML_TYPE_Q8_1 {
@@ -222,7 +222,7 @@ fn dot_products_of_every_format_agree_with_doubles() {
                 let x = random_row(t, n, &mut noise);
                 let y = noise.floats(n);
                 let mut a = vec![0u8; crate::quant::row_size(act, n as i64)];
-                // SAFETY: rows of n values each, of the formats asked for.
+                // SAFETY: the contracts of `FromFloat` and `VecDot`: `y` has `n` floats, and `x` and `a` are rows of `n` values in their formats.
                 let got = unsafe {
                     from(y.as_ptr(), a.as_mut_ptr(), n);
                     dot(n, x.as_ptr(), a.as_ptr())
@@ -230,7 +230,7 @@ fn dot_products_of_every_format_agree_with_doubles() {
                 let (xv, av) = (decode_row(t, &x, n), decode_activations(act, &a, n));
                 let products = xv.iter().zip(&av).map(|(x, a)| f64::from(*x) * f64::from(*a));
                 let (want, size) = products.fold((0.0, 0.0), |(s, m), p| (s + p, m + p.abs()));
-                // The sums in Q8_1 are halves.
+                // Q8_1 stores its sums as halves.
                 let tolerance = if act == ggml_type::GGML_TYPE_Q8_1 { 1e-3 } else { 2e-6 };
                 assert!(
                     (f64::from(got) - want).abs() <= tolerance * size + 1e-30,
@@ -242,7 +242,7 @@ fn dot_products_of_every_format_agree_with_doubles() {
     }
 }
 
-/// Rows that a host brings may hold -128, which no conversion gives; the instruction of AVX2 that multiplies bytes cannot negate it.
+/// Activations of a host may have bytes of -128, which the conversions here do not produce. The byte product of AVX2 cannot negate them.
 #[test]
 fn dot_products_of_any_bytes_agree_with_doubles() {
     use crate::quant::{q8_0::BlockQ8_0, q8_k::BlockQ8K};
@@ -273,7 +273,7 @@ fn dot_products_of_any_bytes_agree_with_doubles() {
                     .collect(),
                 _ => continue,
             };
-            // SAFETY: rows of n values each, of the formats asked for.
+            // SAFETY: the contract of `VecDot`: `x` and `a` are rows of `n` values in their formats.
             let got = unsafe { dot(n, x.as_ptr(), a.as_ptr()) };
             let (xv, av) = (decode_row(t, &x, n), decode_activations(act, &a, n));
             let products = xv.iter().zip(&av).map(|(x, a)| f64::from(*x) * f64::from(*a));
@@ -294,7 +294,7 @@ fn activation_formats_are_the_same_at_every_level() {
         for n in [256, 512, 2560] {
             let mut noise = Noise::new(n as u64);
             let mut x = noise.floats(n);
-            // Ties, signs, zeros, tiny numbers.
+            // Ties, both signs, zeros and tiny numbers.
             x[..256]
                 .iter_mut()
                 .enumerate()
@@ -304,7 +304,7 @@ fn activation_formats_are_the_same_at_every_level() {
                 .iter()
                 .map(|k| {
                     let mut y = vec![0u8; crate::quant::row_size(t, n as i64)];
-                    // SAFETY: rows of n values.
+                    // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and `y` has room for a row of `n` values.
                     unsafe { k.from_float[t as usize].unwrap()(x.as_ptr(), y.as_mut_ptr(), n) };
                     y
                 })

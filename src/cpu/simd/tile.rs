@@ -1,64 +1,67 @@
-//! Matrix products in tiles: weights packed into panels, columns of activations streamed past them, the results kept in
-//! registers. Written once over [`Lanes`] and [`Dots`], compiled once for each instruction set.
+//! Matrix products in tiles: weights are packed into panels, columns of activations are streamed, and results accumulate in
+//! registers. The generic code over [`Lanes`] and [`Dots`] is compiled for each instruction set.
 //!
-//! A *panel* holds a fixed number of rows of weights, turned so that one vector holds the same place of several rows; no sum
-//! across lanes is ever needed. Every result is one chain of additions in the order of `k`, whatever tile it is in: results
-//! do not depend on how the work is cut.
+//! A *panel* has a fixed number of rows of weights, transposed so that a vector has the same element of several rows. So kernels need
+//! no sums across lanes. Every result is one chain of additions in the order of `k`, in any tile, so that results do not depend on
+//! the partition of the work.
 //!
-//! Weights in blocks become signed bytes with a float scale (and offset) for every 16 or 32 values: `w = scale * q + offset`.
-//! Activations become [`Act`] blocks: signed bytes with a float scale for every 32 values. Their products are exact integers.
+//! Weights in blocks are unpacked to signed bytes with a float scale (and offset) for every 16 or 32 values: `w = scale * q + offset`.
+//! Activations are quantized to [`Act`] blocks: signed bytes with a float scale for every 32 values. Sums of their products are exact
+//! integers.
 
 use super::lanes::{Dots, Lanes};
 
 /// Vectors of rows in a panel.
 pub const VECTORS: usize = 2;
-/// The greatest number of columns a tile kernel takes.
+/// Maximum number of columns of a tile.
 pub const MAX_COLS: usize = 12;
 
-/// Sums for one tile of floats: `rows` (at most a panel's) rows by as many columns as the kernel is made for.
+/// Computes a tile of floats: `rows` rows, at most those of a panel, by the number of columns of the kernel.
 ///
 /// # Safety
-/// `panel` holds `k` steps of a panel, each of the column pointers in `acts` reaches `k` floats, each in `dst` can take
-/// `rows` floats. `acts` and `dst` hold as many pointers as the kernel has columns.
+/// `panel` has `k` steps of a panel. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is readable for
+/// `k` floats, and each in `dst` is writable for `rows` floats (readable, too, if `add`).
 pub type FloatTile =
     unsafe fn(k: usize, panel: *const f32, acts: *const *const f32, dst: *const *mut f32, rows: usize, add: bool);
 
-/// Where the parts of a panel of bytes are.
+/// Addresses of the parts of a panel of bytes.
 #[derive(Clone, Copy)]
 pub struct BytePanel {
-    /// For every 4 values: 4 bytes of each row.
+    /// For every 4 values of `k`: 4 bytes of each row.
     pub q: *const u8,
-    /// For every group of values: a float of each row.
+    /// For every group of values of `k`: a float of each row.
     pub scales: *const f32,
-    /// The same; not read where the format has no offsets.
+    /// The same; not read if the format has no offsets.
     pub offsets: *const f32,
 }
 
-/// Sums for one tile of bytes.
+/// Computes a tile of bytes.
 ///
 /// # Safety
-/// As for [`FloatTile`]; `k` is a multiple of 32, and `acts` point to `k / 32` blocks of [`Act`] of this kernel's group and offset.
+/// As for [`FloatTile`], except that `k` is a multiple of 32, and each pointer in `acts` is readable for `k / 32` blocks of [`Act`] with
+/// the group and offset of the kernel.
 pub type ByteTile =
     unsafe fn(k: usize, panel: BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
 
-/// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values where the integer
-/// sum starts (what the flipped sign bits of the weights add, taken away), and where there are offsets the scaled sum of the group.
+/// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of the integer
+/// sum (minus what the flipped sign bits of the weights add), and with offsets also the scaled sum of the group.
 pub struct Act<const GROUP: usize, const OFFSETS: bool>;
 
 impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
     const SCALE: usize = 32;
     const START: usize = 36;
     const SUM: usize = 36 + 4 * (32 / GROUP);
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
 
-/// Writes a tile's column: stores or adds `VECTORS` vectors, of which `rows` lanes count.
+/// Writes a column of a tile: stores or adds the first `rows` lanes of `VECTORS` vectors.
 #[inline(always)]
 unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize, add: bool) {
     for (r, acc) in acc.into_iter().enumerate() {
         let left = rows.saturating_sub(r * V::N);
-        // SAFETY: lanes below `rows` are behind `dst`; the instruction set is there: the caller's promise.
+        // SAFETY: the contracts of `FloatTile` and `Lanes`: `dst` has `rows` floats, of which `left` are from here, and the processor has the
+        // instruction set.
         unsafe {
             let dst = dst.wrapping_add(r * V::N);
             if left >= V::N {
@@ -75,9 +78,9 @@ unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize, add: bool
 /// [`FloatTile`] for `C` columns.
 ///
 /// # Safety
-/// As for [`FloatTile`], and the instruction set of `V` is there.
+/// As for [`FloatTile`], and the processor has the instruction set of `V`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // the loops run over several arrays at once
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
 pub unsafe fn float_tile<V: Lanes, const C: usize>(
     k: usize,
     panel: *const f32,
@@ -86,7 +89,7 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
     rows: usize,
     add: bool,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contracts of `FloatTile` and `Lanes`; all offsets are below `k` steps of the panel and `k` floats of a column.
     unsafe {
         let mut acc = [[V::splat(0.0); VECTORS]; C];
         let acts = acts.cast::<[*const f32; C]>().read_unaligned();
@@ -110,9 +113,9 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
 /// [`ByteTile`] for `C` columns and formats with a scale for every `GROUP` values.
 ///
 /// # Safety
-/// As for [`ByteTile`], and the instruction set of `D` is there.
+/// As for [`ByteTile`], and the processor has the instruction set of `D`.
 #[inline(always)]
-#[allow(clippy::needless_range_loop)] // the loops run over several arrays at once
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
 pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSETS: bool>(
     k: usize,
     panel: BytePanel,
@@ -121,7 +124,7 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
     rows: usize,
     add: bool,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks of a column.
     unsafe {
         let n = D::Floats::N;
         let mut acc = [[D::Floats::splat(0.0); VECTORS]; C];
@@ -173,20 +176,20 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
     }
 }
 
-/// Quantizes `k` floats (a multiple of 32) into [`Act`] blocks. A row with a NaN or an infinity gets a NaN scale there.
+/// Quantizes `k` floats (a multiple of 32) to [`Act`] blocks. The scale of a block with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, `y` writable for `k / 32` blocks.
+/// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks.
 #[inline(always)]
 pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
     for block in 0..k / 32 {
-        // SAFETY: block < k / 32.
+        // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and its address is inside `y`.
         let (x, y) = unsafe {
             (x.add(32 * block).cast::<[f32; 32]>().read_unaligned(), y.add(block * Act::<GROUP, OFFSETS>::BYTES))
         };
         let (scale, q) = super::act::levels(&x);
         let scale = if scale.is_finite() { scale } else { f32::NAN };
-        // SAFETY: a block's bytes are behind `y`.
+        // SAFETY: the caller promises that `y` is writable for the block, and all offsets are below `Act::BYTES`.
         unsafe {
             y.cast::<[i8; 32]>().write_unaligned(q);
             y.add(Act::<GROUP, OFFSETS>::SCALE).cast::<f32>().write_unaligned(scale);
@@ -202,14 +205,15 @@ pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k
     }
 }
 
-/// Turns rows into a panel: word `c` of row `r`, at `src + r * src_stride + c`, goes to `panel + c * rows_of_panel + r`.
+/// Transposes rows into a panel: word `c` of row `r`, at `src + r * src_stride + c`, goes to `panel + c * rows_of_panel + r`.
 ///
 /// # Safety
-/// `src` is readable for a panel's rows of `words` words, at the stride; `panel` is writable for `words` steps.
+/// `src` is readable for as many rows of `words` words as a panel has, at the stride, and `panel` is writable for `words` steps. The
+/// processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn turn<V: Lanes>(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
     let height = VECTORS * V::N;
-    // SAFETY: all indices stay below `words` and the panel's rows.
+    // SAFETY: the caller promises the rows, the panel and the instruction set. All indices are below `words` and the rows of the panel.
     unsafe {
         for r in (0..height).step_by(V::N) {
             let mut c = 0;
@@ -228,7 +232,7 @@ pub unsafe fn turn<V: Lanes>(words: usize, src: *const f32, src_stride: usize, p
     }
 }
 
-/// Takes a row of weights apart; see [`super::blocks::unpack_row`].
+/// Unpacks a row of weights; see [`super::blocks::unpack_row`].
 ///
 /// # Safety
 /// As for that function.
@@ -240,7 +244,7 @@ pub type UnpackRow = unsafe fn(x: *const u8, k: usize, q: *mut i8, scales: *mut 
 /// As for that function.
 pub type ActRow = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 
-/// Turns rows into a panel; see [`turn`].
+/// Transposes rows into a panel; see [`turn`].
 ///
 /// # Safety
 /// As for that function.
@@ -251,9 +255,9 @@ pub type Turn = unsafe fn(words: usize, src: *const f32, src_stride: usize, pane
 pub struct FloatTiles {
     /// Rows of a panel.
     pub height: usize,
-    /// Kernels by number of columns, the widest first, the last for one.
+    /// Kernels with their number of columns, in descending order, down to one column.
     pub kernels: &'static [(usize, FloatTile)],
-    /// Makes panels.
+    /// Transposes rows into panels.
     pub turn: Turn,
 }
 
@@ -262,26 +266,26 @@ pub struct FloatTiles {
 pub struct ByteTiles {
     /// Rows of a panel.
     pub height: usize,
-    /// Kernels by number of columns, the widest first, the last for one; by [`Form::index`].
+    /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column.
     pub kernels: [&'static [(usize, ByteTile)]; 4],
     /// Conversions of activations, by [`Form::index`].
     pub act: [ActRow; 4],
-    /// Makes panels.
+    /// Transposes rows into panels.
     pub turn: Turn,
-    /// How rows of each format are taken apart; `None`: not in blocks.
+    /// Unpacking by format; `None` for formats without blocks.
     pub unpack: [Option<Unpacker>; super::TYPES],
 }
 
-/// How a format is taken apart.
+/// Unpacking of a format.
 #[derive(Clone, Copy)]
 pub struct Unpacker {
-    /// The function for a row.
+    /// Unpacks a row.
     pub row: UnpackRow,
-    /// What it gives.
+    /// The form of the result.
     pub form: Form,
 }
 
-/// What a format is taken apart into.
+/// The form of unpacked weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// Values that share a scale: 16 or 32.
@@ -291,18 +295,18 @@ pub struct Form {
 }
 
 impl Form {
-    /// Place in the tables by form.
+    /// Index in tables by form.
     pub const fn index(self) -> usize {
         (self.group == 16) as usize * 2 + self.offsets as usize
     }
 
-    /// Bytes of an [`Act`] block.
+    /// Size of an [`Act`] block in bytes.
     pub const fn act_bytes(self) -> usize {
         [Act::<32, false>::BYTES, Act::<32, true>::BYTES, Act::<16, false>::BYTES, Act::<16, true>::BYTES][self.index()]
     }
 }
 
-/// Compiles the float tiles for one instruction set: a static `FLOAT_TILES`.
+/// Compiles the float tiles for one instruction set, as a static `FLOAT_TILES`.
 macro_rules! instantiate_floats {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod float_tiles {
@@ -312,12 +316,12 @@ macro_rules! instantiate_floats {
             unsafe fn float_tile<const C: usize>(
                 k: usize, panel: *const f32, acts: *const *const f32, dst: *const *mut f32, rows: usize, add: bool,
             ) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `FloatTile` covers the rest.
                 unsafe { tile::float_tile::<$lanes, C>(k, panel, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn turn(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `Turn` covers the rest.
                 unsafe { tile::turn::<$lanes>(words, src, src_stride, panel) }
             }
             pub static FLOAT_TILES: tile::FloatTiles = tile::FloatTiles {
@@ -330,7 +334,7 @@ macro_rules! instantiate_floats {
 }
 pub(super) use instantiate_floats;
 
-/// Compiles the byte tiles for one instruction set: a function `byte_tiles::table`.
+/// Compiles the byte tiles for one instruction set, with a function `byte_tiles::table`.
 macro_rules! instantiate_bytes {
     ($dots:ty, $turn:path, [$($cols:literal)*] $(, $features:literal)?) => {
         mod byte_tiles {
@@ -340,17 +344,17 @@ macro_rules! instantiate_bytes {
             unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool>(
                 k: usize, panel: tile::BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
             ) {
-                // SAFETY: the features are enabled here, the rest is the caller's promise.
+                // SAFETY: this function enables the features, and the contract of `ByteTile` covers the rest.
                 unsafe { tile::byte_tile::<$dots, C, GROUP, OFFSETS>(k, panel, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack_row<B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `UnpackRow`, which is that of `unpack_row`.
                 unsafe { blocks::unpack_row::<B, { <$dots as Dots>::FLIP }>(x, k, q, scales, offsets) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the contract of `ActRow`, which is that of `act_row`.
                 unsafe { tile::act_row::<{ <$dots as Dots>::FLIP }, GROUP, OFFSETS>(k, x, y) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {

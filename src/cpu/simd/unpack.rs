@@ -1,7 +1,7 @@
-//! Blocks of every weight format as signed bytes with float scales: `w = scale * q + offset`, a scale (and, where the format
-//! has them, an offset) for every 16 or 32 values. This is what the matrix product works on, and the plain dot products.
+//! Unpacks blocks of every weight format to signed bytes with float scales: `w = scale * q + offset`, with a scale (and, in some
+//! formats, an offset) for every 16 or 32 values. Matrix products and generic dot products use this form.
 //!
-//! Written so that it vectorises when compiled for an instruction set; what the formats mean is in `quant`.
+//! The code is written so that it vectorises when compiled for an instruction set. `quant` documents the formats.
 #![forbid(unsafe_code)]
 
 use super::lanes::f16_to_f32;
@@ -16,18 +16,18 @@ use crate::quant::{
 };
 use crate::quant::{convert::e8m0_to_f32_half, convert::ue4m3_to_f32_half};
 
-/// A block that can be taken apart into bytes and scales.
+/// A block that can be unpacked to bytes and scales.
 pub trait Unpack: Block {
     /// Values that share a scale: 16 or 32.
     const GROUP: usize;
     /// Whether there are offsets.
     const OFFSETS: bool;
-    /// Writes the block's values, and the scale (and offset) of each group. The slices are as long as the block asks for;
-    /// `offsets` is not written where the format has none.
+    /// Writes the values, and the scale (and offset) of each group. The slices have room for the block; `offsets` is not written if the
+    /// format has none.
     fn unpack(&self, q: &mut [i8], scales: &mut [f32], offsets: &mut [f32]);
 }
 
-/// Low halves of 16 bytes, then the high halves, each through `f`.
+/// Applies `f` to the low nibbles of `qs`, then to the high nibbles.
 #[inline(always)]
 fn halves(qs: &[u8], q: &mut [i8], f: impl Fn(u8) -> i8) {
     let n = qs.len();
@@ -48,7 +48,7 @@ fn fifth_bits(qh: [u8; 4], q: &mut [i8]) {
     }
 }
 
-/// For eight sign bits, bytes with all bits set where the sign bit is.
+/// Expands eight sign bits to bytes: all bits of a byte are set if the sign bit is.
 static SIGNS: [u64; 256] = {
     let mut all = [0; 256];
     let mut bits = 0;
@@ -65,7 +65,7 @@ static SIGNS: [u64; 256] = {
     all
 };
 
-/// The same for the seven bits of which an eighth makes the number even.
+/// The same for seven sign bits, where the eighth makes the number of set bits even.
 static EVEN_SIGNS: [u64; 128] = {
     let mut all = [0; 128];
     let mut bits: usize = 0;
@@ -76,21 +76,21 @@ static EVEN_SIGNS: [u64; 128] = {
     all
 };
 
-/// Eight grid values (none of them zero), negated where the bytes of `signs` are set.
+/// Writes eight grid values (none of them zero), negated where the bytes of `signs` are set.
 #[inline(always)]
 fn signed_eight(grid: u64, signs: u64, q: &mut [i8]) {
-    // Two's complement in each byte: as no value is zero, adding one carries nothing into the next byte.
+    // Two's complement in each byte. No value is zero, so adding one does not carry into the next byte.
     eight((grid ^ signs).wrapping_add(signs & 0x0101_0101_0101_0101), q);
 }
 
-/// Sums of bytes, without carries between them.
+/// Adds byte by byte, without carries between bytes.
 #[inline(always)]
 fn add_bytes(a: u64, b: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     ((a & LOW) + (b & LOW)) ^ ((a ^ b) & !LOW)
 }
 
-/// Eight values in one word.
+/// Writes the eight values in a word.
 #[inline(always)]
 fn eight(word: u64, q: &mut [i8]) {
     for (q, b) in q.iter_mut().zip(word.to_le_bytes()) {
@@ -338,7 +338,7 @@ unpack! {
             }
         }
     }
-    // The shift changes every eight values, a scale's group has 16: the values are kept eightfold, with the shift in them.
+    // The shift changes every eight values, but a scale is for 16. So the values are eight times as large, and include the shift.
     BlockIq1M, group 16: |b, q, s, _o| {
         let d = f16_to_f32(b.d());
         for (g, s) in s.iter_mut().enumerate() {
@@ -347,7 +347,7 @@ unpack! {
         for (k, q) in q.chunks_exact_mut(8).enumerate() {
             let high = b.qh[k / 2] >> (k % 2 * 4);
             let index = usize::from(b.qs[k]) | usize::from(high & 7) << 8;
-            // Eightfold in each byte: the bits that come from the byte below are masked away.
+            // Multiplies each byte by eight; the mask clears the bits from the byte below.
             let points = (IQ1S_GRID[index] << 3) & 0xf8f8_f8f8_f8f8_f8f8;
             eight(add_bytes(points, if high & 8 != 0 { u64::MAX } else { 0x0101_0101_0101_0101 }), q);
         }
@@ -373,7 +373,7 @@ fn fine_scales(d: f32, codes: &[u8; 8], s: &mut [f32]) {
     }
 }
 
-/// Base-3 digits of a run of TQ1_0 bytes, less one: as many digits of each byte as `q` has room for.
+/// Base-3 digits of TQ1_0 bytes, less one: as many digits of each byte as `q` has room for.
 #[inline(always)]
 fn digits(bytes: &[u8], q: &mut [i8]) {
     let mut power = 1u8;

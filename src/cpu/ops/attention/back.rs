@@ -1,7 +1,7 @@
-//! Gradient of attention as one operation, by its queries, keys and values.
+//! Gradients of attention, as one operation, with respect to queries, keys and values.
 //!
 //! With S = scale q kT (masked), P = softmax(S) and y = P v: dP = dy vT, dS = P (dP - P dP), dq = dS k scale,
-//! dk = dST q scale, dv = PT dy. Scores are computed again, one query at a time.
+//! dk = dST q scale, dv = PT dy. The scores are recomputed, one query at a time.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type::*;
@@ -12,10 +12,10 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// The three gradients in the result start at multiples of this many numbers.
+/// Alignment of the three gradients in the result, in numbers.
 const ALIGN: usize = 4;
 
-/// Where the gradients of keys and of values start, and where those of values end. That of queries starts at 0.
+/// Start of the gradients of keys and of values, and end of those of values. Those of queries start at 0.
 fn layout([q, k, v]: [usize; 3]) -> Option<[usize; 3]> {
     let k_at = q.checked_next_multiple_of(ALIGN)?;
     let v_at = k_at.checked_add(k)?.checked_next_multiple_of(ALIGN)?;
@@ -23,8 +23,8 @@ fn layout([q, k, v]: [usize; 3]) -> Option<[usize; 3]> {
 }
 
 /// Sources: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values `[m, d, groups, batch]`, gradient of the result
-/// `[d, n, heads, batch]`; head h looks at group h modulo groups. The n queries are the last of the m positions; parameter 0: they
-/// do not see what follows them. The node is a row of the gradients, each dense and shaped as its source.
+/// `[d, n, heads, batch]`. Head h uses group h modulo groups. The n queries are the last of the m positions. If parameter 0 is set,
+/// the mask is causal. The node is a row with the three gradients, each dense with the shape of its source.
 pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let [mut q, mut k, mut v, mut grad] = [0, 1, 2, 3].map(|i| Reader::new(node.source(i), &d));
     let masked = node.op_param_i32(0) != 0;
@@ -32,7 +32,7 @@ pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let sizes = [q.len(), k.len(), v.len()];
     let Some([k_at, v_at, end]) = layout(sizes) else { return };
     if w.ith() == 0 {
-        // What lies between the gradients is zero.
+        // Fills the padding between the gradients with zeros.
         for gap in [sizes[0]..k_at, k_at + sizes[1]..v_at, end..out.len()] {
             out.span_mut::<f32>(gap.start, gap.len()).fill(0.0);
         }
@@ -89,7 +89,7 @@ pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Single precision; shapes fit, and no query lies before the first key.
+/// Requires single precision, fitting shapes, and at most as many queries as keys.
 pub fn check_flash_attn_back(node: TensorRef) -> Result<()> {
     let sources = [src(node, 0)?, src(node, 1)?, src(node, 2)?, src(node, 3)?];
     for t in sources.into_iter().chain([node]) {
@@ -127,7 +127,7 @@ mod tests {
         masked: bool,
     }
 
-    /// Sum of `dy` times attention, in double precision.
+    /// Sum of `dy` times the result of attention, in double precision.
     fn loss(s: Sizes, [q, k, v]: [&[f64]; 3], dy: &[f64]) -> f64 {
         let mut total = 0.0;
         for (b, h, i) in (0..s.batches).flat_map(|b| (0..s.heads).flat_map(move |h| (0..s.n).map(move |i| (b, h, i)))) {

@@ -1,8 +1,8 @@
-//! Attention in one pass over keys and values, with the running maximum and sum of the soft maximum (arXiv:2112.05682,
+//! Attention in one pass over keys and values, with a running maximum and sum of the softmax (arXiv:2112.05682,
 //! arXiv:2205.14135).
 //!
-//! Work is cut into tiles of queries that share their keys (neighbouring positions, and the heads of a group); the tiles
-//! depend on the shapes alone, so the result does not depend on the number of threads.
+//! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. The tiles
+//! depend only on the shapes, so that results do not depend on the number of threads.
 #![forbid(unsafe_code)]
 
 mod back;
@@ -23,9 +23,9 @@ use crate::tensor::TensorRef;
 
 /// Queries in a tile.
 const QUERIES: usize = 32;
-/// Keys that a tile looks at together; a multiple of the height of every panel.
+/// Keys that a tile processes at a time; a multiple of the height of every panel.
 const KEYS: usize = 64;
-/// Queries from which keys and values are packed into panels.
+/// Minimum number of queries for packing keys and values into panels.
 const PANELS_FROM: usize = 4;
 
 /// One query of a tile.
@@ -42,7 +42,7 @@ struct Attention<'g> {
     q: Source<'g>,
     k: Source<'g>,
     v: Source<'g>,
-    /// Keys and values of half precision as rows.
+    /// Rows of keys and values in half precision.
     k_halves: Option<Rows<'g, u16>>,
     v_halves: Option<Rows<'g, u16>>,
     mask: Option<Source<'g>>,
@@ -83,12 +83,12 @@ impl<'g> Attention<'g> {
     }
 }
 
-/// What a thread keeps from tile to tile.
+/// Buffers of a thread, reused for all its tiles.
 struct Buffers {
-    /// Queries from which keys and values are packed into panels.
+    /// Minimum number of queries for packing keys and values into panels.
     panels_from: usize,
     queries: Vec<Query>,
-    /// Queries that look at some of the keys at hand.
+    /// Queries that see at least one of the current keys.
     live: Vec<usize>,
     q: Vec<f32>,
     acc: Vec<f32>,
@@ -119,7 +119,7 @@ impl Buffers {
         }
     }
 
-    /// Fills `masks` and `live` for the keys from `first` on.
+    /// Fills `masks` and `live` for the `n` keys from `first`.
     fn look_at_masks(&mut self, a: &Attention<'_>, i3: usize, first: usize, n: usize) {
         self.live.clear();
         let Some(mask) = a.mask else {
@@ -129,7 +129,7 @@ impl Buffers {
         for (i, query) in self.queries.iter().enumerate() {
             let (done, rest) = self.masks.split_at_mut(i * KEYS);
             let row = &mut rest[..n];
-            // Heads of one position stand side by side, and often share their mask.
+            // The heads of a position are adjacent, and often share their mask.
             if i > 0 && mask.ne[2] == 1 && self.queries[i - 1].position == query.position {
                 row.copy_from_slice(&done[(i - 1) * KEYS..][..n]);
             } else {
@@ -141,7 +141,7 @@ impl Buffers {
         }
     }
 
-    /// Scores of the live queries as plain products, and nothing of the keys that they do not see.
+    /// Computes the products of the live queries and the keys that they see.
     fn products(&mut self, a: &Attention<'_>, [k2, k3]: [usize; 2], first: usize, n: usize) {
         let dk = a.k.ne[0];
         if let Some(keys) = a.k_halves.filter(|_| self.live.len() < self.panels_from) {
@@ -169,7 +169,7 @@ impl Buffers {
         vec::times_panels(&self.k_panels, n, dk, rows, &self.live, &mut self.scores, KEYS, false);
     }
 
-    /// Adds the values, weighted with the scores, to the sums of the live queries.
+    /// Adds the values, weighted by the scores, to the sums of the live queries.
     fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], first: usize, n: usize) {
         let dv = a.v.ne[0];
         if let Some(values) = a.v_halves.filter(|_| self.live.len() < self.panels_from) {
@@ -200,8 +200,8 @@ impl Buffers {
         vec::times_panels(&self.v_panels, dv, n, rows, &self.live, &mut self.acc, dv, true);
     }
 
-    /// Turns the products of the live queries into weights, and makes room for new maxima. Queries that see nothing new
-    /// leave `live`.
+    /// Converts the products of the live queries to weights, and rescales the sums for a new maximum. Removes queries whose scores are all
+    /// negative infinity from `live`.
     fn weigh(&mut self, a: &Attention<'_>, n: usize) {
         let dv = a.v.ne[0];
         let (queries, scores, masks, sums) = (&mut self.queries, &mut self.scores, &self.masks, &mut self.acc);
@@ -214,7 +214,7 @@ impl Buffers {
             }
             if a.mask.is_some() {
                 for (s, &m) in s.iter_mut().zip(&masks[i * KEYS..][..n]) {
-                    // What is masked counts for nothing, whatever stands there.
+                    // Ignores masked scores, even NaN.
                     *s = if m == f32::NEG_INFINITY { m } else { *s + query.slope * m };
                 }
             }
@@ -234,14 +234,14 @@ impl Buffers {
     }
 }
 
-/// `softmax(q k^T * scale + mask) v`, written with heads before positions. Parameters: scale, largest bias, soft cap.
+/// `softmax(q k^T * scale + mask) v`, with heads before positions in the result. Parameters: scale, maximum bias, logit soft cap.
 /// Sources: q, k, v, mask, sinks.
 pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let a = Attention::of(node, &d);
     let mut out = Writer::new(d);
-    // The reference looks at every query by itself.
+    // The reference processes every query on its own.
     let mut b = Buffers::new(&a, if w.use_ref() { usize::MAX } else { PANELS_FROM });
-    // Tiles at the end of a causal mask have more keys than those at its start, so they are handed out one by one.
+    // With a causal mask, later tiles have more keys than earlier ones, so threads take tiles one by one.
     loop {
         let tile = w.next_chunk();
         if tile >= a.tiles() {
@@ -297,7 +297,7 @@ fn compute_tile(a: &Attention<'_>, b: &mut Buffers, tile: usize, out: &mut Write
     }
 }
 
-/// Queries in single precision, keys and values of any readable format, heads in whole groups, a mask of half precision
+/// Requires queries in single precision, keys and values in any readable format, heads in whole groups, and a mask in half precision
 /// that covers all positions and keys.
 pub fn check_flash_attn_ext(node: TensorRef) -> Result<()> {
     let (q, k, v) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);

@@ -1,4 +1,4 @@
-//! Sparse attention: scores of keys, and the mask of the keys that were chosen.
+//! Sparse attention: scores of keys, and the mask for selected keys.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type::*;
@@ -10,13 +10,13 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// The sources of a node beside the mask.
+/// The sources of a node other than the mask.
 struct Picks<'g> {
     top_k: Source<'g>,
     score: Option<Source<'g>>,
     blocks: Option<Source<'g>>,
     extra: Option<Source<'g>>,
-    /// How many things there are to be picked.
+    /// Number of cells or blocks to select from.
     n: usize,
 }
 
@@ -31,12 +31,12 @@ impl<'g> Picks<'g> {
         Self { top_k: node.source(1), score, blocks, extra, n }
     }
 
-    /// Calls `keep` for each cell that a row keeps. Cells may repeat, and may be out of range.
+    /// Calls `keep` for each cell that a row keeps. Cells may repeat or be out of range.
     fn cells(&self, row: RowIndex, mut keep: impl FnMut(i32)) {
         for i in 0..self.top_k.ne[0] {
             let cell = self.top_k.get::<i32>(i, row);
             let Some(pick) = usize::try_from(cell).ok().filter(|&pick| pick < self.n) else { continue };
-            // A score that is no number is not above anything.
+            // A NaN score is not greater, so its cell is not kept.
             let counts = self.score.as_ref().is_none_or(|s| s.get::<f32>(pick, row) > f32::NEG_INFINITY);
             match &self.blocks {
                 _ if !counts => {}
@@ -64,7 +64,7 @@ fn typed<T: Plain>(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, close
     }
 }
 
-/// Source 0, repeated for the rows of source 1, with minus infinity in all cells that a row neither picks nor keeps.
+/// Source 0, repeated for the rows of source 1, with minus infinity in all cells that a row does not keep.
 pub fn top_k_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     match d.dtype {
         GGML_TYPE_F16 => typed(w, node, d, half::f16::NEG_INFINITY.to_bits()),
@@ -72,7 +72,7 @@ pub fn top_k_mask(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Types and shapes fit, and rows of mask and node are dense.
+/// Requires fitting types and shapes, and dense rows of mask and node.
 pub fn check_top_k_mask(node: TensorRef) -> Result<()> {
     let (mask, top_k) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(mask.dtype(), GGML_TYPE_F16 | GGML_TYPE_F32), "a mask of {:?}", mask.dtype());
@@ -99,7 +99,7 @@ pub fn check_top_k_mask(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Which keys a query should look at: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q `[d, heads,
+/// Scores for selecting keys: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q `[d, heads,
 /// tokens, streams]`, k `[d, 1, keys, streams]`, weights `[heads, tokens, 1, streams]`, mask.
 pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut q = Reader::new(node.source(0), &d);
@@ -122,7 +122,7 @@ pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_lightning_indexer(node: TensorRef) -> Result<()> {
     let (q, k, weights, mask) = (src(node, 0)?, src(node, 1)?, src(node, 2)?, src(node, 3)?);
     for t in [node, q, weights] {
@@ -160,7 +160,7 @@ mod tests {
             type Case<'a> = (Option<TensorRef>, Option<TensorRef>, Option<TensorRef>, [&'a [usize]; 4]);
             let cases: [Case; 4] = [
                 (None, None, None, [&[0, 2], &[1], &[0, 3, 5], &[2, 4]]),
-                // Of three things to pick, those with a score.
+                // Of three cells, those with a score.
                 (Some(score), None, None, [&[0], &[], &[0], &[2]]),
                 (None, Some(blocks), None, [&[0, 1, 4], &[2, 3], &[0, 1], &[4]]),
                 (Some(score), Some(blocks), Some(extra), [&[0, 1, 5], &[], &[0, 1, 5], &[4]]),

@@ -1,4 +1,4 @@
-//! Patches of images as columns of a matrix, and back.
+//! Patches of images as columns of a matrix (im2col), and the reverse.
 #![forbid(unsafe_code)]
 
 use super::{Axis, axes, sensible};
@@ -10,12 +10,12 @@ use crate::cpu::ops::check_type;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Index of an element of the image; `None`: outside.
+/// Index of an element of the image, or `None` if it is outside.
 pub fn inside(out: usize, stride: i32, k: usize, dilation: i32, pad: i32, n: usize) -> Option<usize> {
     Axis { stride: stride.into(), pad: pad.into(), dilation: dilation.into() }.image(out, k, n)
 }
 
-/// Sizes of an `im2col`: kernel, image and channels; a line counts as an image one element high.
+/// Sizes of an `im2col` node: kernel, image and channels. A line is an image of height one.
 struct Columns {
     kernel: [usize; 2],
     image: [usize; 2],
@@ -31,7 +31,7 @@ fn columns(node: TensorRef) -> Result<Columns> {
     })
 }
 
-/// The part of the image under the kernel, as a row for each place of the kernel. Parameters: strides, padding, dilations
+/// The part of the image under the kernel, as a row for each position of the kernel. Parameters: strides, padding, dilations
 /// (each for both dimensions), whether there are two dimensions.
 pub fn im2col(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Ok(c) = columns(*node) else { return };
@@ -59,7 +59,7 @@ pub fn im2col(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// An image and a result of single or half precision; as many columns as kernel elements.
+/// Requires an image and a result of single or half precision, and rows of as many elements as the kernel has.
 pub fn check_im2col(node: TensorRef) -> Result<()> {
     let x = src(node, 1)?;
     ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "columns of {:?}", node.dtype());
@@ -74,7 +74,8 @@ pub fn check_im2col(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Columns of a transposed convolution added up. Source `[width * channels, n]`; parameters: stride, channels, elements cut off in front.
+/// Sums of the columns of a transposed convolution. Source: `[width * channels, n]`. Parameters: stride, channels, elements to omit at
+/// the start.
 pub fn col2im_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let columns = node.source(0);
     let (stride, cut) = (node.op_param_i32(0) as usize, node.op_param_i32(2) as usize);
@@ -96,7 +97,7 @@ pub fn col2im_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Floats of one format; shapes fit.
+/// Requires floats of one format, and fitting shapes.
 pub fn check_col2im_1d(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     check_type(s, node.dtype())?;
@@ -107,7 +108,7 @@ pub fn check_col2im_1d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Gradient of `im2col` by the image. Sources: gradient of the columns, kernel.
+/// Gradient of `im2col` with respect to the image. Sources: gradient of the columns, kernel.
 pub fn im2col_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let flat = node.op_param_i32(6) != 1;
     let [ax, second] = axes(*node);
@@ -132,7 +133,7 @@ pub fn im2col_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_im2col_back(node: TensorRef) -> Result<()> {
     let (grad, k) = (src(node, 0)?, src(node, 1)?);
     check_type(grad, GGML_TYPE_F32)?;
@@ -145,7 +146,7 @@ pub fn check_im2col_back(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// The part of a body under the kernel, as a row for each place of the kernel. Parameter 9: channels.
+/// The part of a volume under the kernel, as a row for each position of the kernel. Parameter 9: channels.
 pub fn im2col_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0).ne;
     let mut x = Reader::new(node.source(1), &d);
@@ -176,7 +177,7 @@ pub fn im2col_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_im2col_3d(node: TensorRef) -> Result<()> {
     let x = src(node, 1)?;
     ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "columns of {:?}", node.dtype());
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// The gradient of the unfolding adds each column to where it was taken from.
+    /// The gradient of `im2col` adds each column to its source.
     #[test]
     fn gradients_of_columns_go_back_to_the_image() {
         for window in &WINDOWS {

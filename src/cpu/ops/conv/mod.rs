@@ -1,5 +1,5 @@
-//! Convolutions computed directly, their transposes, and the sums after them. A row of the result is a sum of rows of the
-//! image, each moved by its place in the kernel and multiplied by the weight there.
+//! Direct convolutions, transposed convolutions, and im2col. A row of the result is a sum of rows of the image, each shifted by its
+//! position in the kernel and multiplied by the weight there.
 #![forbid(unsafe_code)]
 
 mod columns;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 
-/// How a kernel moves along one dimension.
+/// Stride, padding and dilation of a kernel along one dimension.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
     pub stride: i64,
@@ -28,19 +28,19 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Index of the image under element `k` of the kernel for element `out` of the result; `None`: outside.
+    /// Index of the image under element `k` of the kernel for element `out` of the result, or `None` if it is outside.
     pub(super) fn image(&self, out: usize, k: usize, n: usize) -> Option<usize> {
         let at = out as i64 * self.stride + k as i64 * self.dilation - self.pad;
         usize::try_from(at).ok().filter(|&at| at < n)
     }
 
-    /// Index of the result whose kernel element `k` lies over element `image`; `None`: there is none.
+    /// Index of the result for which element `k` of the kernel is over element `image`, or `None` if there is none.
     fn result(&self, image: usize, k: usize, n: usize) -> Option<usize> {
         let at = image as i64 + self.pad - k as i64 * self.dilation;
         (at >= 0 && at % self.stride == 0).then(|| (at / self.stride) as usize).filter(|&out| out < n)
     }
 
-    /// y += weight * x, with the kernel's element `k` over x.
+    /// y += weight * x, where x is under element `k` of the kernel.
     fn add(&self, y: &mut [f32], x: &[f32], k: usize, weight: f32) {
         let shift = k as i64 * self.dilation - self.pad;
         if self.stride == 1 {
@@ -73,7 +73,7 @@ pub(super) fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
     std::array::from_fn(axis)
 }
 
-/// A weight of a kernel of single or half precision.
+/// A weight of a kernel in single or half precision.
 fn weight(k: &Source<'_>, i0: usize, row: RowIndex) -> f32 {
     if k.dtype == GGML_TYPE_F16 { convert::f16(k.get(i0, row)) } else { k.get(i0, row) }
 }
@@ -85,7 +85,7 @@ fn check_kernel(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)
 }
 
-/// Convolution in the plane. Sources: kernel `[w, h, channels, results]`, image `[w, h, channels, batch]`.
+/// 2D convolution. Sources: kernel `[w, h, channels, results]`, image `[w, h, channels, batch]`.
 pub fn conv_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);
@@ -105,7 +105,7 @@ pub fn conv_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_conv_2d(node: TensorRef) -> Result<()> {
     check_kernel(node)?;
     sensible(&axes::<2>(node))?;
@@ -114,8 +114,8 @@ pub fn check_conv_2d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Convolution in space. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`; parameters 9 to 11:
-/// channels, batch, results.
+/// 3D convolution. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`. Parameters 9 to 11: channels,
+/// batch, results.
 pub fn conv_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);
@@ -141,7 +141,7 @@ pub fn conv_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_conv_3d(node: TensorRef) -> Result<()> {
     check_kernel(node)?;
     sensible(&axes::<3>(node))?;
@@ -152,8 +152,8 @@ pub fn check_conv_3d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Each channel with a kernel of its own. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. An image with the
-/// channels innermost has a kernel that lies so too, told by its strides.
+/// Depthwise convolution: each channel has its own kernel. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. For
+/// an image with the channels innermost, the strides of the kernel have the same order.
 pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);
@@ -171,7 +171,7 @@ pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_conv_2d_dw(node: TensorRef) -> Result<()> {
     check_kernel(node)?;
     sensible(&axes::<2>(node))?;
@@ -180,7 +180,7 @@ pub fn check_conv_2d_dw(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// y += weight * x, with element i of x at i * stride + k of y.
+/// y[i * stride + k] += weight * x[i].
 fn scatter(y: &mut [f32], x: &[f32], k: usize, stride: usize, weight: f32) {
     for (i, x) in x.iter().enumerate() {
         if let Some(y) = y.get_mut(i * stride + k) {
@@ -189,7 +189,7 @@ fn scatter(y: &mut [f32], x: &[f32], k: usize, stride: usize, weight: f32) {
     }
 }
 
-/// Transposed convolution of lines. Sources: kernel `[w, results, channels]`, lines `[n, channels]`; parameter 0: stride.
+/// 1D transposed convolution. Sources: kernel `[w, results, channels]`, lines `[n, channels]`. Parameter 0: stride.
 pub fn conv_transpose_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut k = Reader::new(node.source(0), &d);
     let mut x = Reader::new(node.source(1), &d);
@@ -206,7 +206,7 @@ pub fn conv_transpose_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
     let (k, x) = (src(node, 0)?, src(node, 1)?);
     ensure!(super::is_float(k.dtype()), "a kernel of {:?}", k.dtype());
@@ -219,7 +219,7 @@ pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Transposed convolution of planes. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`; parameter 0: stride.
+/// 2D transposed convolution. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`. Parameter 0: stride.
 pub fn conv_transpose_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);
@@ -244,7 +244,7 @@ pub fn conv_transpose_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Shapes fit.
+/// Requires fitting types and shapes.
 pub fn check_conv_transpose_2d(node: TensorRef) -> Result<()> {
     check_kernel(node)?;
     let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());

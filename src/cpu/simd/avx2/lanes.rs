@@ -1,4 +1,4 @@
-//! The eight lanes of the float kernels.
+//! Eight lanes for the float kernels and the block kernels, with AVX2, FMA and F16C.
 
 use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
 use std::arch::x86_64::*;
@@ -7,20 +7,20 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub struct Avx2(pub(super) __m256);
 
-/// Words whose sign bit is set in the first `n` of eight, read at `8 - n`.
+/// Masks: eight words from index `8 - n` have the sign bit set in the first `n`.
 static MASKS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[inline(always)]
 unsafe fn mask(n: usize) -> __m256i {
     debug_assert!(n < 8);
-    // SAFETY: eight words from 8 - n on are in the table, n being below 8; the processor has AVX2, the caller's promise.
+    // SAFETY: `n` is below 8, so eight words from index `8 - n` are in the table. The caller promises AVX2.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast()) }
 }
 
 /// Sum of eight floats.
 #[inline(always)]
 unsafe fn sum(v: __m256) -> f32 {
-    // SAFETY: the processor has AVX2, the caller's promise.
+    // SAFETY: the caller promises AVX2, which is all that these instructions require.
     unsafe {
         let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
         let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
@@ -31,7 +31,7 @@ unsafe fn sum(v: __m256) -> f32 {
 /// Greatest of eight floats.
 #[inline(always)]
 unsafe fn top(v: __m256) -> f32 {
-    // SAFETY: the processor has AVX2, the caller's promise.
+    // SAFETY: the caller promises AVX2, which is all that these instructions require.
     unsafe {
         let v = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
         let v = _mm_max_ps(v, _mm_movehl_ps(v, v));
@@ -43,7 +43,7 @@ macro_rules! methods {
     ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the processor has AVX2, FMA and F16C, and the pointer reaches as far as `Lanes` says: the caller's promise.
+            // SAFETY: the contract of `Lanes`: the processor has AVX2, FMA and F16C, and the pointer has the elements that the method accesses.
             unsafe { $body }
         }
     )*};
@@ -61,7 +61,8 @@ impl Lanes for Avx2 {
         store_f16(self |p: *mut u16) = _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
         load_bf16(|p: *const u16) -> Self =
             Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))));
-        // As halves: the same bits with an exponent that is 8 too small, subnormals included, which that conversion takes at full speed.
+        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
+        // those at full speed.
         load_f8(|p: *const u8) -> Self = {
             let codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(p.cast()));
             let magnitude = _mm_slli_epi16::<7>(_mm_and_si128(codes, _mm_set1_epi16(0x7f)));
@@ -88,7 +89,7 @@ impl Lanes for Avx2 {
         top(self) -> f32 = top(self.0);
         transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
             let row = |i: usize| _mm256_loadu_ps(src.add(i * src_stride));
-            // Pairs of rows, then fours of rows, then halves.
+            // Interleaves pairs of rows, then groups of four rows, then halves.
             let mut fours = [_mm256_setzero_ps(); 8];
             for half in 0..2 {
                 let (a, b, c, d) = (row(4 * half), row(4 * half + 1), row(4 * half + 2), row(4 * half + 3));
@@ -118,8 +119,8 @@ impl Dots for Avx2Dots {
     methods! {
         splat(|x: i32) -> Self = Self(_mm256_set1_epi32(x));
         load(|p: *const u8) -> Self = Self(_mm256_loadu_si256(p.cast()));
-        // The instruction wants the first factor unsigned: the weight's sign moves to the activation. Two products of
-        // at most 128 * 127 fit into 16 bits.
+        // The instruction requires an unsigned first factor, so the sign of the weight moves to the activation. The sum of two
+        // products of at most 128 * 127 fits into 16 bits.
         dot4(self |w: Self |a: Self) -> Self = {
             let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(a.0, w.0));
             Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))

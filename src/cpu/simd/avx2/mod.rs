@@ -1,4 +1,4 @@
-//! x86-64 with AVX2, FMA and F16C. Who lives here: `lanes` (eight lanes for the float kernels).
+//! Kernels for x86-64 with AVX2, FMA and F16C. `lanes` has the lanes for the float and block kernels.
 
 pub mod lanes;
 
@@ -9,7 +9,7 @@ blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
 tile::instantiate_floats!(lanes::Avx2, [6 4 3 2 1], "avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::turn, [3 2 1], "avx2,fma,f16c");
 
-/// Puts this level's kernels into the table.
+/// Sets the kernels of this level in the table.
 ///
 /// # Safety
 /// The processor has AVX2, FMA and F16C.

@@ -1,6 +1,7 @@
-//! Matrix times column with VNNI. Blocks of 256 values go one by one, blocks of 32 in sixteens.
+//! Matrix times column with VNNI. Blocks of 256 values are processed one by one, blocks of 32 values sixteen at a time.
 //!
-//! Weights are unsigned bytes less a fixed number (`BIAS`); what the bias adds, the same for all rows, is where the sums start.
+//! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the sums start with
+//! minus that number.
 
 use super::super::gemv::{Gemv, WideAct, act_row};
 use crate::abi::ggml::ggml_type::*;
@@ -8,19 +9,19 @@ use crate::cpu::simd::Kernels;
 use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
 use std::arch::x86_64::*;
 
-/// Rows that are taken at once.
+/// Rows that are processed at once.
 const ROWS: usize = 4;
-/// Bytes of [`Super`] blocks that are made of smaller ones, at most.
+/// Maximum size in bytes of a [`Super`] block that consists of smaller ones.
 const LAST: usize = 144;
 
-/// Which group of a block of 256 each lane of its four vectors of 64 values belongs to.
+/// The group of each lane, for the four vectors of 64 values of a block.
 type Lanes = [[i32; 16]; 4];
 
-/// Groups of 32, values in order.
+/// Groups of 32, with values in order.
 static BY_32: Lanes = lanes([0, 1, 2, 3, 4, 5, 6, 7], 8);
-/// Groups of 32, even groups of each four before odd ones.
+/// Groups of 32, with the even groups of each four before the odd ones.
 static SPLIT_BY_32: Lanes = lanes([0, 2, 1, 3, 4, 6, 5, 7], 8);
-/// Groups of 16, values in order.
+/// Groups of 16, with values in order.
 static BY_16: Lanes = lanes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], 4);
 
 const fn lanes<const N: usize>(order: [i32; N], width: usize) -> Lanes {
@@ -33,40 +34,40 @@ const fn lanes<const N: usize>(order: [i32; N], width: usize) -> Lanes {
     all
 }
 
-/// A block of 256 values, or several blocks that have as many together.
+/// A block of 256 values, or several smaller blocks with 256 values together.
 ///
 /// # Safety
-/// `scales` and `quants` read no more than `BYTES` bytes at their pointer, of which each `UNIT` values have their share. Zeros are a
-/// block of zeros. They may be called only with AVX-512 F, BW, DQ, VL and VNNI.
+/// `scales` and `quants` read at most `BYTES` bytes at their pointer, in which every `UNIT` values have an equal share. All-zero bytes
+/// are a block of zeros. Call them only if the bytes are readable and the processor has AVX-512 F, BW, DQ, VL and VNNI.
 pub(super) unsafe trait Super {
     const BYTES: usize;
     /// Values of a block of the format.
     const UNIT: usize = 256;
     const BIAS: i8;
-    /// Whether there is a scale for every 16 values, not 32.
+    /// Whether there is a scale for every 16 values, not for every 32.
     const FINE: bool;
-    /// Whether there are offsets, one for each scale.
+    /// Whether there is an offset for each scale.
     const OFFSETS: bool = false;
-    /// Whether vectors hold even groups of 32 before odd ones.
+    /// Whether vectors have even groups of 32 before odd ones.
     const SPLIT: bool = false;
-    /// Scales and offsets, one a lane.
+    /// Scales and offsets, one per lane.
     unsafe fn scales(b: *const u8) -> (__m512, __m512);
-    /// The values with their bias.
+    /// The values plus the bias.
     unsafe fn quants(b: *const u8) -> [__m512i; 4];
 }
 
 /// A block of 32 values that starts with its scale.
 ///
 /// # Safety
-/// As for [`Super`]; blocks have at least four bytes.
+/// As for [`Super`], and a block has at least four bytes.
 pub(super) unsafe trait Small {
     const BYTES: usize;
     const BIAS: i8;
-    /// Whether there are offsets, one for each scale.
+    /// Whether there is an offset for each scale.
     const OFFSETS: bool = false;
     /// Scales and offsets of sixteen blocks, from the first four bytes of each.
     unsafe fn scales(heads: __m512i) -> (__m512, __m512);
-    /// The values of two blocks with their bias.
+    /// The values of two blocks plus the bias.
     unsafe fn quants(a: *const u8, b: *const u8) -> __m512i;
 }
 
@@ -74,7 +75,7 @@ macro_rules! with_simd {
     ($($vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         #[inline(always)]
         $vis unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the processor has the instructions, and the block is readable: the promise of `Super` and `Small`.
+            // SAFETY: the contract of `Super` and `Small`: the processor has the instructions, and the bytes of the block are readable.
             unsafe { $body }
         }
     )*};
@@ -82,18 +83,18 @@ macro_rules! with_simd {
 pub(super) use with_simd;
 
 with_simd! {
-    // A half at any address as sixteen floats.
+    // Broadcasts a half, at any alignment, as sixteen floats.
     pub(super) unsafe fn half_at(p: *const u8) -> __m512 {
         _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(p.cast::<u16>().read_unaligned()))))
     }
-    // The bits of `a` where `mask` has ones, those of `b` elsewhere.
+    // Selects the bits of `a` where `mask` has ones, else those of `b`.
     unsafe fn choose(mask: __m512i, a: __m512i, b: __m512i) -> __m512i {
         _mm512_ternarylogic_epi64::<0xca>(mask, a, b)
     }
     pub(super) unsafe fn bytes(x: u8) -> __m512i {
         _mm512_set1_epi8(x as i8)
     }
-    // Each 64-bit word turned left by as many bits as its half of the vector says.
+    // Rotates each 64-bit word left: by `low` bits in the low half of the vector, by `high` bits in the high half.
     unsafe fn turn_halves(v: __m512i, low: i64, high: i64) -> __m512i {
         _mm512_rolv_epi64(v, _mm512_set_epi64(high, high, high, high, low, low, low, low))
     }
@@ -109,23 +110,23 @@ with_simd! {
     pub(super) unsafe fn table(values: &[i8; 16]) -> __m512i {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast())), bytes(0x80))
     }
-    // 16 bytes of each block: low halves, then high halves, block by block.
+    // Unpacks 16 bytes of each block to low and then high nibbles, block by block.
     unsafe fn nibbles(a: *const u8, b: *const u8) -> __m512i {
         let a = _mm256_broadcastsi128_si256(_mm_loadu_si128(a.cast()));
         let b = _mm256_broadcastsi128_si256(_mm_loadu_si128(b.cast()));
         let both = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b);
         _mm512_and_si512(_mm512_srlv_epi64(both, _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0)), bytes(15))
     }
-    // Halves in the low 16 bits of each lane, as floats.
+    // Converts halves in the low 16 bits of each lane to floats.
     unsafe fn halves(v: __m512i) -> __m512 {
         _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v))
     }
-    // Two-bit values of two runs of 32 bytes; each byte holds one value of four groups of 32.
+    // Unpacks two-bit values of twice 32 bytes, where each byte has one value of four groups of 32.
     unsafe fn two_bits(x: __m512i, y: __m512i) -> [__m512i; 4] {
         let low = |v: __m512i| _mm512_and_si512(v, bytes(3));
         [low(turn_halves(x, 0, 62)), low(turn_halves(x, 60, 58)), low(turn_halves(y, 0, 62)), low(turn_halves(y, 60, 58))]
     }
-    // Six-bit scales and offsets of Q4_K and Q5_K, times their halves.
+    // Six-bit scales and offsets of Q4_K and Q5_K, times `d` and `dmin`.
     unsafe fn affine(d: *const u8, packed: *const u8) -> (__m512, __m512) {
         let word = |i: usize| packed.add(4 * i).cast::<u32>().read_unaligned();
         let (a, b, c) = (word(0), word(1), word(2));
@@ -139,7 +140,7 @@ with_simd! {
 }
 
 struct Q4K;
-// SAFETY: 144 bytes: halves at 0 and 2, packed scales at 4, values at 16.
+// SAFETY: `Q4_K` has 144 bytes: halves at 0 and 2, packed scales at 4, values at 16.
 unsafe impl Super for Q4K {
     const BYTES: usize = 144;
     const BIAS: i8 = 0;
@@ -156,7 +157,7 @@ unsafe impl Super for Q4K {
 }
 
 struct Q5K;
-// SAFETY: 176 bytes: halves at 0 and 2, packed scales at 4, fifth bits at 16, values at 48.
+// SAFETY: `Q5_K` has 176 bytes: halves at 0 and 2, packed scales at 4, fifth bits at 16, values at 48.
 unsafe impl Super for Q5K {
     const BYTES: usize = 176;
     const BIAS: i8 = 0;
@@ -167,7 +168,7 @@ unsafe impl Super for Q5K {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) { affine(b, b.add(4)) }
         unsafe fn quants(b: *const u8) -> [__m512i; 4] {
             let (x, y, high) = (load(b.add(48)), load(b.add(112)), both_halves(b.add(16)));
-            // Bit g of a byte is the fifth bit of a value of group g: it goes to place 4.
+            // Bit g of a byte is the fifth bit of a value of group g, and moves to bit 4.
             let join = |low: __m512i, fifth: __m512i| _mm512_and_si512(choose(bytes(15), low, fifth), bytes(31));
             [
                 join(x, turn_halves(high, 4, 2)),
@@ -180,7 +181,7 @@ unsafe impl Super for Q5K {
 }
 
 struct Q6K;
-// SAFETY: 210 bytes: low bits at 0, high bits at 128, scales at 192, a half at 208.
+// SAFETY: `Q6_K` has 210 bytes: low bits at 0, high bits at 128, scales at 192, a half at 208.
 unsafe impl Super for Q6K {
     const BYTES: usize = 210;
     const BIAS: i8 = 32;
@@ -194,7 +195,7 @@ unsafe impl Super for Q6K {
             let (x, y) = (load(b), load(b.add(64)));
             let (h, i) = (both_halves(b.add(128)), both_halves(b.add(160)));
             let join = |low: __m512i, high: __m512i| _mm512_and_si512(choose(bytes(15), low, high), bytes(63));
-            // Bits 2 n are the high bits of run n of 32 values: they go to place 4.
+            // Bits 2 n and 2 n + 1 are the high bits of values 32 n.. of the half block, and move to bits 4 and 5.
             [
                 join(x, turn_halves(h, 4, 2)),
                 join(_mm512_srli_epi16::<4>(x), turn_halves(h, 0, 62)),
@@ -206,7 +207,7 @@ unsafe impl Super for Q6K {
 }
 
 struct Q3K;
-// SAFETY: 110 bytes: third bits at 0, low bits at 32, packed scales at 96, a half at 108.
+// SAFETY: `Q3_K` has 110 bytes: third bits at 0, low bits at 32, packed scales at 96, a half at 108.
 unsafe impl Super for Q3K {
     const BYTES: usize = 110;
     const BIAS: i8 = 4;
@@ -223,7 +224,7 @@ unsafe impl Super for Q3K {
         unsafe fn quants(b: *const u8) -> [__m512i; 4] {
             let (x, y, third) = (both_halves(b.add(32)), both_halves(b.add(64)), both_halves(b));
             let join = |low: __m512i, high: __m512i| _mm512_and_si512(choose(bytes(3), low, high), bytes(7));
-            // Bit g of a byte is the third bit of a value of run g: it goes to place 2.
+            // Bit g of a byte is the third bit of a value of the 32 values number g, and moves to bit 2.
             [
                 join(turn_halves(x, 0, 62), turn_halves(third, 2, 1)),
                 join(turn_halves(x, 60, 58), turn_halves(third, 0, 63)),
@@ -235,7 +236,7 @@ unsafe impl Super for Q3K {
 }
 
 struct Q2K;
-// SAFETY: 84 bytes: scales at 0, values at 16, halves at 80 and 82.
+// SAFETY: `Q2_K` has 84 bytes: scales at 0, values at 16, halves at 80 and 82.
 unsafe impl Super for Q2K {
     const BYTES: usize = 84;
     const BIAS: i8 = 0;
@@ -256,7 +257,7 @@ unsafe impl Super for Q2K {
 }
 
 struct Tq2_0;
-// SAFETY: 66 bytes: values at 0, a half at 64.
+// SAFETY: `TQ2_0` has 66 bytes: values at 0, a half at 64.
 unsafe impl Super for Tq2_0 {
     const BYTES: usize = 66;
     const BIAS: i8 = 1;
@@ -268,7 +269,7 @@ unsafe impl Super for Tq2_0 {
 }
 
 struct Iq4Xs;
-// SAFETY: 136 bytes: a half at 0, high bits of the scales at 2, low ones at 4, values at 8.
+// SAFETY: `IQ4_XS` has 136 bytes: a half at 0, high bits of the scales at 2, low bits at 4, values at 8.
 unsafe impl Super for Iq4Xs {
     const BYTES: usize = 136;
     const BIAS: i8 = -128;
@@ -296,7 +297,7 @@ unsafe impl Super for Iq4Xs {
 }
 
 struct Q4_0;
-// SAFETY: 18 bytes: a half at 0, values at 2.
+// SAFETY: `Q4_0` has 18 bytes: a half at 0, values at 2.
 unsafe impl Small for Q4_0 {
     const BYTES: usize = 18;
     const BIAS: i8 = 8;
@@ -307,7 +308,7 @@ unsafe impl Small for Q4_0 {
 }
 
 struct Q4_1;
-// SAFETY: 20 bytes: halves at 0 and 2, values at 4.
+// SAFETY: `Q4_1` has 20 bytes: halves at 0 and 2, values at 4.
 unsafe impl Small for Q4_1 {
     const BYTES: usize = 20;
     const BIAS: i8 = 0;
@@ -319,7 +320,7 @@ unsafe impl Small for Q4_1 {
 }
 
 with_simd! {
-    // Values of two blocks with their fifth bits, which are in the four bytes before the 16 bytes of the others.
+    // Values of two blocks with five bits: the fifth bits are in four bytes, followed by 16 bytes with the low bits.
     unsafe fn five_bits(a: *const u8, b: *const u8) -> __m512i {
         let bits = |p: *const u8| u64::from(p.cast::<u32>().read_unaligned());
         let low = nibbles(a.add(4), b.add(4));
@@ -328,7 +329,7 @@ with_simd! {
 }
 
 struct Q5_0;
-// SAFETY: 22 bytes: a half at 0, fifth bits at 2, values at 6.
+// SAFETY: `Q5_0` has 22 bytes: a half at 0, fifth bits at 2, values at 6.
 unsafe impl Small for Q5_0 {
     const BYTES: usize = 22;
     const BIAS: i8 = 16;
@@ -339,7 +340,7 @@ unsafe impl Small for Q5_0 {
 }
 
 struct Q5_1;
-// SAFETY: 24 bytes: halves at 0 and 2, fifth bits at 4, values at 8.
+// SAFETY: `Q5_1` has 24 bytes: halves at 0 and 2, fifth bits at 4, values at 8.
 unsafe impl Small for Q5_1 {
     const BYTES: usize = 24;
     const BIAS: i8 = 0;
@@ -351,7 +352,7 @@ unsafe impl Small for Q5_1 {
 }
 
 struct Q8_0;
-// SAFETY: 34 bytes: a half at 0, values at 2.
+// SAFETY: `Q8_0` has 34 bytes: a half at 0, values at 2.
 unsafe impl Small for Q8_0 {
     const BYTES: usize = 34;
     const BIAS: i8 = -128;
@@ -365,7 +366,7 @@ unsafe impl Small for Q8_0 {
 }
 
 struct Iq4Nl;
-// SAFETY: 18 bytes: a half at 0, codes at 2.
+// SAFETY: `IQ4_NL` has 18 bytes: a half at 0, codes at 2.
 unsafe impl Small for Iq4Nl {
     const BYTES: usize = 18;
     const BIAS: i8 = -128;
@@ -378,13 +379,13 @@ unsafe impl Small for Iq4Nl {
 }
 
 struct Mxfp4;
-// SAFETY: 17 bytes: an exponent at 0, codes at 1.
+// SAFETY: `MXFP4` has 17 bytes: an exponent at 0, codes at 1.
 unsafe impl Small for Mxfp4 {
     const BYTES: usize = 17;
     const BIAS: i8 = -128;
     with_simd! {
         unsafe fn scales(heads: __m512i) -> (__m512, __m512) {
-            // 2^(e - 128): the bits of e - 1 as exponent, and two subnormals.
+            // 2^(e - 128) has the exponent bits e - 1, except for two subnormal numbers.
             let e = _mm512_and_si512(heads, _mm512_set1_epi32(255));
             let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
             let tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x0020_0000), e);
@@ -398,7 +399,7 @@ unsafe impl Small for Mxfp4 {
 }
 
 with_simd! {
-    // Where sums start: what the bias will add, taken away.
+    // The start of the sums: minus what the bias adds.
     unsafe fn start(bias: i8, a: __m512i) -> __m512i {
         if bias == 0 {
             return _mm512_setzero_si512();
@@ -407,11 +408,11 @@ with_simd! {
     }
 }
 
-/// Asks for `n` bytes to come into the cache: where they are, if anywhere, does not matter.
+/// Prefetches `n` bytes. Any address is allowed.
 #[inline(always)]
 fn fetch(p: *const u8, n: usize) {
     for line in (0..n).step_by(64) {
-        // SAFETY: a hint; it reads nothing that a program could see, and never faults.
+        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(line).cast()) };
     }
 }
@@ -425,7 +426,8 @@ unsafe fn super_rows<B: Super, const R: usize>(
     act: *const u8,
     dst: *mut f32,
 ) {
-    // SAFETY: block indices stay below k / 256, and the act row is filled up to that; the rest is the caller's promise.
+    // SAFETY: the contract of `Rows`: `R` rows of `k` values, a `WideAct` row for `k` values, `R` floats at `dst`. Block indices are below
+    // the number of blocks, and the parts of the `WideAct` row are padded to whole blocks of 256 values. The caller promises the features.
     unsafe {
         let layout = WideAct::new(k);
         let (scales, sums) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
@@ -441,7 +443,7 @@ unsafe fn super_rows<B: Super, const R: usize>(
         let pairs = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
         let mut acc = [_mm512_setzero_ps(); R];
         let mut shift = [_mm512_setzero_ps(); R];
-        // Blocks that do not fill 256 values are followed by zeros.
+        // Blocks of fewer than 256 values that are left over are copied, followed by zeros.
         let whole = k / 256;
         let rest = if B::UNIT < 256 { k % 256 / B::UNIT * (B::BYTES * B::UNIT / 256) } else { 0 };
         let mut last = [[0u8; LAST]; R];
@@ -498,7 +500,8 @@ unsafe fn small_rows<B: Small, const R: usize>(
     act: *const u8,
     dst: *mut f32,
 ) {
-    // SAFETY: block indices stay below k / 32, and the act row is filled up to the next 16; the rest is the caller's promise.
+    // SAFETY: the contract of `Rows`: `R` rows of `k` values, a `WideAct` row for `k` values, `R` floats at `dst`. Block indices are below
+    // k / 32, and the parts of the `WideAct` row are padded to 16 blocks. The caller promises the features.
     unsafe {
         let layout = WideAct::new(k);
         let (scales, sums) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
@@ -516,7 +519,7 @@ unsafe fn small_rows<B: Small, const R: usize>(
             for r in 0..R {
                 let heads = x[r].add(first * B::BYTES);
                 fetch(heads.wrapping_add(ahead), n * B::BYTES);
-                // Only blocks that exist are looked at.
+                // The mask excludes blocks after the end of the row.
                 let heads = _mm512_mask_i32gather_epi32::<1>(
                     _mm512_setzero_si512(),
                     ((1u32 << n) - 1) as u16,
@@ -533,7 +536,7 @@ unsafe fn small_rows<B: Small, const R: usize>(
             for j in (0..n).step_by(2) {
                 let a = load(act.add(32 * (first + j)));
                 let start = start(B::BIAS, a);
-                // Beyond the last block the activations are zero: it may replace the missing one.
+                // An odd last block is paired with itself, because the activations after the end are zero.
                 let (here, next) = ((first + j) * B::BYTES, (first + j + usize::from(j + 1 < n)) * B::BYTES);
                 for r in 0..R {
                     let q = B::quants(x[r].add(here), x[r].add(next));
@@ -562,7 +565,7 @@ macro_rules! kernel {
             dst: *mut f32,
         ) {
             let mut r = 0;
-            // SAFETY: rows stay below `rows`; the features are enabled here; the rest is the caller's promise.
+            // SAFETY: the contract of `Rows`, for parts of its `rows` rows. The features of this function are those that the callees require.
             unsafe {
                 while rows - r >= ROWS {
                     $rows::<B, ROWS>(
@@ -587,11 +590,11 @@ kernel!(small_kernel, Small, small_rows);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of `Gemv::act`, which is that of `act_row`.
     unsafe { act_row(k, x, y) }
 }
 
-/// Puts the kernels into the table.
+/// Sets the matrix times column kernels in the table.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.

@@ -1,5 +1,5 @@
-//! Blocks of [`Super`] kernels whose values are not bits in place: points of grids with signs or shifts, powers of three, and blocks of
-//! fewer than 256 values that are taken several at a time.
+//! [`Super`] blocks of formats with grid points or ternary digits, and of formats with fewer than 256 values in a block, of which several
+//! are processed at a time.
 
 use super::gemv::{Super, bytes, half_at, load, super_kernel, table, with_simd};
 use crate::abi::ggml::ggml_type::{self, *};
@@ -8,7 +8,7 @@ use crate::quant::mxfp4::FP4_DOUBLED;
 use crate::quant::tables::{iq1::IQ1S_GRID, iq2::*, iq3::*};
 use std::arch::x86_64::*;
 
-/// A grid as its kernels want it: each byte times `factor` plus `offset`.
+/// A grid in the form for the kernels: each byte is multiplied by `factor`, plus `offset`.
 const fn prepared<const N: usize>(grid: &[u64; N], factor: u8, offset: u8) -> [u64; N] {
     let mut all = [0; N];
     let mut i = 0;
@@ -25,12 +25,12 @@ const fn prepared<const N: usize>(grid: &[u64; N], factor: u8, offset: u8) -> [u
     all
 }
 
-/// The magnitudes of a grid with points of four, plus 64.
+/// A grid with points of four magnitudes, plus 64 each.
 const fn prepared_by_four<const N: usize>(grid: &[u32; N]) -> [u32; N] {
     let mut all = [0; N];
     let mut i = 0;
     while i < N {
-        // No byte is as large as 192.
+        // All bytes are below 192, so the sums do not carry.
         all[i] = grid[i] + 0x4040_4040;
         i += 1;
     }
@@ -43,15 +43,15 @@ static IQ2XS: [u64; 512] = prepared(&IQ2XS_GRID, 1, 64);
 static IQ2S: [u64; 1024] = prepared(&IQ2S_GRID, 1, 64);
 static IQ3XXS: [u32; 256] = prepared_by_four(&IQ3XXS_GRID);
 static IQ3S: [u32; 512] = prepared_by_four(&IQ3S_GRID);
-/// Levels 0, 1, 2 in eighths.
+/// Levels 0, 1 and 2 in eighths, plus 1.
 static IQ1: [u64; 2048] = prepared(&IQ1S_GRID, 8, 1);
 
-/// Sixteen points of four side by side, for indices of a type; they are below the grid's length.
+/// Defines a function that loads sixteen grid points of four values, for indices of a type.
 macro_rules! points_by_four {
     ($name:ident, $index:ty) => {
         #[inline(always)]
         unsafe fn $name(grid: *const u32, index: *const $index) -> __m512i {
-            // No closures here: they would be functions of their own, without the instructions.
+            // Not a closure: it might be compiled as a separate function, without the instructions.
             macro_rules! four {
                 ($i:literal) => {
                     _mm_set_epi32(
@@ -62,7 +62,7 @@ macro_rules! points_by_four {
                     )
                 };
             }
-            // SAFETY: sixteen indices that the grid has, by the caller's promise, and the processor has the instructions.
+            // SAFETY: the caller promises sixteen readable indices below the length of the grid, and the instructions.
             unsafe {
                 let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four!(0)), four!(4));
                 let high = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four!(8)), four!(12));
@@ -75,31 +75,31 @@ points_by_four!(points_by_byte, u8);
 points_by_four!(points_by_word, u16);
 
 with_simd! {
-    // A half as sixteen floats.
+    // Broadcasts a half as sixteen floats.
     unsafe fn half(bits: u16) -> __m512 {
         _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits))))
     }
-    // Sixteen floats of codes in the bytes of a vector.
+    // Converts sixteen unsigned bytes to floats.
     unsafe fn floats(codes: __m128i) -> __m512 {
         _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes))
     }
-    // Low and high halves of eight bytes, in order.
+    // The nibbles of eight bytes in order, as floats.
     unsafe fn nibble_codes(p: *const u8) -> __m512 {
         let b = _mm_loadl_epi64(p.cast());
         let low = _mm_set1_epi8(15);
         floats(_mm_unpacklo_epi8(_mm_and_si128(b, low), _mm_and_si128(_mm_srli_epi16::<4>(b), low)))
     }
-    // Scales of IQ2: d (code + 1/2) / 4.
+    // Scales of IQ2: d * (code + 1/2) / 4.
     unsafe fn quarter_steps(codes: __m512, d: __m512) -> __m512 {
         let d = _mm512_mul_ps(d, _mm512_set1_ps(0.25));
         _mm512_fmadd_ps(codes, d, _mm512_mul_ps(d, _mm512_set1_ps(0.5)))
     }
-    // Eight grid points side by side; indices are below the grid's length.
+    // Loads eight grid points. The indices must be below the length of the grid.
     unsafe fn points(grid: *const u64, index: *const u16) -> __m512i {
         let at = |i: usize| *grid.add(usize::from(*index.add(i))) as i64;
         _mm512_set_epi64(at(7), at(6), at(5), at(4), at(3), at(2), at(1), at(0))
     }
-    // Eight points of IQ2_XXS, whose indices are bytes: four, and four behind a gap of four.
+    // Loads eight points of IQ2_XXS, whose indices are bytes: four, then a gap of four bytes, then four.
     unsafe fn two_fours(index: *const u8) -> __m512i {
         let (grid, next) = (IQ2XXS.as_ptr(), index.add(8));
         _mm512_set_epi64(
@@ -113,11 +113,11 @@ with_simd! {
             *grid.add(usize::from(*index)) as i64,
         )
     }
-    // Magnitudes (below 64) plus 64, negative where `minus` has ones.
+    // For magnitudes m + 64 with m below 64: 64 - m where `minus` has ones.
     unsafe fn signed(magnitudes: __m512i, minus: u64) -> __m512i {
         _mm512_mask_sub_epi8(magnitudes, minus, bytes(128), magnitudes)
     }
-    // Eight sign bits of seven: the eighth makes their number even.
+    // Restores eight sign bits from seven: the eighth makes the number of set bits even.
     unsafe fn even(seven: __m256i) -> __m256i {
         let parity = _mm256_broadcastsi128_si256(_mm_set_epi64x(0x0080_8000_8000_0080u64 as i64, 0x8000_0080_0080_8000u64 as i64));
         let low = _mm256_set1_epi8(15);
@@ -125,28 +125,28 @@ with_simd! {
         let b = _mm256_shuffle_epi8(parity, _mm256_and_si256(_mm256_srli_epi16::<4>(seven), low));
         _mm256_or_si256(seven, _mm256_xor_si256(a, b))
     }
-    // The 256 values of 32 points of a grid of magnitudes.
+    // The 256 values of 32 grid points of eight magnitudes.
     unsafe fn magnitudes(grid: *const u64, index: __m512i, signs: __m256i) -> [__m512i; 4] {
         let (mut indices, mut minus) = ([0u16; 32], [0u64; 4]);
         _mm512_storeu_si512(indices.as_mut_ptr().cast(), index);
         _mm256_storeu_si256(minus.as_mut_ptr().cast(), signs);
         std::array::from_fn(|t| signed(points(grid, indices.as_ptr().add(8 * t)), minus[t]))
     }
-    // Seven bits of each 32-bit word to each of its bytes, and an eighth to make their number even.
+    // Moves seven bits of each 32-bit word to each of its bytes, and adds an eighth that makes their number even.
     unsafe fn even_of_words(words: __m256i) -> __m256i {
         let part = |v: __m256i, byte: i32| _mm256_and_si256(v, _mm256_set1_epi32(0x7f << (8 * byte)));
         let low = _mm256_or_si256(part(words, 0), part(_mm256_slli_epi32::<1>(words), 1));
         let high = _mm256_or_si256(part(_mm256_slli_epi32::<2>(words), 2), part(_mm256_slli_epi32::<3>(words), 3));
         even(_mm256_or_si256(low, high))
     }
-    // The 256 values of 64 points of four.
+    // The 256 values of 64 grid points of four magnitudes.
     unsafe fn with_signs(points: [__m512i; 4], signs: __m256i) -> [__m512i; 4] {
         let mut minus = [0u64; 4];
         _mm256_storeu_si256(minus.as_mut_ptr().cast(), signs);
         let [a, b, c, d] = points;
         [signed(a, minus[0]), signed(b, minus[1]), signed(c, minus[2]), signed(d, minus[3])]
     }
-    // The 256 values of 32 points of the grid of IQ1, in eighths: 8 (level - 1) and one up, or down, plus 9.
+    // The 256 values of 32 grid points of IQ1, in eighths: 8 * (level - 1) plus or minus one, plus 9.
     unsafe fn shifted(index: __m512i, down: u32) -> [__m512i; 4] {
         let mut indices = [0u16; 32];
         _mm512_storeu_si512(indices.as_mut_ptr().cast(), index);
@@ -155,11 +155,11 @@ with_simd! {
             _mm512_mask_or_epi64(level, !(down >> (8 * t)) as u8, level, bytes(2))
         })
     }
-    // Bytes as 16-bit words.
+    // Widens bytes to 16-bit words.
     unsafe fn words(p: *const u8) -> __m512i {
         _mm512_cvtepu8_epi16(_mm256_loadu_si256(p.cast()))
     }
-    // Each of eight 16-bit words four times.
+    // Repeats each of eight 16-bit words four times.
     unsafe fn four_times(v: __m128i) -> __m512i {
         let pick = _mm512_broadcast_i32x4(_mm_set_epi8(9, 8, 9, 8, 9, 8, 9, 8, 1, 0, 1, 0, 1, 0, 1, 0));
         _mm512_shuffle_epi8(_mm512_cvtepu16_epi64(v), pick)
@@ -167,7 +167,7 @@ with_simd! {
     unsafe fn shift_words(v: __m512i, by: i64) -> __m512i {
         _mm512_srlv_epi16(v, _mm512_set1_epi64(by))
     }
-    // 64 two-bit values, lowest bits first.
+    // Unpacks 64 two-bit values, lowest bits first.
     unsafe fn two_bits_in_order(p: *const u8) -> __m512i {
         let x = _mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast()));
         let low = _mm512_or_si512(x, _mm512_slli_epi32::<6>(x));
@@ -177,7 +177,7 @@ with_simd! {
     unsafe fn triple(v: __m512i) -> __m512i {
         _mm512_add_epi8(v, _mm512_add_epi8(v, v))
     }
-    // The digit before the point of a byte's three times, as a fraction of 256.
+    // The integer part of three times a byte / 256: the next base-3 digit.
     unsafe fn digits(v: __m512i) -> __m512i {
         let one = _mm512_maskz_mov_epi8(_mm512_cmpge_epu8_mask(v, bytes(86)), bytes(1));
         _mm512_mask_mov_epi8(one, _mm512_cmpge_epu8_mask(v, bytes(171)), bytes(2))
@@ -185,7 +185,7 @@ with_simd! {
 }
 
 struct Iq2Xxs;
-// SAFETY: 66 bytes: a half at 0, eight pairs of words at 2. Indices are bytes, the grid has 256 points.
+// SAFETY: `IQ2_XXS` has 66 bytes: a half at 0, eight pairs of words at 2. Indices are bytes, and the grid has 256 points.
 unsafe impl Super for Iq2Xxs {
     const BYTES: usize = 66;
     const BIAS: i8 = 64;
@@ -212,7 +212,7 @@ unsafe impl Super for Iq2Xxs {
 }
 
 struct Iq2Xs;
-// SAFETY: 74 bytes: a half at 0, 32 words at 2, scales at 66. Indices have nine bits, the grid 512 points.
+// SAFETY: `IQ2_XS` has 74 bytes: a half at 0, 32 words at 2, scales at 66. Indices have nine bits, and the grid has 512 points.
 unsafe impl Super for Iq2Xs {
     const BYTES: usize = 74;
     const BIAS: i8 = 64;
@@ -230,8 +230,8 @@ unsafe impl Super for Iq2Xs {
 }
 
 struct Iq2S;
-// SAFETY: 82 bytes: a half at 0, low bits of the indices at 2, signs at 34, high bits at 66, scales at 74. Indices have ten bits, the
-// grid 1024 points.
+// SAFETY: `IQ2_S` has 82 bytes: a half at 0, low bits of the indices at 2, signs at 34, high bits at 66, scales at 74. Indices have ten
+// bits, and the grid has 1024 points.
 unsafe impl Super for Iq2S {
     const BYTES: usize = 82;
     const BIAS: i8 = 64;
@@ -250,7 +250,8 @@ unsafe impl Super for Iq2S {
 }
 
 struct Iq3Xxs;
-// SAFETY: 98 bytes: a half at 0, indices at 2, words of signs and scales at 66. Indices are bytes, the grid has 256 points.
+// SAFETY: `IQ3_XXS` has 98 bytes: a half at 0, indices at 2, words of signs and scales at 66. Indices are bytes, and the grid has 256
+// points.
 unsafe impl Super for Iq3Xxs {
     const BYTES: usize = 98;
     const BIAS: i8 = 64;
@@ -271,7 +272,8 @@ unsafe impl Super for Iq3Xxs {
 }
 
 struct Iq3S;
-// SAFETY: 110 bytes: a half at 0, low bits of the indices at 2, ninth bits at 66, signs at 74, scales at 106. The grid has 512 points.
+// SAFETY: `IQ3_S` has 110 bytes: a half at 0, low bits of the indices at 2, ninth bits at 66, signs at 74, scales at 106. Indices have
+// nine bits, and the grid has 512 points.
 unsafe impl Super for Iq3S {
     const BYTES: usize = 110;
     const BIAS: i8 = 64;
@@ -301,7 +303,8 @@ unsafe impl Super for Iq3S {
 }
 
 struct Iq1S;
-// SAFETY: 50 bytes: a half at 0, low bits of the indices at 2, eight words at 34. Indices have eleven bits, the grid 2048 points.
+// SAFETY: `IQ1_S` has 50 bytes: a half at 0, low bits of the indices at 2, eight words at 34. Indices have eleven bits, and the grid has
+// 2048 points.
 unsafe impl Super for Iq1S {
     const BYTES: usize = 50;
     const BIAS: i8 = 9;
@@ -324,8 +327,8 @@ unsafe impl Super for Iq1S {
 }
 
 struct Iq1M;
-// SAFETY: 56 bytes: low bits of the indices at 0, high bits and shifts at 32, four words of scales at 48. Indices have eleven bits, the
-// grid 2048 points.
+// SAFETY: `IQ1_M` has 56 bytes: low bits of the indices at 0, high bits and shifts at 32, four words of scales at 48. Indices have
+// eleven bits, and the grid has 2048 points.
 unsafe impl Super for Iq1M {
     const BYTES: usize = 56;
     const BIAS: i8 = 9;
@@ -353,7 +356,7 @@ unsafe impl Super for Iq1M {
 }
 
 struct Tq1_0;
-// SAFETY: 54 bytes: 32 and 16 bytes of five digits at 0 and 32, four bytes of four at 48, a half at 52.
+// SAFETY: `TQ1_0` has 54 bytes: 32 bytes of five digits at 0 and 16 at 32, four bytes of four digits at 48, a half at 52.
 unsafe impl Super for Tq1_0 {
     const BYTES: usize = 54;
     const BIAS: i8 = 1;
@@ -362,12 +365,12 @@ unsafe impl Super for Tq1_0 {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) { (half_at(b.add(52)), _mm512_setzero_ps()) }
         unsafe fn quants(b: *const u8) -> [__m512i; 4] {
             const LAST: u64 = 0xf << 60;
-            // Powers of the first 32 bytes: 1 and 3, then 9 and 27, then 81.
+            // The first 32 bytes times 1 and 3, then 9 and 27, then 81.
             let x = _mm512_broadcast_i64x4(_mm256_loadu_si256(b.cast()));
             let a = _mm512_mask_blend_epi64(0xf0, x, triple(x));
             let c = triple(triple(a));
             let e = triple(_mm512_shuffle_i64x2::<0x4e>(c, c));
-            // Three times the 16 bytes after them, and the last four bytes four times.
+            // The next 16 bytes three times, and the last four bytes four times.
             let tail = _mm_set1_epi32(b.add(48).cast::<i32>().read_unaligned());
             let y = _mm512_inserti32x4::<3>(_mm512_broadcast_i32x4(_mm_loadu_si128(b.add(32).cast())), tail);
             let y3 = triple(y);
@@ -385,7 +388,7 @@ unsafe impl Super for Tq1_0 {
 }
 
 struct Q1_0;
-// SAFETY: twice 18 bytes: a half at 0, bits at 2.
+// SAFETY: two blocks of `Q1_0`, each of 18 bytes: a half at 0, bits at 2.
 unsafe impl Super for Q1_0 {
     const BYTES: usize = 36;
     const UNIT: usize = 128;
@@ -403,7 +406,7 @@ unsafe impl Super for Q1_0 {
 }
 
 struct Q2_0;
-// SAFETY: four times 18 bytes: a half at 0, values at 2.
+// SAFETY: four blocks of `Q2_0`, each of 18 bytes: a half at 0, values at 2.
 unsafe impl Super for Q2_0 {
     const BYTES: usize = 72;
     const UNIT: usize = 64;
@@ -423,7 +426,7 @@ unsafe impl Super for Q2_0 {
 }
 
 struct Nvfp4;
-// SAFETY: four times 36 bytes: four scales at 0, values at 4.
+// SAFETY: four blocks of `NVFP4`, each of 36 bytes: four scales at 0, values at 4.
 unsafe impl Super for Nvfp4 {
     const BYTES: usize = 144;
     const UNIT: usize = 64;
@@ -433,7 +436,7 @@ unsafe impl Super for Nvfp4 {
         unsafe fn scales(b: *const u8) -> (__m512, __m512) {
             let four = |t: usize| b.add(36 * t).cast::<i32>().read_unaligned();
             let e4m3 = _mm_set_epi32(four(3), four(2), four(1), four(0));
-            // A half has the same bits further up, and another bias; 0x7f stands for zero.
+            // A half has the same bits, shifted left, with another bias. 0x7f is zero.
             let is_number = _mm_cmpneq_epi8_mask(e4m3, _mm_set1_epi8(0x7f));
             let bits = _mm256_slli_epi16::<7>(_mm256_cvtepu8_epi16(_mm_maskz_mov_epi8(is_number, e4m3)));
             let halves = _mm256_and_si256(bits, _mm256_set1_epi16(0x3fff));

@@ -1,4 +1,4 @@
-//! The sixteen lanes of the float kernels.
+//! Sixteen lanes for the float kernels, with AVX-512, and integer lanes with VNNI.
 
 use crate::cpu::simd::lanes::{Dots, Lanes};
 use std::arch::x86_64::*;
@@ -17,7 +17,8 @@ macro_rules! methods {
     ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the processor has AVX-512 F, BW, DQ and VL, and the pointer reaches as far as `Lanes` says: the caller's promise.
+            // SAFETY: the contract of `Lanes`: the processor has AVX-512 F, BW, DQ and VL, and the pointer has the elements that the method
+            // accesses.
             unsafe { $body }
         }
     )*};
@@ -35,7 +36,8 @@ impl Lanes for Avx512 {
         store_f16(self |p: *mut u16) = _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
         load_bf16(|p: *const u16) -> Self =
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))));
-        // As halves: the same bits with an exponent that is 8 too small, subnormals included, which that conversion takes at full speed.
+        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
+        // those at full speed.
         load_f8(|p: *const u8) -> Self = {
             let codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast()));
             let magnitude = _mm256_slli_epi16::<7>(_mm256_and_si256(codes, _mm256_set1_epi16(0x7f)));
@@ -62,7 +64,7 @@ impl Lanes for Avx512 {
         top(self) -> f32 = _mm512_reduce_max_ps(self.0);
         transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
             let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
-            // Rows in fours: vector `4 j + q` of `fours` holds, in each 128-bit part p, column 4 p + q of rows 4 j .. 4 j + 4.
+            // Transposes groups of four rows: the 128-bit part p of vector `4 j + q` of `fours` is column 4 p + q of rows 4 j..4 j + 4.
             let mut fours = [_mm512_setzero_ps(); 16];
             for j in 0..4 {
                 let (a, b, c, d) = (row(4 * j), row(4 * j + 1), row(4 * j + 2), row(4 * j + 3));
@@ -73,7 +75,7 @@ impl Lanes for Avx512 {
                 fours[4 * j + 2] = _mm512_shuffle_ps::<0x44>(ab_hi, cd_hi);
                 fours[4 * j + 3] = _mm512_shuffle_ps::<0xee>(ab_hi, cd_hi);
             }
-            // Then the 128-bit parts: column 4 p + q is part p of the four vectors with that q.
+            // Gathers the 128-bit parts: column 4 p + q consists of part p of the four vectors with that q.
             for q in 0..4 {
                 let (a, b, c, d) = (fours[q], fours[4 + q], fours[8 + q], fours[12 + q]);
                 let (ab_even, ab_odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));

@@ -1,5 +1,5 @@
-//! x86-64 with AVX-512 F, BW, DQ and VL. Who lives here: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI),
-//! `gemv_codes` (the same for formats of grid points, ternary digits and small blocks).
+//! Kernels for x86-64 with AVX-512 F, BW, DQ and VL. Files: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI),
+//! `gemv_codes` (the same for formats with grid points, ternary digits or small blocks).
 
 pub mod gemv;
 mod gemv_codes;
@@ -11,22 +11,22 @@ float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,
 tile::instantiate_floats!(lanes::Avx512, [12 8 6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::VnniDots, float_tiles::turn, [6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
-/// Puts this level's kernels into the table. Without VNNI the byte kernels are those of AVX2: the registers are twice as wide
-/// here, but the instruction that moves signs between bytes is missing.
+/// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
+/// as wide, but it lacks the instruction that moves signs between bytes.
 ///
 /// # Safety
-/// The processor has AVX-512 F, BW, DQ and VL, and all that `avx2` needs.
+/// The processor has AVX-512 F, BW, DQ and VL, and the features that `avx2` requires.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
     k.float_tiles = float_tiles::FLOAT_TILES;
 }
 
-/// Puts the kernels that need VNNI into the table.
+/// Sets the kernels that require VNNI in the table.
 ///
 /// # Safety
 /// As for [`fill`], and the processor has AVX-512 VNNI.
 pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises AVX-512 F, BW, DQ, VL and VNNI.
     unsafe { gemv::fill(k) };
 }

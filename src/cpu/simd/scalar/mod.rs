@@ -1,4 +1,4 @@
-//! Every processor: kernels without instructions of their own. Who lives here: the float kernels over plain arrays.
+//! Kernels for every processor: the generic code over plain arrays.
 
 use super::{Kernels, Level, TYPES, blocks, float, lanes, tile};
 
@@ -7,7 +7,7 @@ blocks::instantiate!(lanes::Plain, lanes::PlainDots);
 tile::instantiate_floats!(lanes::Plain, [3 2 1]);
 tile::instantiate_bytes!(lanes::PlainDots, float_tiles::turn, [2 1]);
 
-/// The table at this level.
+/// The table of this level.
 pub(super) fn table() -> Kernels {
     use float_kernels::*;
     let mut k = Kernels {
