@@ -645,3 +645,16 @@ fn sources_that_overlap_the_result_partly_are_read_by_one_thread() {
         }
     }
 }
+
+/// A pool has 512 threads at most, however many the host asks for.
+#[test]
+fn more_threads_than_a_pool_can_have_compute_all() {
+    let mut c = ctx();
+    let (a, b) = (floats(&mut c, &[64, 7000], 1), floats(&mut c, &[64, 7000], 2));
+    let sum = binary::add(&mut c, a, b).unwrap();
+    // Threads wait for each other between the two nodes.
+    let all = binary::add(&mut c, sum, b).unwrap();
+    compute_with(&nodes_of(all), 600, Abort::NEVER).unwrap();
+    let expected: Vec<f32> = read(a).iter().zip(read(b)).map(|(a, b)| a + b + b).collect();
+    assert_eq!(read(all), expected);
+}

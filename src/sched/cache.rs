@@ -177,7 +177,7 @@ impl GraphCache {
             return self.add(settings);
         }
         self.n_overwritten += 1;
-        if self.n_overwritten % OLDEST_EVERY != 0 && !self.entries[self.current].came_again {
+        if !self.n_overwritten.is_multiple_of(OLDEST_EVERY) && !self.entries[self.current].came_again {
             return self.current;
         }
         self.entries.iter().enumerate().min_by_key(|(_, e)| e.used).map_or(0, |(slot, _)| slot)

@@ -10,7 +10,7 @@ use super::barrier::Barrier;
 use super::check::{CheckedGraph, CheckedNode};
 use super::table;
 use super::threadpool::{self, Pool};
-use crate::abi::ggml::{ggml_abort_callback, ggml_tensor_flag};
+use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
@@ -77,9 +77,9 @@ pub struct Steps<'g> {
 }
 
 impl<'g> Steps<'g> {
-    /// Steps for `n_threads` threads, or for as many as the pool has if it has fewer.
+    /// Steps for `n_threads` threads, but no more than `pool` has, or than a pool of this library can have.
     pub fn new(graph: &CheckedGraph<'g>, n_threads: usize, pool: Option<&Pool>) -> Self {
-        let n_threads = n_threads.min(pool.map_or(n_threads, Pool::n_threads)).max(1);
+        let n_threads = n_threads.min(pool.map_or(GGML_MAX_N_THREADS, Pool::n_threads)).max(1);
         let mut this = Self { nodes: Vec::with_capacity(graph.n_nodes()), steps: Vec::new(), n_threads: 1, scratch: 0 };
         for node in graph.nodes() {
             let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
