@@ -2,46 +2,97 @@
 #![allow(clippy::excessive_precision)]
 
 use super::convert::{f16, to_f16};
-use super::simd::{Kernels, kernels, tile};
+use super::simd::{Map, Map2, kernels, tile};
 use std::sync::OnceLock;
 
-type Map2 = crate::cpu::simd::Map2;
+/// A kernel of two sources.
+#[derive(Clone, Copy)]
+pub enum Pairwise {
+    /// a + b
+    Add,
+    /// a - b
+    Sub,
+    /// a * b
+    Mul,
+    /// a / b
+    Div,
+    /// silu(a) * b
+    Swiglu,
+}
 
-/// y = f(y, x) with a kernel of two sources.
+impl Pairwise {
+    #[inline]
+    fn kernel(self) -> Map2 {
+        let k = kernels();
+        match self {
+            Self::Add => k.add,
+            Self::Sub => k.sub,
+            Self::Mul => k.mul,
+            Self::Div => k.div,
+            Self::Swiglu => k.swiglu,
+        }
+    }
+}
+
+/// A kernel of one source.
+#[derive(Clone, Copy)]
+enum Function {
+    Exp,
+    Sigmoid,
+    Silu,
+    Gelu,
+    GeluQuick,
+}
+
+impl Function {
+    #[inline]
+    fn kernel(self) -> Map {
+        let k = kernels();
+        match self {
+            Self::Exp => k.vexp,
+            Self::Sigmoid => k.sigmoid,
+            Self::Silu => k.silu,
+            Self::Gelu => k.gelu,
+            Self::GeluQuick => k.gelu_quick,
+        }
+    }
+}
+
+/// y = f(y, x)
 #[inline]
-pub fn zip(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], x: &[f32]) {
+pub fn zip(f: Pairwise, y: &mut [f32], x: &[f32]) {
     let n = y.len().min(x.len());
     let p = y.as_mut_ptr();
     // SAFETY: the contract of `Map2`: both rows have `n` floats. The destination is the first source, and does not overlap the second,
     // because `y` is a `&mut`.
-    unsafe { f(kernels())(n, p, p, x.as_ptr()) }
+    unsafe { f.kernel()(n, p, p, x.as_ptr()) }
 }
 
 #[inline]
-fn map(f: crate::cpu::simd::Map, y: &mut [f32]) {
+fn map(f: Function, y: &mut [f32]) {
     let p = y.as_mut_ptr();
     // SAFETY: the contract of `Map`: `y` has `y.len()` floats, and is source and destination.
-    unsafe { f(y.len(), p, p) }
+    unsafe { f.kernel()(y.len(), p, p) }
 }
 
-/// y = f(a, b) with a kernel of two sources.
+/// y = f(a, b)
 #[inline]
-pub fn zip_into(f: impl Fn(&Kernels) -> Map2, y: &mut [f32], a: &[f32], b: &[f32]) {
+pub fn zip_into(f: Pairwise, y: &mut [f32], a: &[f32], b: &[f32]) {
     let n = y.len().min(a.len()).min(b.len());
     // SAFETY: the contract of `Map2`: the three rows have `n` floats, and `y` is a `&mut`, so it overlaps neither source.
-    unsafe { f(kernels())(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
+    unsafe { f.kernel()(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
 }
 
 /// y += x
 #[inline]
 pub fn add(y: &mut [f32], x: &[f32]) {
-    zip(|k| k.add, y, x);
+    zip(Pairwise::Add, y, x);
 }
 
 /// y *= x
 #[inline]
 pub fn mul(y: &mut [f32], x: &[f32]) {
-    zip(|k| k.mul, y, x);
+    zip(Pairwise::Mul, y, x);
 }
 
 /// y = y * s + b
@@ -207,13 +258,13 @@ pub fn silu(x: f32) -> f32 {
 /// y = SiLU(y)
 #[inline]
 pub fn silu_row(y: &mut [f32]) {
-    map(kernels().silu, y);
+    map(Function::Silu, y);
 }
 
 /// y = SiLU(y) * g
 #[inline]
 pub fn swiglu(y: &mut [f32], g: &[f32]) {
-    zip(|k| k.swiglu, y, g);
+    zip(Pairwise::Swiglu, y, g);
 }
 
 unsafe extern "C" {
@@ -276,22 +327,22 @@ pub fn gelu(y: &mut [f32]) {
 
 /// y = GELU(y) by the tanh formula, computed, not looked up.
 pub fn gelu_computed(y: &mut [f32]) {
-    map(kernels().gelu, y);
+    map(Function::Gelu, y);
 }
 
 /// y = y / (1 + exp(-1.702 y)), the quick GELU
 pub fn gelu_quick(y: &mut [f32]) {
-    map(kernels().gelu_quick, y);
+    map(Function::GeluQuick, y);
 }
 
 /// y = exp(y)
 pub fn exp(y: &mut [f32]) {
-    map(kernels().vexp, y);
+    map(Function::Exp, y);
 }
 
 /// y = 1 / (1 + exp(-y))
 pub fn sigmoid(y: &mut [f32]) {
-    map(kernels().sigmoid, y);
+    map(Function::Sigmoid, y);
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cg
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
     need!(tensor);
-    set_zero(tensor);
+    // SAFETY: the header asks for a tensor with data, which is in host memory if it has no buffer.
+    unsafe { set_zero(tensor) };
     tensor.as_ptr()
 }
 
@@ -133,7 +134,8 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     optional!(cgraph);
     let Some(graph) = cgraph else { return };
-    reset_gradients(graph);
+    // SAFETY: the header asks for a graph whose gradients have data, which is in host memory if they have no buffer.
+    unsafe { reset_gradients(graph) };
 }
 
 /// Removes all nodes and leafs from a graph.

@@ -6,15 +6,13 @@ use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::{check_map_f32, check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::{Kernels, Map2};
+use crate::cpu::vec::Pairwise;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
 
-type Pick = fn(&Kernels) -> Map2;
-
-fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pick) {
+fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pairwise) {
     let (mut a, mut b) = (node.source(0), node.source(1));
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
@@ -50,22 +48,22 @@ fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pick) {
 
 /// Sum.
 pub fn add(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    binary(w, node, d, |k| k.add);
+    binary(w, node, d, Pairwise::Add);
 }
 
 /// Difference.
 pub fn sub(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    binary(w, node, d, |k| k.sub);
+    binary(w, node, d, Pairwise::Sub);
 }
 
 /// Product.
 pub fn mul(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    binary(w, node, d, |k| k.mul);
+    binary(w, node, d, Pairwise::Mul);
 }
 
 /// Quotient.
 pub fn div(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    binary(w, node, d, |k| k.div);
+    binary(w, node, d, Pairwise::Div);
 }
 
 /// Requires floats, a second tensor that can be repeated to the first, and a node with the shape of the first.

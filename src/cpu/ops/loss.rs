@@ -61,7 +61,7 @@ pub fn cross_entropy_loss_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_
             let max = vec::max(y);
             let sum = vec::exp_shifted(y, max);
             vec::scale(y, (1.0 / sum) as f32);
-            vec::zip(|k| k.sub, y, target);
+            vec::zip(vec::Pairwise::Sub, y, target);
             vec::scale(y, factor);
         });
     }
