@@ -2,7 +2,7 @@
 //! that where it has one; otherwise one tensor follows the other.
 
 use super::handle::slot;
-use super::observe::{self, Deed};
+use super::observe::{self, Operation};
 use super::tensor_io::{self, Pieces, buffer_of, check_range, same_layout};
 use super::{BufferRef, BufferTypeRef};
 use crate::error::Result;
@@ -86,7 +86,7 @@ pub unsafe fn set(parts: &[Part]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "write"));
     for Group { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.set_tensor_n) {
-            items.iter().for_each(|p| observe::tell(|| Deed::Set(p.tensor, p.offset, p.size)));
+            items.iter().for_each(|p| observe::tell(|| Operation::Set(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let (tensors, data) = (c.tensors.as_ptr().cast(), c.data.as_ptr().cast());
             // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's promise for `data`. A
@@ -111,7 +111,7 @@ pub unsafe fn get(parts: &[Part]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "read"));
     for Group { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.get_tensor_n) {
-            items.iter().for_each(|p| observe::tell(|| Deed::Get(p.tensor, p.offset, p.size)));
+            items.iter().for_each(|p| observe::tell(|| Operation::Get(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let tensors = c.tensors.as_ptr().cast();
             // SAFETY: as in `set`.
@@ -133,7 +133,7 @@ pub fn copy(pairs: &[(TensorRef, TensorRef)]) -> Result<()> {
     }
     for Group { buffer, items } in by_type(pairs, |(_, dst)| *dst) {
         if let Some(f) = slot!(buffer.cpy_tensor_n) {
-            items.iter().for_each(|(src, dst)| observe::tell(|| Deed::Copy(*src, *dst)));
+            items.iter().for_each(|(src, dst)| observe::tell(|| Operation::Copy(*src, *dst)));
             let (srcs, dsts): (Vec<_>, Vec<_>) =
                 items.iter().map(|(s, d)| (s.as_ptr().cast_const(), d.as_ptr())).unzip();
             // SAFETY: the vtable contract for tensors in buffers of this type.

@@ -1,7 +1,7 @@
 //! What a buffer can do.
 
 use super::handle::{call, name_of, object_field, slot, status_of};
-use super::observe::{self, Deed};
+use super::observe::{self, Operation};
 use super::{BufferBox, BufferRef, BufferTypeRef, meta, multi};
 use crate::abi::backend::ggml_backend_buffer_usage;
 use crate::abi::backend_impl::{ggml_backend_buffer, ggml_backend_buffer_i};
@@ -57,7 +57,7 @@ impl BufferRef {
     /// The buffer was made by [`BufferBox::create`] (as `ggml_backend_buffer_init` does), nobody uses it afterwards,
     /// and nobody else frees it.
     pub unsafe fn free(self) {
-        observe::tell(|| Deed::FreeBuffer(self));
+        observe::tell(|| Operation::FreeBuffer(self));
         if let Some(f) = slot!(self.free_buffer) {
             // SAFETY: the vtable contract.
             unsafe { f(self.as_ptr()) };
@@ -125,7 +125,7 @@ impl BufferRef {
     /// Sets every byte.
     pub fn clear(self, value: u8) {
         if self.size() > 0 {
-            observe::tell(|| Deed::Clear(self));
+            observe::tell(|| Operation::Clear(self));
             call!(self.clear(value));
         }
     }

@@ -1,7 +1,7 @@
 //! What an event can do.
 
 use super::handle::{object_field, slot};
-use super::observe::{self, Deed};
+use super::observe::{self, Operation};
 use super::{BackendRef, DeviceRef, EventRef};
 use crate::ggml_abort;
 
@@ -21,7 +21,7 @@ impl EventRef {
     /// Nobody uses the event afterwards, and nobody else frees it.
     pub unsafe fn free(self) {
         let device = self.device();
-        observe::tell(|| Deed::FreeEvent(self));
+        observe::tell(|| Operation::FreeEvent(self));
         match slot!(device.event_free) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(device.as_ptr(), self.as_ptr()) },
@@ -37,12 +37,12 @@ impl EventRef {
             Some(f) => unsafe { f(device.as_ptr(), self.as_ptr()) },
             None => ggml_abort!("the device {} cannot wait for events", device.name()),
         }
-        observe::tell(|| Deed::Reached(self));
+        observe::tell(|| Operation::Reached(self));
     }
 
     /// Marks the present end of a stream's queue.
     pub fn record(self, backend: BackendRef) {
-        observe::tell(|| Deed::Record(self, backend));
+        observe::tell(|| Operation::Record(self, backend));
         match slot!(backend.event_record) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(backend.as_ptr(), self.as_ptr()) },
@@ -52,7 +52,7 @@ impl EventRef {
 
     /// Lets what is queued on `backend` from now on wait for the event.
     pub fn wait(self, backend: BackendRef) {
-        observe::tell(|| Deed::Wait(self, backend));
+        observe::tell(|| Operation::Wait(self, backend));
         match slot!(backend.event_wait) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(backend.as_ptr(), self.as_ptr()) },

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// An operation that is about to happen or, if its comment says so, has just happened.
 #[derive(Clone, Copy)]
-pub enum Deed {
+pub enum Operation {
     /// The host writes `size` bytes of a tensor.
     Set(TensorRef, usize, usize),
     /// The host reads `size` bytes of a tensor.
@@ -44,10 +44,10 @@ pub enum Deed {
 }
 
 static WATCHED: AtomicBool = AtomicBool::new(false);
-static WATCHER: OnceLock<fn(Deed)> = OnceLock::new();
+static WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
 
 /// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
-pub fn watch(watcher: fn(Deed)) {
+pub fn watch(watcher: fn(Operation)) {
     WATCHER.get_or_init(|| watcher);
     WATCHED.store(true, Relaxed);
 }
@@ -60,10 +60,10 @@ pub fn watched() -> bool {
 
 /// Tells the watcher.
 #[inline]
-pub fn tell(deed: impl FnOnce() -> Deed) {
+pub fn tell(operation: impl FnOnce() -> Operation) {
     if watched()
         && let Some(watcher) = WATCHER.get()
     {
-        watcher(deed());
+        watcher(operation());
     }
 }

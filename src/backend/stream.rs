@@ -1,7 +1,7 @@
 //! What a stream (a `ggml_backend_t`) can do beyond moving data.
 
 use super::handle::{call, name_of, object_field, slot, status_of};
-use super::observe::{self, Deed};
+use super::observe::{self, Operation};
 use super::{BackendRef, BufferTypeRef, DeviceRef};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
@@ -44,7 +44,7 @@ impl BackendRef {
     /// # Safety
     /// Nobody uses the stream afterwards, and nobody else frees it.
     pub unsafe fn free(self) {
-        observe::tell(|| Deed::FreeBackend(self));
+        observe::tell(|| Operation::FreeBackend(self));
         call!(self.free())
     }
 
@@ -90,7 +90,7 @@ impl BackendRef {
         if let Some(f) = slot!(self.synchronize) {
             // SAFETY: the vtable contract.
             unsafe { f(self.as_ptr()) }
-            observe::tell(|| Deed::Synchronized(self));
+            observe::tell(|| Operation::Synchronized(self));
         }
     }
 
@@ -104,7 +104,7 @@ impl BackendRef {
     /// Computes a graph, or queues it where the stream is asynchronous.
     #[inline]
     pub fn graph_compute_async(self, graph: GraphRef) -> ggml_status {
-        observe::tell(|| Deed::Compute(self, graph));
+        observe::tell(|| Operation::Compute(self, graph));
         status_of(call!(self.graph_compute(graph.as_ptr().cast())))
     }
 
@@ -148,7 +148,7 @@ impl BackendRef {
     /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
     pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t, of: Option<GraphRef>) -> ggml_status {
         if let Some(graph) = of {
-            observe::tell(|| Deed::Compute(self, graph));
+            observe::tell(|| Operation::Compute(self, graph));
         }
         status_of(call!(self.graph_plan_compute(plan)))
     }
@@ -191,7 +191,7 @@ impl BackendRef {
         // SAFETY: the vtable contract.
         let taken = unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) };
         if taken {
-            observe::tell(|| Deed::CopyAsync(from, self, src, dst));
+            observe::tell(|| Operation::CopyAsync(from, self, src, dst));
         }
         taken
     }

@@ -4,7 +4,7 @@
 //! Functions that take a raw pointer trust its bytes; ranges inside the tensor are always checked (the contract).
 
 use super::handle::slot;
-use super::observe::{self, Deed};
+use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef};
 use crate::error::{Error, Result};
 use crate::mutant;
@@ -92,7 +92,7 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
         return;
     }
     check_range(tensor, offset, size, "write");
-    observe::tell(|| Deed::Set(tensor, offset, size));
+    observe::tell(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.set_tensor) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
@@ -110,7 +110,7 @@ pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) 
         return;
     }
     check_range(tensor, offset, size, "read");
-    observe::tell(|| Deed::Get(tensor, offset, size));
+    observe::tell(|| Operation::Get(tensor, offset, size));
     match slot!(buffer.get_tensor) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
@@ -137,7 +137,7 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
     }
     let buffer = buffer_of(tensor);
     check_range(tensor, offset, size, "write");
-    observe::tell(|| Deed::Set(tensor, offset, size));
+    observe::tell(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.memset_tensor) {
         // SAFETY: the vtable contract.
         Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) },
@@ -155,7 +155,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "write");
-                tell_pieces(p, |offset| Deed::Set(tensor, offset, p.size));
+                tell_pieces(p, |offset| Operation::Set(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -179,7 +179,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "read");
-                tell_pieces(p, |offset| Deed::Get(tensor, offset, p.size));
+                tell_pieces(p, |offset| Operation::Get(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -193,9 +193,9 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
 }
 
 /// Tells the watcher of each piece.
-fn tell_pieces(p: Pieces, deed: impl Fn(usize) -> Deed) {
+fn tell_pieces(p: Pieces, operation: impl Fn(usize) -> Operation) {
     if observe::watched() {
-        each_piece(p, |offset, _| observe::tell(|| deed(offset)));
+        each_piece(p, |offset, _| observe::tell(|| operation(offset)));
     }
 }
 
@@ -219,7 +219,7 @@ impl BackendRef {
         check_range(tensor, offset, size, "write");
         match slot!(self.set_tensor_async) {
             Some(f) => {
-                observe::tell(|| Deed::SetAsync(self, tensor, offset, size));
+                observe::tell(|| Operation::SetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
             }
@@ -242,7 +242,7 @@ impl BackendRef {
         check_range(tensor, offset, size, "read");
         match slot!(self.get_tensor_async) {
             Some(f) => {
-                observe::tell(|| Deed::GetAsync(self, tensor, offset, size));
+                observe::tell(|| Operation::GetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
             }
@@ -267,7 +267,7 @@ impl BackendRef {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "write");
-                    tell_pieces(p, |offset| Deed::SetAsync(self, tensor, offset, p.size));
+                    tell_pieces(p, |offset| Operation::SetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
                     unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -290,7 +290,7 @@ impl BackendRef {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "read");
-                    tell_pieces(p, |offset| Deed::GetAsync(self, tensor, offset, p.size));
+                    tell_pieces(p, |offset| Operation::GetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
                     unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
@@ -307,7 +307,7 @@ impl BackendRef {
 /// Asks the buffer of `dst` to copy `src`, wherever that lies; `false` when it cannot.
 pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     let buffer = buffer_of(dst);
-    observe::tell(|| Deed::Copy(src, dst));
+    observe::tell(|| Operation::Copy(src, dst));
     // SAFETY: the vtable contract.
     slot!(buffer.cpy_tensor).is_some_and(|f| unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) })
 }

@@ -11,7 +11,7 @@ use crate::capi::convert::{
 use crate::guard::guarded;
 use crate::opt::dataset::Shape;
 use crate::opt::epoch::{Watch, epoch};
-use crate::opt::fit::{Plan, fit};
+use crate::opt::fit::{FitPlan, fit};
 use crate::opt::progress::Progress;
 use crate::opt::{BatchCallback, Dataset, Lent, Model, ParamsSource, Results, Run, Settings, Shared, eval};
 use crate::sys::time::monotonic_us;
@@ -526,7 +526,7 @@ pub unsafe extern "C" fn ggml_opt_fit(
     let show: ggml_opt_epoch_callback = if silent { None } else { Some(ggml_opt_epoch_callback_progress_bar) };
     // SAFETY: our own function, for a run, a data set and results.
     let show = unsafe { BatchCallback::new(show) };
-    let plan = Plan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
+    let plan = FitPlan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
     // SAFETY: the header asks for a `get_opt_pars` that takes a pointer to the number of the epoch.
     if let Err(e) = unsafe { fit(settings, model, dataset, &plan) } {
         log_error!("ggml_opt_fit: {e}");

@@ -186,8 +186,8 @@ pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
     assert!(rows.len() >= count * size);
     panels.resize(count * size, 0.0);
     for (panel, rows) in panels.chunks_exact_mut(size.max(1)).zip(rows.chunks_exact(size.max(1))) {
-        // SAFETY: the contract of `Turn`: both chunks have `size` elements, `height` rows of `k`.
-        unsafe { (tiles.turn)(k, rows.as_ptr(), k, panel.as_mut_ptr()) }
+        // SAFETY: the contract of `Transpose`: both chunks have `size` elements, `height` rows of `k`.
+        unsafe { (tiles.transpose)(k, rows.as_ptr(), k, panel.as_mut_ptr()) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::tensor::Context;
 use std::cell::Cell;
 
 /// How long to train, and on which share of the data.
-pub struct Plan {
+pub struct FitPlan {
     /// Passes over the data.
     pub epochs: i64,
     /// Points of a step of the optimizer. A multiple of the model's batch, and a divisor of the number of points.
@@ -28,7 +28,7 @@ struct Cut {
     train: i64,
 }
 
-fn cut(n_points: i64, per_batch: i64, plan: &Plan) -> Cut {
+fn cut(n_points: i64, per_batch: i64, plan: &FitPlan) -> Cut {
     let per_step = plan.points_per_step;
     ggml_assert!(per_step > 0 && n_points % per_step == 0, "{n_points} points are no whole steps of {per_step}");
     ggml_assert!(per_batch > 0 && per_step % per_batch == 0, "{per_step} points are no whole batches of {per_batch}");
@@ -48,7 +48,7 @@ pub unsafe fn fit(
     settings: Settings,
     model: (Lent<Context>, Model),
     dataset: &Shared<Dataset>,
-    plan: &Plan,
+    plan: &FitPlan,
 ) -> Result<()> {
     let started = monotonic_us();
     let n_points = dataset.with(|d| d.n_points());
@@ -92,7 +92,7 @@ mod tests {
     fn steps_are_cut_into_batches_and_validation_takes_the_rest() {
         // SAFETY: NULL is allowed.
         let show = unsafe { BatchCallback::new(None) };
-        let plan = |validation| Plan { epochs: 1, points_per_step: 20, validation, show };
+        let plan = |validation| FitPlan { epochs: 1, points_per_step: 20, validation, show };
         let of = |validation| (cut(100, 5, &plan(validation)).period, cut(100, 5, &plan(validation)).train);
         assert_eq!([of(0.0), of(0.05), of(0.5)], [(4, 100), (4, 80), (4, 40)]);
     }

@@ -27,7 +27,7 @@ pub const PUSH_BYTES: usize = 128;
 
 /// A place in memory to copy from or to. The memory must live until the copy is done.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct CopyEnd {
     buffer: vk::Buffer,
     offset: u64,
     address: u64,
@@ -35,7 +35,7 @@ pub struct Place {
     left: u64,
 }
 
-impl Place {
+impl CopyEnd {
     /// The byte at `offset` of `memory`.
     pub fn new(memory: &Memory, offset: u64) -> Self {
         let left = memory.size.saturating_sub(offset);
@@ -65,7 +65,7 @@ pub struct Staged {
     ptr: NonNull<u8>,
     len: usize,
     /// The same bytes for the device.
-    pub place: Place,
+    pub place: CopyEnd,
 }
 
 impl Staged {
@@ -301,13 +301,13 @@ impl Recorder {
     }
 
     /// Records a copy on the device.
-    pub fn copy(&mut self, from: Place, to: Place, len: u64) -> Result<()> {
+    pub fn copy(&mut self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<()> {
         self.copy_pieces(from, to, len, 1, (0, 0))
     }
 
     /// Records a copy of `count` pieces of `len` bytes. `strides` are those of the source and the target. Fails if a piece is outside its
     /// memory.
-    pub fn copy_pieces(&mut self, from: Place, to: Place, len: u64, count: u64, strides: (u64, u64)) -> Result<()> {
+    pub fn copy_pieces(&mut self, from: CopyEnd, to: CopyEnd, len: u64, count: u64, strides: (u64, u64)) -> Result<()> {
         if len == 0 || count == 0 {
             return Ok(());
         }
@@ -324,14 +324,14 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), and `Place` requires that these live until the
+        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), and `CopyEnd` requires that these live until the
         // copy is done.
         unsafe { self.core.vk.cmd_copy_buffer(commands, from.buffer, to.buffer, &regions) };
         Ok(())
     }
 
     /// Records setting `len` bytes to `value`.
-    pub fn fill(&mut self, to: Place, len: u64, value: u8) -> Result<()> {
+    pub fn fill(&mut self, to: CopyEnd, len: u64, value: u8) -> Result<()> {
         // The command fills aligned words. The bytes before and after them are copied.
         to.check(len)?;
         let head = (to.offset.next_multiple_of(4) - to.offset).min(len);
@@ -344,7 +344,7 @@ impl Recorder {
             let to = to.plus(head);
             let commands = self.step(&[], &[to.range(words)])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, the range is in the buffer (checked), and `Place`
+            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, the range is in the buffer (checked), and `CopyEnd`
             // requires that the buffer lives until the work is done.
             unsafe { self.core.vk.cmd_fill_buffer(commands, to.buffer, to.offset, words, word) };
         }
@@ -352,14 +352,14 @@ impl Recorder {
     }
 
     /// Records a copy of host memory. The caller may change `data` after the call.
-    pub fn upload(&mut self, to: Place, data: &[u8]) -> Result<()> {
+    pub fn upload(&mut self, to: CopyEnd, data: &[u8]) -> Result<()> {
         self.upload_pieces(to, data, data.len(), 1, (0, 0))
     }
 
     /// Like `upload`, for `count` pieces of `len` bytes, with a stride of `strides.0` in `data` and of `strides.1` on the device.
     pub fn upload_pieces(
         &mut self,
-        to: Place,
+        to: CopyEnd,
         data: &[u8],
         len: usize,
         count: usize,
@@ -380,7 +380,7 @@ impl Recorder {
     /// The pieces at `target` are writable, and nobody else uses them, until this recorder has waited for the work.
     pub unsafe fn download(
         &mut self,
-        from: Place,
+        from: CopyEnd,
         target: NonNull<u8>,
         len: usize,
         count: usize,
@@ -536,7 +536,7 @@ impl Recorder {
         let (at_host, len) = (usize::try_from(at).unwrap_or(usize::MAX), usize::try_from(bytes).unwrap_or(usize::MAX));
         // SAFETY: the page is mapped at `base`, and `room` checked that it has `need` bytes after `at`.
         let ptr = unsafe { base.add(at_host) };
-        Ok(Staged { ptr, len, place: Place::new(&page.memory, at) })
+        Ok(Staged { ptr, len, place: CopyEnd::new(&page.memory, at) })
     }
 
     /// The command buffer of the piece that is recorded, after a barrier if the step depends on earlier ones.

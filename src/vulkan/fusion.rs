@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::ops::{glu, norm, rope};
-use super::plan::Plan;
+use super::plan::DispatchList;
 use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
@@ -53,7 +53,7 @@ pub enum Chain {
 
 impl Chain {
     /// Adds its dispatch.
-    pub fn plan(&self, plan: &mut Plan<'_>) -> Result<()> {
+    pub fn plan(&self, plan: &mut DispatchList<'_>) -> Result<()> {
         match *self {
             Chain::Norm { add, norm, mul, weight } => norm::fused(norm, add, Some(weight), mul, plan),
             Chain::Gated { op, gate, up, mul } => glu::fused_gate(op, gate, up, mul, plan),

@@ -5,7 +5,7 @@
 use super::command::Recorder;
 use super::fusion::{self, Chain};
 use super::pipeline::Pipelines;
-use super::plan::{Dispatch, Kernel, Plan, Scratch};
+use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
 use super::{Info, Range, env, ops};
 use crate::abi::ggml::ggml_tensor_flag;
@@ -47,7 +47,7 @@ fn step(graph: GraphRef, i: usize, info: &Info) -> (Option<Step>, usize) {
 }
 
 fn plan_step(step: Step, info: &Info, scratch: Scratch<'_>) -> Result<Vec<Dispatch>> {
-    let mut plan = Plan::new(info, scratch);
+    let mut plan = DispatchList::new(info, scratch);
     match step {
         Step::Chain(chain) => chain.plan(&mut plan)?,
         Step::Node(node) => {

@@ -1,5 +1,5 @@
 //! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and the memory that is
-//! read and written. Operations only fill a [`Plan`]. Nothing here calls the driver.
+//! read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
 
 use super::interface::{Constants, Push, PushBlock};
 use super::shaders::Shader;
@@ -229,7 +229,7 @@ impl Grid {
 pub type Scratch<'a> = &'a mut dyn FnMut(u64) -> Result<Range>;
 
 /// Dispatches in the order of their execution.
-pub struct Plan<'a> {
+pub struct DispatchList<'a> {
     /// The device.
     pub info: &'a Info,
     /// The dispatches so far.
@@ -237,7 +237,7 @@ pub struct Plan<'a> {
     scratch: Scratch<'a>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> DispatchList<'a> {
     /// An empty plan.
     pub fn new(info: &'a Info, scratch: Scratch<'a>) -> Self {
         Self { info, dispatches: Vec::new(), scratch }

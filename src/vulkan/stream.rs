@@ -1,7 +1,7 @@
 //! Streams: computing graphs, asynchronous copies, events.
 
 use super::buffer::{self, Location};
-use super::command::{Place, Recorder};
+use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
 use super::info::Info;
 use super::timeline::Mark;
@@ -106,11 +106,11 @@ impl VkStream {
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.write_2d(&at.memory, offset, bytes, p);
         }
-        let to = Place::new(&at.memory, offset);
+        let to = CopyEnd::new(&at.memory, offset);
         let source = NonNull::from(bytes).cast();
         if let Some((memory, start)) = self.gpu.pinned(source, bytes.len()) {
             let strides = (p.stride_data as u64, p.stride_tensor as u64);
-            let from = Place::new(&memory, start);
+            let from = CopyEnd::new(&memory, start);
             recorder.copy_pieces(from, to, p.size as u64, p.count as u64, strides)?;
             return self.settle(&mut recorder);
         }
@@ -130,11 +130,11 @@ impl VkStream {
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.read_2d(&at.memory, offset, bytes, p);
         }
-        let (from, len) = (Place::new(&at.memory, offset), bytes.len());
+        let (from, len) = (CopyEnd::new(&at.memory, offset), bytes.len());
         let target: NonNull<u8> = NonNull::from(&mut *bytes).cast();
         if let Some((memory, start)) = self.gpu.pinned(target, len) {
             let strides = (p.stride_tensor as u64, p.stride_data as u64);
-            let to = Place::new(&memory, start);
+            let to = CopyEnd::new(&memory, start);
             recorder.copy_pieces(from, to, p.size as u64, p.count as u64, strides)?;
             return self.settle(&mut recorder);
         }
@@ -208,7 +208,7 @@ impl Stream for VkStream {
             if let Some(mark) = &mark {
                 recorder.wait_for(mark)?;
             }
-            let (a, b) = (Place::new(&source.memory, source.offset), Place::new(&target.memory, target.offset));
+            let (a, b) = (CopyEnd::new(&source.memory, source.offset), CopyEnd::new(&target.memory, target.offset));
             recorder.copy(a, b, src.nbytes() as u64)?;
             self.settle(&mut recorder)
         };

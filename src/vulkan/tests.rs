@@ -1,7 +1,7 @@
 //! Memory, copies, streams and events on a real driver.
 
 use super::buffer::{VkBuffer, location};
-use super::command::{Place, Program, Recorder};
+use super::command::{CopyEnd, Program, Recorder};
 use super::device::author;
 use super::memory::{Memory, Purpose};
 use super::testing::{Bench, Quiet, devices, noise};
@@ -336,7 +336,7 @@ fn long_work_is_submitted_in_growing_pieces() {
     let memory = Memory::new(&gpu.core, 1 << 20, Purpose::Tensors, "a test").unwrap();
     r.start_graph();
     for i in 0..1000 {
-        r.fill(Place::new(&memory, i * 64), 64, 1).unwrap();
+        r.fill(CopyEnd::new(&memory, i * 64), 64, 1).unwrap();
         r.end_node(0).unwrap();
     }
     r.finish().unwrap();
@@ -346,7 +346,7 @@ fn long_work_is_submitted_in_growing_pieces() {
     assert_eq!(s.barriers, 0, "the steps do not depend on each other");
     r.start_graph();
     for i in 0..10 {
-        r.fill(Place::new(&memory, i * 64), 128, 2).unwrap();
+        r.fill(CopyEnd::new(&memory, i * 64), 128, 2).unwrap();
         r.end_node(1 << 40).unwrap();
     }
     r.finish().unwrap();
@@ -369,7 +369,7 @@ fn copies_outside_of_the_memory_fail() {
     let gpu = author(device).unwrap().gpu().unwrap();
     let mut r = Recorder::new(&gpu.core).unwrap();
     let memory = Memory::new(&gpu.core, 1024, Purpose::Tensors, "a test").unwrap();
-    let at = |offset| Place::new(&memory, offset);
+    let at = |offset| CopyEnd::new(&memory, offset);
     r.copy(at(0), at(512), 512).unwrap();
     assert!(r.copy(at(0), at(513), 512).is_err());
     assert!(r.copy(at(1000), at(0), 25).is_err());

@@ -3,7 +3,7 @@
 //! Memory that the host can access is written and read directly: ggml-backend.h requires that the caller has waited for the streams that
 //! use it. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
-use super::command::{Place, Recorder};
+use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
 use super::memory::{Memory, Window};
 use crate::backend::tensor_io::Pieces;
@@ -35,7 +35,7 @@ impl Gpu {
         }
         let mut recorder = self.transfer();
         for (i, piece) in data.chunks(PIECE).enumerate() {
-            recorder.upload(Place::new(memory, offset + (i * PIECE) as u64), piece)?;
+            recorder.upload(CopyEnd::new(memory, offset + (i * PIECE) as u64), piece)?;
             recorder.submit()?;
             recorder.wait_below(FLYING)?;
         }
@@ -50,7 +50,7 @@ impl Gpu {
         }
         let mut recorder = self.transfer();
         for (i, piece) in data.chunks_mut(PIECE).enumerate() {
-            let from = Place::new(memory, offset + (i * PIECE) as u64);
+            let from = CopyEnd::new(memory, offset + (i * PIECE) as u64);
             let len = piece.len();
             // SAFETY: `piece` is borrowed from `data` for this call, and the call returns only after `finish`, which waits for the copy.
             let queued = unsafe { recorder.download(from, NonNull::from(piece).cast(), len, 1, (len, len)) };
@@ -67,7 +67,7 @@ impl Gpu {
         if !self.is_direct(memory) && self.fit_one_copy(p) {
             check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
-            let to = Place::new(memory, offset);
+            let to = CopyEnd::new(memory, offset);
             recorder.upload_pieces(to, data, p.size, p.count, (p.stride_data, p.stride_tensor))?;
             return recorder.finish();
         }
@@ -81,7 +81,7 @@ impl Gpu {
         if !self.is_direct(memory) && self.fit_one_copy(p) {
             check(memory, offset, p.extent_in_tensor())?;
             let mut recorder = self.transfer();
-            let (from, target) = (Place::new(memory, offset), NonNull::from(data).cast());
+            let (from, target) = (CopyEnd::new(memory, offset), NonNull::from(data).cast());
             // SAFETY: the pieces are in `data`, which this call borrows, and `finish` waits for the copy before the call returns.
             let queued = unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
             return recorder.finish().and(queued);
@@ -103,7 +103,7 @@ impl Gpu {
             window.fill(value);
             return Ok(());
         }
-        self.with_transfer(|r| r.fill(Place::new(memory, offset), len, value))
+        self.with_transfer(|r| r.fill(CopyEnd::new(memory, offset), len, value))
     }
 
     /// Copies on the device.
@@ -113,7 +113,7 @@ impl Gpu {
             target.copy_from(&source);
             return Ok(());
         }
-        self.with_transfer(|r| r.copy(Place::new(from.0, from.1), Place::new(to.0, to.1), len))
+        self.with_transfer(|r| r.copy(CopyEnd::new(from.0, from.1), CopyEnd::new(to.0, to.1), len))
     }
 
     fn with_transfer(&self, f: impl FnOnce(&mut Recorder) -> Result<()>) -> Result<()> {

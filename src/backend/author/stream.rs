@@ -248,13 +248,13 @@ shims! {
 
     fn graph_plan_update<S: Stream>(
         this: ggml_backend_t => This<S>,
-        plan: ggml_backend_graph_plan_t => Plan<S>,
+        plan: ggml_backend_graph_plan_t => StreamPlan<S>,
         graph: *const ggml_cgraph => GraphRef,
     ) -> (), () => { this.plan_update(plan.0, graph) }
 
     fn graph_plan_compute<S: Stream>(
         this: ggml_backend_t => This<S>,
-        plan: ggml_backend_graph_plan_t => Plan<S>,
+        plan: ggml_backend_graph_plan_t => StreamPlan<S>,
     ) -> raw::ggml_status, FAILED => { status("graph_plan_compute", this.plan_compute(plan.0)) }
 
     fn event_record<S: Stream>(this: ggml_backend_t => This<S>, event: ggml_backend_event_t => EventRef) -> (), () => {
@@ -281,9 +281,9 @@ fn own_event<'e, S: Stream>(this: &This<'_, S>, event: &'e EventRef) -> &'e S::E
 }
 
 /// A plan of a stream of `S`, which nobody else uses during the call.
-struct Plan<'c, S: Stream>(&'c mut S::Plan);
+struct StreamPlan<'c, S: Stream>(&'c mut S::Plan);
 
-impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for Plan<'c, S> {
+impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for StreamPlan<'c, S> {
     unsafe fn from_c(raw: ggml_backend_graph_plan_t, call: &'c Call) -> Self {
         // SAFETY: the caller's promise: NULL or a plan of this stream, made in `graph_plan_create`.
         if raw.is_null() || unsafe { Context::<S::Plan>::get(raw) }.is_none() {

@@ -1,6 +1,6 @@
 //! Conversion of activations to the form that the kernels of a product need.
 
-use super::plan::{ActForm, Plan, Shapes};
+use super::plan::{ActForm, ProductPlan, Shapes};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest, RowIndex, Source, Workspace};
 use crate::cpu::simd::Kernels;
@@ -9,7 +9,7 @@ use crate::cpu::worker::Worker;
 /// Rows of activations in the form of a plan.
 #[derive(Clone, Copy)]
 pub struct Activations<'a> {
-    plan: &'a Plan,
+    plan: &'a ProductPlan,
     rows: Source<'a>,
     /// Dimensions 1 and 2 of `src1` if `rows` are its converted rows in order; `None` if `rows` is `src1` itself.
     converted: Option<[usize; 2]>,
@@ -20,7 +20,7 @@ pub struct Activations<'a> {
 pub fn convert<'a>(
     w: &Worker<'a>,
     k: &Kernels,
-    plan: &Plan,
+    plan: &ProductPlan,
     src1: &Source<'_>,
     memory: Workspace<'a>,
     own: &mut [f32],
@@ -34,7 +34,7 @@ pub fn convert<'a>(
 
 impl<'a> Activations<'a> {
     /// Creates the activations of `src1`. `published` are the rows that [`convert`] has converted for `plan`.
-    pub fn new(plan: &'a Plan, src1: Source<'a>, published: Option<Apart<'a>>) -> Self {
+    pub fn new(plan: &'a ProductPlan, src1: Source<'a>, published: Option<Apart<'a>>) -> Self {
         assert!(src1.ne[0] == plan.k);
         match published.filter(|_| plan.converts()) {
             Some(rows) => {
@@ -49,7 +49,7 @@ impl<'a> Activations<'a> {
     }
 
     /// The plan of the product.
-    pub fn plan(&self) -> &'a Plan {
+    pub fn plan(&self) -> &'a ProductPlan {
         self.plan
     }
 
@@ -64,7 +64,14 @@ impl<'a> Activations<'a> {
 }
 
 /// Converts one row into `y`, which has `act_bytes` bytes.
-fn convert_row(kernels: &Kernels, plan: &Plan, src1: &Source<'_>, row: RowIndex, y: &mut [f32], own: &mut [f32]) {
+fn convert_row(
+    kernels: &Kernels,
+    plan: &ProductPlan,
+    src1: &Source<'_>,
+    row: RowIndex,
+    y: &mut [f32],
+    own: &mut [f32],
+) {
     let k = plan.k;
     assert!(size_of_val(y) == plan.act_bytes && src1.ne[0] == k);
     if matches!(plan.act, ActForm::Floats) {
@@ -78,7 +85,7 @@ fn convert_row(kernels: &Kernels, plan: &Plan, src1: &Source<'_>, row: RowIndex,
     };
     let y = y.as_mut_ptr().cast::<u8>();
     // SAFETY: the contracts of `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in `src1` or in `own`. By the
-    // assertion, `y` has `act_bytes` bytes, which `Plan` has computed for a row of `k` values in this form.
+    // assertion, `y` has `act_bytes` bytes, which `ProductPlan` has computed for a row of `k` values in this form.
     unsafe {
         match plan.act {
             ActForm::AsIs | ActForm::Floats => {}

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
-use super::plan::{Plan, Shapes, Way, line_up};
+use super::plan::{Method, ProductPlan, Shapes, line_up};
 use super::product::{Columns, Job, Matrix};
 use super::{kernels_for, workspace};
 use crate::abi::ggml::ggml_type::*;
@@ -19,8 +19,8 @@ struct Plans {
     s: Shapes,
     /// Shape of the indices: slots, tokens.
     ids: [usize; 2],
-    dots: Plan,
-    tiles: Plan,
+    dots: ProductPlan,
+    tiles: ProductPlan,
 }
 
 /// A column in the sorted list: slot and token.
@@ -45,9 +45,9 @@ impl Plans {
         let s = Shapes::of(dst);
         let Some(ids) = dst.src(2) else { crate::ggml_abort!("{dst:?}: no indices") };
         let ne = Layout::of(ids).ne;
-        let dots = Plan::with_way(k, &s, Way::Dots, threads);
+        let dots = ProductPlan::with_method(k, &s, Method::Dots, threads);
         // Reserves memory for tiles only if a matrix with the maximum number of columns uses them.
-        let tiles = Plan::with_way(k, &s, Plan::new(k, &s, ne[0] * ne[1], threads).way, threads);
+        let tiles = ProductPlan::with_method(k, &s, ProductPlan::new(k, &s, ne[0] * ne[1], threads).method, threads);
         Self { s, ids: [ne[0], ne[1]], dots, tiles }
     }
 
@@ -61,7 +61,7 @@ impl Plans {
 
     /// Whether tiles and dot products need activations in different forms.
     fn two_forms(&self) -> bool {
-        self.tiles.way == Way::Tiles && self.s.src0.block() != 1
+        self.tiles.method == Method::Tiles && self.s.src0.block() != 1
     }
 
     /// Number of lists of columns: one for each matrix, and the last for columns without a matrix.
@@ -99,10 +99,10 @@ impl Plans {
     }
 
     /// The plan of a matrix with `n` columns, and whether it uses the activations for tiles.
-    fn way(&self, k: &Kernels, n: usize, threads: usize) -> (&Plan, bool) {
-        match Plan::new(k, &self.s, n, threads).way {
-            Way::Dots => (&self.dots, false),
-            Way::Tiles => (&self.tiles, self.two_forms()),
+    fn method(&self, k: &Kernels, n: usize, threads: usize) -> (&ProductPlan, bool) {
+        match ProductPlan::new(k, &self.s, n, threads).method {
+            Method::Dots => (&self.dots, false),
+            Method::Tiles => (&self.tiles, self.two_forms()),
         }
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         if mine.is_empty() {
             continue;
         }
-        let (plan, of_tiles) = plans.way(k, mine.len(), w.nth());
+        let (plan, of_tiles) = plans.method(k, mine.len(), w.nth());
         let activations = Activations::new(plan, src1, Some(if of_tiles { tiles } else { dots }));
         let cut = plan.cut(src0.ne[1], mine.len(), 1, w.nth());
         while at - before < cut.chunks() {

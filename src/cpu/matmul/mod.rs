@@ -29,7 +29,7 @@ use crate::abi::ggml::ggml_op_hint;
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
 use activations::{Activations, convert};
-use plan::{Plan, Shapes};
+use plan::{ProductPlan, Shapes};
 use product::{Columns, Job, Matrix};
 
 pub use experts::{mul_mat_id, scratch_mul_mat_id};
@@ -43,7 +43,7 @@ pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
 /// [`scratch_mul_mat`] with given kernels.
 fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     let s = Shapes::of(dst);
-    Plan::new(k, &s, s.columns(), n_threads).scratch()
+    ProductPlan::new(k, &s, s.columns(), n_threads).scratch()
 }
 
 /// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`; `dst` `[m, n, c, d]`
@@ -67,7 +67,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
     if s.k() == 0 {
         return rows(w, &dest).for_each(|row| dest.row_mut::<f32>(row).fill(0.0));
     }
-    let plan = Plan::new(k, &s, s.columns(), w.nth());
+    let plan = ProductPlan::new(k, &s, s.columns(), w.nth());
     let (src0, src1) = (node.source(0), node.source(1));
     let (front, own) = workspace(w, plan.scratch()).split_at(plan.own_at);
     let own = own.own(plan.own_floats());

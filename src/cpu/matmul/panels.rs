@@ -93,10 +93,17 @@ impl PanelLayout {
 }
 
 /// Transposes rows of `words` words, `stride` apart, into a panel of `height` rows.
-fn transpose(turn: tile::Turn, height: usize, words: usize, rows: &[f32], stride: usize, panel: &mut [f32]) {
+fn transpose_into(
+    transpose: tile::Transpose,
+    height: usize,
+    words: usize,
+    rows: &[f32],
+    stride: usize,
+    panel: &mut [f32],
+) {
     assert!(stride >= words && rows.len() >= height * stride && panel.len() >= height * words);
-    // SAFETY: the contract of `Turn`: by the assertion, there are `height` rows of `words` words, and `panel` has room for them.
-    unsafe { turn(words, rows.as_ptr(), stride, panel.as_mut_ptr()) }
+    // SAFETY: the contract of `Transpose`: by the assertion, there are `height` rows of `words` words, and `panel` has room for them.
+    unsafe { transpose(words, rows.as_ptr(), stride, panel.as_mut_ptr()) }
 }
 
 impl Panels<'_> {
@@ -132,12 +139,12 @@ impl Panels<'_> {
         row: impl Fn(usize) -> *const u8,
         stride: usize,
     ) {
-        let (turn, height) = (kernels.float_tiles.turn, self.layout.height);
+        let (transpose, height) = (kernels.float_tiles.transpose, self.layout.height);
         let panel = &mut *self.panels[p].values;
         if weights == GGML_TYPE_F32 && rows == height && stride.is_multiple_of(4) {
             assert!(panel.len() >= height * k);
-            // SAFETY: the contract of `Turn`: the caller promises `height` readable rows, and the assertion ensures room in the panel.
-            return unsafe { turn(k, row(0).cast(), stride / 4, panel.as_mut_ptr()) };
+            // SAFETY: the contract of `Transpose`: the caller promises `height` readable rows, and the assertion ensures room in the panel.
+            return unsafe { transpose(k, row(0).cast(), stride / 4, panel.as_mut_ptr()) };
         }
         let space = spaced(k);
         for (r, to) in self.rows.values[..height * space].chunks_exact_mut(space).enumerate() {
@@ -158,7 +165,7 @@ impl Panels<'_> {
                 }
             }
         }
-        transpose(turn, height, k, self.rows.values, space, panel);
+        transpose_into(transpose, height, k, self.rows.values, space, panel);
     }
 
     /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and fills the rest with zeros.
@@ -168,7 +175,7 @@ impl Panels<'_> {
     /// a multiple of the block.
     pub unsafe fn pack_blocks(
         &mut self,
-        turn: tile::Turn,
+        transpose: tile::Transpose,
         unpacker: tile::Unpacker,
         p: usize,
         k: usize,
@@ -193,10 +200,10 @@ impl Panels<'_> {
             unsafe { (unpacker.row)(row(r), k, q.as_mut_ptr().cast(), s.as_mut_ptr(), o.as_mut_ptr()) };
         }
         let panel = &mut self.panels[p];
-        transpose(turn, height, words, from.values, space, panel.values);
-        transpose(turn, height, scales, from.scales, scale_space, panel.scales);
+        transpose_into(transpose, height, words, from.values, space, panel.values);
+        transpose_into(transpose, height, scales, from.scales, scale_space, panel.scales);
         if offsets > 0 {
-            transpose(turn, height, offsets, from.offsets, offset_space, panel.offsets);
+            transpose_into(transpose, height, offsets, from.offsets, offset_space, panel.offsets);
         }
     }
 }

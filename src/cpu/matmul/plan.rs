@@ -62,7 +62,7 @@ pub fn can(weights: ggml_type, act: ggml_type) -> bool {
 
 /// The method that computes the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Method {
     /// A dot product for each result.
     Dots,
     /// Tiles of several rows and columns.
@@ -93,9 +93,9 @@ const TILE_ROWS: usize = 8;
 
 /// The plan of a product, or of the products of `MUL_MAT_ID` with similar numbers of columns.
 #[derive(Clone, Copy)]
-pub struct Plan {
+pub struct ProductPlan {
     /// The method.
-    pub way: Way,
+    pub method: Method,
     /// Format of the weights.
     pub weights: ggml_type,
     /// Format of the activations before conversion.
@@ -129,8 +129,8 @@ pub fn spaced(words: usize) -> usize {
     words.next_multiple_of(16) + 16
 }
 
-impl Plan {
-    /// Plan for products of `s` with `columns` columns for each matrix.
+impl ProductPlan {
+    /// The plan for products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
         let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
@@ -140,19 +140,19 @@ impl Plan {
         // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
         // Activations in blocks are used without conversion, by dot products.
-        let way = if enough && s.src1.dtype.blck_size() == 1 { Way::Tiles } else { Way::Dots };
-        Self::with_way(k, s, way, threads)
+        let method = if enough && s.src1.dtype.blck_size() == 1 { Method::Tiles } else { Method::Dots };
+        Self::with_method(k, s, method, threads)
     }
 
     /// Like [`Self::new`], with a given method.
-    pub fn with_way(kernels: &Kernels, s: &Shapes, way: Way, threads: usize) -> Self {
+    pub fn with_method(kernels: &Kernels, s: &Shapes, method: Method, threads: usize) -> Self {
         let k = s.k();
         let floats = s.src0.dtype.blck_size() == 1;
         let unpacker = kernels.byte_tiles.unpack[s.src0.dtype as usize];
-        let act = match (way, unpacker, dot_type(s.src0.dtype)) {
+        let act = match (method, unpacker, dot_type(s.src0.dtype)) {
             _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
-            (Way::Tiles, Some(u), _) => ActForm::Bytes(u.form),
+            (Method::Tiles, Some(u), _) => ActForm::Bytes(u.form),
             (_, _, Some(d)) if d != s.src1.dtype => {
                 match kernels.gemv[s.src0.dtype as usize].filter(|_| !kernels.dots_only) {
                     Some(gemv) => ActForm::Wide(gemv),
@@ -169,7 +169,7 @@ impl Plan {
             ActForm::Wide(_) => WideAct::new(k).bytes(),
         });
         let panels = PanelLayout::new(kernels, s.src0.dtype, k);
-        let mut own_bytes = if way == Way::Tiles { panels.total() * size_of::<f32>() } else { 0 };
+        let mut own_bytes = if method == Method::Tiles { panels.total() * size_of::<f32>() } else { 0 };
         if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_))
         {
             // A row as floats before it is quantized.
@@ -179,7 +179,7 @@ impl Plan {
         // Saturates on overflow: allocating that much memory then fails.
         let own_at = act_rows.saturating_mul(act_bytes);
         let (weights, activations) = (s.src0.dtype, s.src1.dtype);
-        Self { way, weights, activations, k, act, act_bytes, act_rows, panels, own_bytes, own_at, threads }
+        Self { method, weights, activations, k, act, act_bytes, act_rows, panels, own_bytes, own_at, threads }
     }
 
     /// Bytes of scratch memory for all threads.
@@ -200,13 +200,13 @@ impl Plan {
     /// Partition of `times` matrices of `rows` by `columns` results for `threads` threads.
     pub fn cut(&self, rows: usize, columns: usize, times: usize, threads: usize) -> Cut {
         let wanted = 4 * threads;
-        match self.way {
-            Way::Dots => {
+        match self.method {
+            Method::Dots => {
                 // All columns at once; rows in several pieces for each thread, but not too small ones.
                 let pieces = wanted.div_ceil(times);
                 Cut { rows, columns, row_step: rows.div_ceil(pieces).clamp(8, 1024), col_step: columns }
             }
-            Way::Tiles => {
+            Method::Tiles => {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
                 if cut.chunks() * times < wanted {
                     cut.row_step = self.panels.height;

@@ -2,7 +2,7 @@
 
 use super::activations::Activations;
 use super::panels::Panels;
-use super::plan::{ActForm, Plan, Way};
+use super::plan::{ActForm, Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, RowIndex, Source};
 use crate::cpu::simd::{Kernels, tile};
@@ -29,7 +29,7 @@ pub struct Matrix<'a> {
 /// A piece of work: `rows` of a matrix by `columns`.
 pub struct Job<'a, C> {
     kernels: &'a Kernels,
-    plan: &'a Plan,
+    plan: &'a ProductPlan,
     matrix: Matrix<'a>,
     activations: Activations<'a>,
     columns: C,
@@ -57,10 +57,10 @@ impl<'a, C: Columns> Job<'a, C> {
 
     /// Computes the piece. `own` is memory of this thread with the length in the plan.
     pub fn run(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
-        match (self.plan.way, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
-            (Way::Dots, _) => self.dots(dest),
-            (Way::Tiles, None) => self.float_tiles(dest, self.plan.panels.split(own)),
-            (Way::Tiles, Some(unpacker)) => self.byte_tiles(dest, self.plan.panels.split(own), unpacker),
+        match (self.plan.method, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
+            (Method::Dots, _) => self.dots(dest),
+            (Method::Tiles, None) => self.float_tiles(dest, self.plan.panels.split(own)),
+            (Method::Tiles, Some(unpacker)) => self.byte_tiles(dest, self.plan.panels.split(own), unpacker),
         }
     }
 
@@ -183,7 +183,9 @@ impl<'a, C: Columns> Job<'a, C> {
                 let from = self.row(first).wrapping_add(k0 / values * bytes);
                 // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
                 // the block.
-                unsafe { packed.pack_blocks(tiles.turn, unpacker, p, step, rows, |r| from.wrapping_add(r * stride)) };
+                unsafe {
+                    packed.pack_blocks(tiles.transpose, unpacker, p, step, rows, |r| from.wrapping_add(r * stride))
+                };
             }
             self.for_tiles(dest, tiles.kernels[form.index()], |kernel, acts, dsts| {
                 let acts = acts.map(|a| a.wrapping_add(k0 / 32 * form.act_bytes()));

@@ -211,7 +211,7 @@ pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k
 /// `src` is readable for as many rows of `words` words as a panel has, at the stride, and `panel` is writable for `words` steps. The
 /// processor has the instruction set of `V`.
 #[inline(always)]
-pub unsafe fn turn<V: Lanes>(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
+pub unsafe fn transpose<V: Lanes>(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
     let height = VECTORS * V::N;
     // SAFETY: the caller promises the rows, the panel and the instruction set. All indices are below `words` and the rows of the panel.
     unsafe {
@@ -244,11 +244,11 @@ pub type UnpackRow = unsafe fn(x: *const u8, k: usize, q: *mut i8, scales: *mut 
 /// As for that function.
 pub type ActRow = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 
-/// Transposes rows into a panel; see [`turn`].
+/// Transposes rows into a panel; see [`transpose`].
 ///
 /// # Safety
 /// As for that function.
-pub type Turn = unsafe fn(words: usize, src: *const f32, src_stride: usize, panel: *mut f32);
+pub type Transpose = unsafe fn(words: usize, src: *const f32, src_stride: usize, panel: *mut f32);
 
 /// The tile kernels for floats.
 #[derive(Clone, Copy)]
@@ -258,7 +258,7 @@ pub struct FloatTiles {
     /// Kernels with their number of columns, in descending order, down to one column.
     pub kernels: &'static [(usize, FloatTile)],
     /// Transposes rows into panels.
-    pub turn: Turn,
+    pub transpose: Transpose,
 }
 
 /// The tile kernels for bytes.
@@ -271,7 +271,7 @@ pub struct ByteTiles {
     /// Conversions of activations, by [`Form::index`].
     pub act: [ActRow; 4],
     /// Transposes rows into panels.
-    pub turn: Turn,
+    pub transpose: Transpose,
     /// Unpacking by format; `None` for formats without blocks.
     pub unpack: [Option<Unpacker>; super::TYPES],
 }
@@ -320,14 +320,14 @@ macro_rules! instantiate_floats {
                 unsafe { tile::float_tile::<$lanes, C>(k, panel, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn turn(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
-                // SAFETY: this function enables the features, and the contract of `Turn` covers the rest.
-                unsafe { tile::turn::<$lanes>(words, src, src_stride, panel) }
+            pub unsafe fn transpose(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
+                // SAFETY: this function enables the features, and the contract of `Transpose` covers the rest.
+                unsafe { tile::transpose::<$lanes>(words, src, src_stride, panel) }
             }
             pub static FLOAT_TILES: tile::FloatTiles = tile::FloatTiles {
                 height: tile::VECTORS * <$lanes as Lanes>::N,
                 kernels: &[$(($cols, float_tile::<$cols>)),*],
-                turn,
+                transpose,
             };
         }
     };
@@ -336,7 +336,7 @@ pub(super) use instantiate_floats;
 
 /// Compiles the byte tiles for one instruction set, with a function `byte_tiles::table`.
 macro_rules! instantiate_bytes {
-    ($dots:ty, $turn:path, [$($cols:literal)*] $(, $features:literal)?) => {
+    ($dots:ty, $transpose:path, [$($cols:literal)*] $(, $features:literal)?) => {
         mod byte_tiles {
             use super::*;
             use $crate::cpu::simd::{TYPES, blocks, lanes::{Dots, Lanes}, tile, unpack::Unpack};
@@ -374,7 +374,7 @@ macro_rules! instantiate_bytes {
                         &[$(($cols, byte_tile::<$cols, 16, true>)),*],
                     ],
                     act: [act_row::<32, false>, act_row::<32, true>, act_row::<16, false>, act_row::<16, true>],
-                    turn: $turn,
+                    transpose: $transpose,
                     unpack,
                 }
             }

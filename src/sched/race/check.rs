@@ -1,9 +1,9 @@
 //! Deeds turned into uses of memory, and compared with those before.
 
 use super::clock::{HOST, Streams};
-use super::shadow::{Shadow, Span, Use, Who};
+use super::shadow::{Origin, Shadow, Span, Use};
 use crate::abi::ggml::{ggml_op, ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE};
-use crate::backend::observe::Deed;
+use crate::backend::observe::Operation;
 use crate::backend::{BackendRef, BufferRef};
 use crate::graph::GraphRef;
 use crate::sched::flat;
@@ -33,7 +33,7 @@ pub struct Checker {
 struct Actor<'a> {
     stream: usize,
     time: u64,
-    deed: &'a dyn Fn() -> String,
+    operation: &'a dyn Fn() -> String,
 }
 
 /// `None` for a tensor without a buffer: a host computes those by itself, and backends use them inside.
@@ -69,41 +69,41 @@ fn row_of(t: TensorRef) -> usize {
 }
 
 impl Checker {
-    /// Looks at a deed. Returns a text for each race.
-    pub fn see(&mut self, deed: Deed, split: Option<usize>) -> Vec<String> {
+    /// Looks at a operation. Returns a text for each race.
+    pub fn see(&mut self, operation: Operation, split: Option<usize>) -> Vec<String> {
         let mut races = Vec::new();
-        match deed {
-            Deed::Set(t, offset, size) => self.host(t, offset, size, true, "the host sets", &mut races),
-            Deed::Get(t, offset, size) => self.host(t, offset, size, false, "the host reads", &mut races),
-            Deed::Copy(src, dst) => {
+        match operation {
+            Operation::Set(t, offset, size) => self.host(t, offset, size, true, "the host sets", &mut races),
+            Operation::Get(t, offset, size) => self.host(t, offset, size, false, "the host reads", &mut races),
+            Operation::Copy(src, dst) => {
                 self.host(src, 0, src.nbytes(), false, "the host copies from", &mut races);
                 self.host(dst, 0, dst.nbytes(), true, "the host copies to", &mut races);
             }
-            Deed::Clear(buffer) => self.whole(buffer, "the host clears", &mut races),
-            Deed::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, split, &mut races),
-            Deed::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, split, &mut races),
-            Deed::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, split, &mut races),
-            Deed::Compute(b, graph) => self.compute(b, graph, split, &mut races),
-            Deed::Record(event, b) => {
+            Operation::Clear(buffer) => self.whole(buffer, "the host clears", &mut races),
+            Operation::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, split, &mut races),
+            Operation::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, split, &mut races),
+            Operation::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, split, &mut races),
+            Operation::Compute(b, graph) => self.compute(b, graph, split, &mut races),
+            Operation::Record(event, b) => {
                 let stream = self.streams.number(b);
                 self.streams.record(event, stream);
             }
-            Deed::Wait(event, b) => {
+            Operation::Wait(event, b) => {
                 let stream = self.streams.number(b);
                 self.streams.wait(event, stream);
             }
-            Deed::Reached(event) => self.streams.wait(event, HOST),
-            Deed::Synchronized(b) => {
+            Operation::Reached(event) => self.streams.wait(event, HOST),
+            Operation::Synchronized(b) => {
                 let stream = self.streams.number(b);
                 self.streams.synchronized(stream);
                 self.prune();
             }
-            Deed::FreeBuffer(buffer) => {
+            Operation::FreeBuffer(buffer) => {
                 self.whole(buffer, "the host frees", &mut races);
                 self.forget(buffer);
             }
-            Deed::FreeBackend(b) => self.streams.forget(b),
-            Deed::FreeEvent(event) => self.streams.forget_event(event),
+            Operation::FreeBackend(b) => self.streams.forget(b),
+            Operation::FreeEvent(event) => self.streams.forget_event(event),
         }
         races
     }
@@ -123,12 +123,12 @@ impl Checker {
         let shadow = self.spaces.entry(space).or_default();
         let clock = self.streams.clock(actor.stream);
         shadow.check(span, write, clock, |u| {
-            let now = Who { deed: (actor.deed)(), tensor: quoted(t), span, write };
-            races.push(describe(&u.who, &now, &place(t, &u.who.span, &span)));
+            let now = Origin { operation: (actor.operation)(), tensor: quoted(t), span, write };
+            races.push(describe(&u.origin, &now, &place(t, &u.origin.span, &span)));
         });
         if actor.stream != HOST {
-            let who = Arc::new(Who { deed: (actor.deed)(), tensor: quoted(t), span, write });
-            shadow.note(Use { stream: actor.stream, time: actor.time, who }, clock);
+            let origin = Arc::new(Origin { operation: (actor.operation)(), tensor: quoted(t), span, write });
+            shadow.note(Use { stream: actor.stream, time: actor.time, origin }, clock);
         }
     }
 
@@ -143,7 +143,7 @@ impl Checker {
     ) {
         let span = Span::all(t.data() as usize + offset, size);
         let span = if size == t.nbytes() { span_of(t) } else { span };
-        let actor = Actor { stream: HOST, time: 0, deed: &|| format!("{words} {}", quoted(t)) };
+        let actor = Actor { stream: HOST, time: 0, operation: &|| format!("{words} {}", quoted(t)) };
         self.touch(&actor, t, span, write, races);
     }
 
@@ -153,11 +153,11 @@ impl Checker {
     }
 
     /// The host uses a whole buffer.
-    fn whole(&mut self, buffer: BufferRef, deed: &str, races: &mut Vec<String>) {
+    fn whole(&mut self, buffer: BufferRef, operation: &str, races: &mut Vec<String>) {
         let (space, span) = Self::range(buffer);
         let Some(shadow) = self.spaces.get(&space).filter(|_| span.start != 0) else { return };
         shadow.check(span, true, self.streams.clock(HOST), |u| {
-            races.push(format!("{deed} the buffer {} while {} may not be done", buffer.name(), words(&u.who)));
+            races.push(format!("{operation} the buffer {} while {} may not be done", buffer.name(), words(&u.origin)));
         });
     }
 
@@ -184,8 +184,8 @@ impl Checker {
         let stream = self.streams.number(b);
         let time = self.streams.give(stream);
         let words = if write { "sets" } else { "reads" };
-        let deed = || format!("{} {words} {}{}", b.name(), quoted(t), of_split(split));
-        let actor = Actor { stream, time, deed: &deed };
+        let operation = || format!("{} {words} {}{}", b.name(), quoted(t), of_split(split));
+        let actor = Actor { stream, time, operation: &operation };
         self.touch(&actor, t, Span::all(t.data() as usize + offset, size), write, races);
     }
 
@@ -199,11 +199,11 @@ impl Checker {
     ) {
         let (a, b) = (self.streams.number(from), self.streams.number(to));
         let time = self.streams.give_both(a, b);
-        let deed = || {
+        let operation = || {
             let (src, dst) = (quoted(src), quoted(dst));
             format!("{} copies {src} of {} to {dst}{}", to.name(), from.name(), of_split(split))
         };
-        let actor = Actor { stream: b, time, deed: &deed };
+        let actor = Actor { stream: b, time, operation: &operation };
         self.touch(&actor, src, span_of(src), false, races);
         self.touch(&actor, dst, span_of(dst), true, races);
     }
@@ -220,8 +220,9 @@ impl Checker {
                 continue;
             }
             let time = self.streams.give(stream);
-            let deed = || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_split(split));
-            let actor = Actor { stream, time, deed: &deed };
+            let operation =
+                || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_split(split));
+            let actor = Actor { stream, time, operation: &operation };
             for (_, src) in node.srcs() {
                 self.touch(&actor, src, span_of(src), false, races);
             }
@@ -235,8 +236,8 @@ fn of_split(split: Option<usize>) -> String {
 }
 
 /// A use in words.
-fn words(who: &Who) -> String {
-    format!("{} [{} {}]", who.deed, if who.write { "writes" } else { "reads" }, who.tensor)
+fn words(origin: &Origin) -> String {
+    format!("{} [{} {}]", origin.operation, if origin.write { "writes" } else { "reads" }, origin.tensor)
 }
 
 /// Bytes that two uses share, as offsets in the buffer.
@@ -250,6 +251,6 @@ fn place(t: TensorRef, a: &Span, b: &Span) -> String {
     format!("bytes {}..{} of {name}", start - base, end - base)
 }
 
-fn describe(before: &Who, now: &Who, place: &str) -> String {
+fn describe(before: &Origin, now: &Origin, place: &str) -> String {
     format!("{place}: {} while {} may not be done", words(now), words(before))
 }

@@ -6,7 +6,7 @@
 //! done before. What a stream is given stands behind what it was given before and behind what the host did before;
 //! `synchronize`, events and copies pass clocks on, as the contract in `sched` says. All threads of the host count as one.
 //!
-//! Who lives here: `clock` (the clocks), `shadow` (who used which bytes last), `check` (deeds turned into uses).
+//! Files: `clock` (the clocks), `shadow` (who used which bytes last), `check` (operations turned into uses).
 
 mod check;
 mod clock;
@@ -14,7 +14,7 @@ mod shadow;
 #[cfg(test)]
 mod tests;
 
-use crate::backend::observe::{self, Deed};
+use crate::backend::observe::{self, Operation};
 use crate::log_error;
 use crate::sys::sync::lock;
 use check::Checker;
@@ -58,8 +58,8 @@ pub fn split(number: Option<usize>) {
     }
 }
 
-fn watch(deed: Deed) {
-    let races = lock(&CHECKER).see(deed, SPLIT.get());
+fn watch(operation: Operation) {
+    let races = lock(&CHECKER).see(operation, SPLIT.get());
     races.into_iter().for_each(report);
 }
 

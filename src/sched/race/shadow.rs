@@ -1,4 +1,4 @@
-//! Who used which bytes of a memory last.
+//! Which operation used which bytes of memory last.
 
 #![forbid(unsafe_code)]
 
@@ -36,11 +36,11 @@ impl Span {
     }
 }
 
-/// Who used memory, and for what.
+/// The operation that used memory.
 #[derive(Debug)]
-pub struct Who {
-    /// The deed as a clause: "GPU computes ADD 'y' (split 3)".
-    pub deed: String,
+pub struct Origin {
+    /// The operation as a clause: "GPU computes ADD 'y' (split 3)".
+    pub operation: String,
     /// The tensor whose bytes they are.
     pub tensor: String,
     /// The bytes.
@@ -56,8 +56,8 @@ pub struct Use {
     pub stream: usize,
     /// When, on that stream.
     pub time: u64,
-    /// Who.
-    pub who: Arc<Who>,
+    /// By which operation.
+    pub origin: Arc<Origin>,
 }
 
 impl Use {
@@ -101,7 +101,7 @@ impl Shadow {
         let first = self.cells.range(..=span.start).next_back().map_or(span.start, |(&start, _)| start);
         let overlapping = self.cells.range(first..span.end).filter(|(_, cell)| cell.end > span.start);
         for u in overlapping.flat_map(|(_, cell)| &cell.uses) {
-            if (write || u.who.write) && !u.is_before(clock) && !u.who.span.interleaves(&span) {
+            if (write || u.origin.write) && !u.is_before(clock) && !u.origin.span.interleaves(&span) {
                 found(u);
             }
         }
@@ -109,7 +109,7 @@ impl Shadow {
 
     /// Remembers a use. `clock`: what is done before it.
     pub fn note(&mut self, u: Use, clock: &Clock) {
-        let (start, end) = (u.who.span.start, u.who.span.end);
+        let (start, end) = (u.origin.span.start, u.origin.span.end);
         if start >= end {
             return;
         }
@@ -123,7 +123,7 @@ impl Shadow {
             }
             at = cell.end;
             // What is ordered behind the new use is ordered behind those that are done before it.
-            cell.uses.retain(|old| !((u.who.write || !old.who.write) && old.is_before(clock)));
+            cell.uses.retain(|old| !((u.origin.write || !old.origin.write) && old.is_before(clock)));
             cell.uses.push(u.clone());
         }
         if at < end {

@@ -1,7 +1,7 @@
 //! Seeded violations are reported, correct runs are not. The schedulers of the other tests run under the checker too: there
 //! a race fails the test.
 
-use super::shadow::{Shadow, Span, Use, Who};
+use super::shadow::{Origin, Shadow, Span, Use};
 use super::*;
 use crate::abi::ggml::ggml_tensor;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
@@ -149,7 +149,7 @@ fn memory_is_not_freed_and_host_memory_not_written_while_a_queue_uses_it() {
     let seen = races(|| {
         let World { c, buffer, .. } = device;
         // Only said: the device's work still uses the memory.
-        observe::tell(|| Deed::FreeBuffer(buffer.handle()));
+        observe::tell(|| Operation::FreeBuffer(buffer.handle()));
         gpu.handle().synchronize();
         drop((c, buffer));
     });
@@ -194,8 +194,8 @@ fn a_shadow_remembers_the_last_uses_of_each_byte() {
     let mut add = |streams: &mut super::clock::Streams, start: usize, size: usize, write: bool| {
         let time = streams.give(stream);
         let span = Span::all(start, size);
-        let who = Arc::new(Who { deed: String::new(), tensor: String::new(), span, write });
-        shadow.note(Use { stream, time, who }, streams.clock(stream));
+        let origin = Arc::new(Origin { operation: String::new(), tensor: String::new(), span, write });
+        shadow.note(Use { stream, time, origin }, streams.clock(stream));
         shadow.len()
     };
     assert_eq!(add(&mut streams, 100, 100, true), 1);

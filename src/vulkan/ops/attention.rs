@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::plan::{Plan, View};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::{Info, tune};
 
 /// Maximum number of chunks of eight columns of values in the registers of an invocation.
@@ -69,7 +69,7 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
 }
 
 /// Keys and values in one format. Converts into scratch memory what the shader cannot read.
-fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut Plan<'_>) -> Result<[View; 2]> {
+fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut DispatchList<'_>) -> Result<[View; 2]> {
     let format = read_as(k, v);
     let mut views = [View::of(k)?, View::of(v)?];
     let direct = [k, v].map(|t| reads_directly(t, format));
@@ -83,7 +83,7 @@ fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut Plan<'_>) -> Result<[V
 }
 
 /// FLASH_ATTN_EXT.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (q, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let [k, v] = keys_and_values(src(node, 1)?, src(node, 2)?, plan)?;
     let (mask, sinks) = (node.src(3).map(View::of).transpose()?, node.src(4).map(View::of).transpose()?);

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Floats. The first source has the shape of the node, and the second one repeats to it.
 pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
@@ -23,7 +23,7 @@ pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// ADD, SUB, MUL, DIV, ADD1.
-pub fn binary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn binary(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (mut a, mut b, mut d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
@@ -66,7 +66,7 @@ pub fn check_add_id(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// ADD_ID.
-pub fn add_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn add_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let ids = View::of(src(node, 2)?)?;
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;

@@ -9,7 +9,7 @@ use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 fn is_2d(node: TensorRef) -> bool {
     node.op_param_i32(6) == 1
@@ -32,7 +32,7 @@ pub fn check_im2col(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// IM2COL. In one dimension, the image has one row, its channels are in dimension 1, and the batch in dimension 2.
-pub fn im2col(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn im2col(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, a, d) = (View::shape(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let w = Window::<2>::of_node(node);
     let plane = is_2d(node);

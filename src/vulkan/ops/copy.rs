@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 use crate::vulkan::{Info, Range};
 
 /// Source and target. The target of CPY is the node, a view of source 1.
@@ -73,13 +73,13 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// CPY, CONT, DUP.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = ends(node)?;
     into(View::of(a)?, View::of(d)?, plan)
 }
 
 /// Copies the elements of `a` to `d`, as CPY does.
-pub fn into(mut a: View, mut d: View, plan: &mut Plan<'_>) -> Result<()> {
+pub fn into(mut a: View, mut d: View, plan: &mut DispatchList<'_>) -> Result<()> {
     if let Some(there) = conversion(a.dtype, d.dtype) {
         there?;
         return convert(a, d, plan);
@@ -111,7 +111,7 @@ pub fn check_views(a: View, dtype: ggml_type) -> Result<()> {
 }
 
 /// Adds a dispatch that copies `a` to scratch memory `at`, contiguous and as `dtype`. Returns the view of the copy.
-pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut Plan<'_>) -> Result<View> {
+pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut DispatchList<'_>) -> Result<View> {
     let mut nb = [1, a.ne[0], 0, 0];
     for i in 2..4 {
         nb[i] = nb[i - 1].checked_mul(a.ne[i - 1]).ok_or_else(|| too_many(a))?;
@@ -152,7 +152,7 @@ fn blocks_as_words(a: View, d: View) -> Result<(View, View)> {
 }
 
 /// Converts between floats and blocks.
-fn convert(a: View, d: View, plan: &mut Plan<'_>) -> Result<()> {
+fn convert(a: View, d: View, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = rows_of(a, d)?;
     if plain(d.dtype) {
         let g = grid(d.ne[0] / 8, d.n_rows(), plan.info)?;
@@ -202,7 +202,7 @@ pub fn check_concat(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// CONCAT: a copy of each source into its part of the node.
-pub fn concat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn concat(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let dim = node.op_param_i32(0) as usize;
     let first = if dim == 0 { a.ne[0] / a.dtype.blck_size() as u32 } else { a.ne[dim] };
@@ -230,7 +230,7 @@ pub fn check_repeat(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// REPEAT.
-pub fn repeat(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn repeat(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Repeat { bytes: a.dtype.type_size() as u32 })?;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Floats of one format. Two sources with the shape of the node, or one with twice the columns.
 pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
@@ -28,7 +28,7 @@ pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// GLU.
-pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn gated(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (gate, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let half = u64::from(d.ne[0]) * u64::from(gate.nb[0]) * gate.dtype.type_size() as u64;
     let (gate_at, up_at, up) = match (node.src(1), node.op_param_i32(1) != 0) {
@@ -45,7 +45,7 @@ pub fn gated(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
 }
 
 /// Activation of `gate`, times `up`, into `d`.
-fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut Plan<'_>) -> Result<()> {
+fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: &mut DispatchList<'_>) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Gated { op, a: gate.ty(), d: d.ty() })?;
     let push = push::Gated {
@@ -69,7 +69,7 @@ pub fn fused_gate(
     gate: TensorRef,
     up: TensorRef,
     result: TensorRef,
-    plan: &mut Plan<'_>,
+    plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     gate_into(op as u32, [0.0; 2], (View::of(gate)?, View::of(up)?), View::of(result)?, plan)
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// F32, and not empty.
 pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {
@@ -17,7 +17,7 @@ pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// PAD. Parameters 0 to 7: elements before and after the source in each dimension. 8: circular.
-pub fn pad(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn pad(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Pad { circular: node.op_param_i32(8) != 0 })?;

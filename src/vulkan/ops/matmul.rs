@@ -12,7 +12,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE};
-use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
@@ -140,7 +140,7 @@ fn block_bytes(b: &View) -> Option<u64> {
 }
 
 /// Adds a dispatch that converts src1 to blocks of integers at `to`. Returns their view.
-fn to_blocks(b: &View, to: Range, plan: &mut Plan<'_>) -> Result<View> {
+fn to_blocks(b: &View, to: Range, plan: &mut DispatchList<'_>) -> Result<View> {
     let (threads, per) = tune::elementwise(plan.info);
     let n = b.ne[0] / 32;
     let grid = Grid::rows(n, b.n_rows(), threads, per.div_ceil(32), plan.info)?;
@@ -193,7 +193,7 @@ impl Operands {
 }
 
 /// MUL_MAT.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
     let mut way = ladder::product(plan.info, &o.request(node, n));
@@ -222,7 +222,7 @@ pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
 /// MUL_MAT_ID: for each token (dimension 1) and slot (dimension 0), src2 has the id of a matrix of src0, or of none, for which the result is
 /// 0. Few tokens are computed with a workgroup for each pair of token and slot. Many are first sorted by expert, so that a matrix is read
 /// once for a tile of pairs.
-pub fn plan_id(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let ids = View::of(src(node, 2)?)?;
     let info = plan.info;

@@ -17,7 +17,7 @@ pub mod softmax;
 pub mod sort;
 pub mod unary;
 
-use super::plan::{Grid, Plan, View};
+use super::plan::{DispatchList, Grid, View};
 use super::{Info, tune};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
@@ -27,7 +27,7 @@ use crate::tensor::TensorRef;
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
 /// Adds the dispatches of a node.
-pub type Make = fn(TensorRef, &mut Plan<'_>) -> Result<()>;
+pub type Make = fn(TensorRef, &mut DispatchList<'_>) -> Result<()>;
 
 /// Check and plan of an operation.
 #[derive(Clone, Copy)]
@@ -39,7 +39,7 @@ pub struct Op {
 }
 
 /// For nodes that only name memory.
-fn nothing(_: TensorRef, _: &mut Plan<'_>) -> Result<()> {
+fn nothing(_: TensorRef, _: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{Grid, Plan, View};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 
 /// F32, the same shape, and contiguous rows of the result.
@@ -24,7 +24,7 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// NORM, RMS_NORM, L2_NORM.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     fused(node, None, None, node, plan)
 }
 
@@ -35,7 +35,7 @@ pub fn fused(
     add: Option<TensorRef>,
     w: Option<TensorRef>,
     result: TensorRef,
-    plan: &mut Plan<'_>,
+    plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     let a = View::of(match add {
         Some(add) => src(add, 0)?,
@@ -101,7 +101,7 @@ pub fn check_group_norm(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// GROUP_NORM. Parameter 0: number of groups. 1: epsilon.
-pub fn group_norm(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn group_norm(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let groups = (node.op_param_i32(0) as u32).min(d.ne[2].max(1));
     let plane = d.ne[0] * d.ne[1];

@@ -11,7 +11,7 @@ use crate::tensor::TensorRef;
 use crate::tensor::ops::pool::Planes;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// F32 or F16 into F32, with a known kind of pooling, and valid sizes and strides.
 pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {
@@ -27,7 +27,7 @@ pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// POOL_1D, POOL_2D.
-pub fn pool(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn pool(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let pool_2d = node.op() == GGML_OP_POOL_2D;
     let p = |i| node.op_param_i32(i);

@@ -8,7 +8,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{Grid, Plan, View};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 
 /// F32.
@@ -22,7 +22,7 @@ pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// SUM_ROWS, MEAN, and SUM, which reads all elements as one row.
-pub fn sum(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn sum(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if node.op() == GGML_OP_SUM {
         if !a.is_dense() {
@@ -60,7 +60,7 @@ pub fn check_argmax(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// ARGMAX.
-pub fn argmax(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn argmax(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let (kernel, threads) = tune::reduction(a.ne[0], |one_subgroup| constants::Argmax { one_subgroup }, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Number of the mode in the shader.
 fn mode(node: TensorRef) -> Option<u32> {
@@ -65,19 +65,19 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// ROPE, ROPE_BACK.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let d = View::of(node)?;
     record(node, d, d.nb123(), None, plan)
 }
 
 /// ROPE, followed by SET_ROWS `set` (F32 or F16), which writes the row of each token to the row with its index.
-pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (d, ids) = (View::of(set)?, View::of(src(set, 1)?)?);
     // A row of the target has all heads of a token.
     record(node, d, [node.ne()[0] as u32, d.nb[1], 0], Some(ids), plan)
 }
 
-fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mut Plan<'_>) -> Result<()> {
+fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, pos) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?);
     let factors = node.src(2).map(View::of).transpose()?;
     let f = |i| node.op_param_f32(i);

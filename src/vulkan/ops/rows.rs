@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Contiguous rows of a format with a shader into floats, or of integers into integers. Indices of 32 bits.
 pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
@@ -28,7 +28,7 @@ fn read_as(dtype: ggml_type) -> ggml_type {
 }
 
 /// GET_ROWS.
-pub fn get(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn get(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let columns = if a.dtype.blck_size() == 1 { d.ne[0] } else { d.ne[0] / 8 };
     let g = grid(columns, d.n_rows(), plan.info)?;
@@ -61,7 +61,7 @@ pub fn check_set(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// SET_ROWS.
-pub fn set(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn set(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let block = d.dtype.blck_size() as u32;
     let g = grid(a.ne[0] / block, a.n_rows(), plan.info)?;

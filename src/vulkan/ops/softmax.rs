@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{Grid, Plan, View};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 
 /// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is at most `heads`.
@@ -39,7 +39,7 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// SOFT_MAX.
-pub fn plan(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let (mask, sinks) = (node.src(1).map(View::of).transpose()?, node.src(2).map(View::of).transpose()?);
     let (scale, max_bias) = (node.op_param_f32(0), node.op_param_f32(1));

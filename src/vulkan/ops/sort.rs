@@ -8,7 +8,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{Grid, KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range};
 
 /// Elements of a run that is sorted first. Each merge doubles the runs.
@@ -31,7 +31,7 @@ pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
 
 /// ARGSORT and TOP_K. Sorts runs by counting, then merges pairs of runs, from one half of the scratch memory to the other. The last step
 /// writes the node.
-pub fn sort(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn sort(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0;
     let threads = if plan.info.software { plan.info.limits.subgroup_size } else { 128 };

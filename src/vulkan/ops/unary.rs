@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{KernelFor, Plan, View};
+use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Floats of one shape.
 pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {
@@ -23,7 +23,7 @@ pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {
 }
 
 /// UNARY, and the functions that have their own operations.
-pub fn unary(node: TensorRef, plan: &mut Plan<'_>) -> Result<()> {
+pub fn unary(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if a.is_dense() && d.is_dense() {
         (a, d) = (a.flat(), d.flat());

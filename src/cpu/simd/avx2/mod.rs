@@ -7,7 +7,7 @@ use super::{Kernels, blocks, float, tile};
 float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
 tile::instantiate_floats!(lanes::Avx2, [6 4 3 2 1], "avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::turn, [3 2 1], "avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::transpose, [3 2 1], "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///

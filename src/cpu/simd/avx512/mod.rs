@@ -9,7 +9,7 @@ use super::{Kernels, float, tile};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_floats!(lanes::Avx512, [12 8 6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::VnniDots, float_tiles::turn, [6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::VnniDots, float_tiles::transpose, [6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
 /// as wide, but it lacks the instruction that moves signs between bytes.

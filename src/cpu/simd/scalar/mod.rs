@@ -5,7 +5,7 @@ use super::{Kernels, Level, TYPES, blocks, float, lanes, tile};
 float::instantiate!(lanes::Plain);
 blocks::instantiate!(lanes::Plain, lanes::PlainDots);
 tile::instantiate_floats!(lanes::Plain, [3 2 1]);
-tile::instantiate_bytes!(lanes::PlainDots, float_tiles::turn, [2 1]);
+tile::instantiate_bytes!(lanes::PlainDots, float_tiles::transpose, [2 1]);
 
 /// The table of this level.
 pub(super) fn table() -> Kernels {
