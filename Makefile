@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench bench-cpu test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -60,6 +60,10 @@ debian-symbols: all
 # The cost of graphs, compared with the original: docs/BENCHMARKS.md.
 bench:
 	@DESTDIR= scripts/bench.sh $(BENCH)
+
+# The CPU backend in llama.cpp's llama-bench, compared with the original: docs/BENCHMARKS.md. BENCH=--short takes three minutes.
+bench-cpu:
+	@DESTDIR= scripts/bench.sh cpu $(BENCH)
 
 # Generates the C headers from the Rust sources and scripts/outlines/.
 headers:

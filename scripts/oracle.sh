@@ -4,6 +4,7 @@
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
 #   oracle.sh debug      its libraries again, not optimised, with debug information -> debug/
+#   oracle.sh bench      its libraries as hosts build them, for this processor and for AVX2 only -> bench-native/, bench-avx2/
 #   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
@@ -101,6 +102,25 @@ original() {
     cmake --install "$cache/original-build" > /dev/null
     cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
     done_with "$cache/original"
+}
+
+# The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
+bench() {
+    fetch
+    for level in native avx2; do
+        fresh "$cache/bench-$level" && continue
+        [ "$level" = native ] || [ "$(uname -m)" = x86_64 ] || continue
+        renew "$cache/bench-$level" "$cache/bench-$level-build"
+        flags=-DGGML_NATIVE=ON
+        [ "$level" = native ] || flags="-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
+        echo "building the original ggml $version for benchmarks ($level; some minutes) ..."
+        # shellcheck disable=SC2086
+        configure_ggml "bench-$level" ggml -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
+        build "$cache/bench-$level-build.log" "$cache/bench-$level-build"
+        cmake --install "$cache/bench-$level-build" > /dev/null
+        rm -rf "$cache/bench-$level-build"
+        done_with "$cache/bench-$level"
+    done
 }
 
 # For scripts/test_abi.sh, which reads what the libraries say about themselves and runs nothing of them: no code for this processor only.
@@ -223,7 +243,7 @@ vulkan_module() {
 need "$CC" gcc
 need "$CXX" g++
 case ${1:-} in
-fetch | original | debug | hosts | tests | peers | modules | former | whisper) "$1" ;;
+fetch | original | bench | debug | hosts | tests | peers | modules | former | whisper) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -4,11 +4,7 @@
 use super::panels::{PANELS, PanelLayout};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::access::Layout;
-use crate::cpu::simd::{
-    Kernels, dot_type,
-    gemv::{Gemv, WideAct},
-    tile::Form,
-};
+use crate::cpu::simd::{Kernels, dot_type, gemv::Gemv, tile::Form};
 use crate::cpu::worker::Scratch;
 use crate::mutant;
 use crate::tensor::TensorRef;
@@ -166,7 +162,7 @@ impl ProductPlan {
             ActForm::Floats => 4 * k,
             ActForm::Blocks(d) => d.row_size(k as i64).unwrap_or(0),
             ActForm::Bytes(form) => k / 32 * form.act_bytes(),
-            ActForm::Wide(_) => WideAct::new(k).bytes(),
+            ActForm::Wide(gemv) => gemv.act_bytes(k),
         });
         let panels = PanelLayout::new(kernels, s.src0.dtype, k);
         let mut own_bytes = if method == Method::Tiles { panels.total() * size_of::<f32>() } else { 0 };

@@ -6,7 +6,7 @@ use super::act;
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
 /// # Safety
-/// `x` has `rows` readable rows of `k` values, `stride` bytes apart. `act` is a [`WideAct`] row for `k` values, and `dst` is writable
+/// `x` has `rows` readable rows of `k` values, `stride` bytes apart. `act` is a row of `k` activations in the layout of the [`Gemv`], and `dst` is writable
 /// for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
@@ -76,11 +76,32 @@ pub unsafe fn act_row(k: usize, x: *const f32, y: *mut u8) {
     }
 }
 
+/// How a row of activations is stored.
+#[derive(Clone, Copy)]
+pub enum Layout {
+    /// As a [`WideAct`] row.
+    Wide,
+    /// In blocks of [`super::tile::Act`] with so many bytes.
+    Blocks(usize),
+}
+
 /// The matrix times column functions of a format.
 #[derive(Clone, Copy)]
 pub struct Gemv {
-    /// Quantizes activations; see [`act_row`].
+    /// The layout of the activations.
+    pub layout: Layout,
+    /// Quantizes `k` floats, a multiple of 32, to a row in this layout.
     pub act: unsafe fn(k: usize, x: *const f32, y: *mut u8),
     /// The dot products.
     pub rows: Rows,
+}
+
+impl Gemv {
+    /// Bytes of a row of `k` activations.
+    pub fn act_bytes(&self, k: usize) -> usize {
+        match self.layout {
+            Layout::Wide => WideAct::new(k).bytes(),
+            Layout::Blocks(bytes) => k / 32 * bytes,
+        }
+    }
 }

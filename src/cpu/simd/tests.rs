@@ -316,3 +316,63 @@ fn activation_formats_are_the_same_at_every_level() {
         }
     }
 }
+
+/// A result of matrix times column has the bits of a tile: the exact sum of each group, times its scale, added in the order of `k`.
+#[test]
+fn matrix_times_column_adds_in_the_order_of_a_tile() {
+    for k in levels() {
+        let mut n_formats = 0;
+        for t in 0..TYPES {
+            let (Some(gemv), Some(unpacker)) = (k.gemv[t], k.byte_tiles.unpack[t]) else { continue };
+            let gemv::Layout::Blocks(block) = gemv.layout else { continue };
+            n_formats += 1;
+            let (form, t) = (unpacker.form, ggml_type::from_raw(t as i32).unwrap());
+            let unit = crate::quant::traits(t).blck_size as usize;
+            for (n, rows) in [(32, 3), (96, 9), (256, 1), (512, 8), (1280, 19), (2304, 5)] {
+                if n % unit != 0 {
+                    continue;
+                }
+                let mut noise = Noise::new((n + rows) as u64);
+                let x = random_row(t, n * rows, &mut noise);
+                let stride = x.len() / rows;
+                let y = noise.floats(n);
+                let (mut a, mut got) = (vec![0u8; gemv.act_bytes(n)], vec![f32::NAN; rows + 1]);
+                // SAFETY: the contract of `Gemv`: `y` has `n` floats, `a` the bytes of a row, `x` has `rows` rows, and `got` room for them.
+                unsafe {
+                    (gemv.act)(n, y.as_ptr(), a.as_mut_ptr());
+                    (gemv.rows)(n, x.as_ptr(), stride, rows, a.as_ptr(), got.as_mut_ptr());
+                }
+                assert!(got[rows].is_nan(), "{t:?}: written behind {rows} rows");
+                for r in 0..rows {
+                    let groups = n / form.group;
+                    let (mut q, mut scales, mut offsets) = (vec![0i8; n], vec![0.0f32; groups], vec![0.0f32; groups]);
+                    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
+                    unsafe {
+                        let row = x.as_ptr().add(r * stride);
+                        (unpacker.row)(row, n, q.as_mut_ptr(), scales.as_mut_ptr(), offsets.as_mut_ptr());
+                    }
+                    let mut want = 0.0f32;
+                    for g in 0..groups {
+                        let (at, first) = (form.group * g, &a[form.group * g / 32 * block..]);
+                        let act = &first[at % 32..][..form.group];
+                        let d = f32::from_le_bytes(first[32..36].try_into().unwrap());
+                        let sum: i32 = q[at..].iter().zip(act).map(|(q, a)| i32::from(*q) * i32::from(*a as i8)).sum();
+                        want = (sum as f32 * scales[g]).mul_add(d, want);
+                        if form.offsets {
+                            let total: i32 = act.iter().map(|a| i32::from(*a as i8)).sum();
+                            want = offsets[g].mul_add(d * total as f32, want);
+                        }
+                    }
+                    assert_eq!(
+                        got[r].to_bits(),
+                        want.to_bits(),
+                        "{:?} {t:?}, {n} values, row {r}: {}, not {want}",
+                        k.level,
+                        got[r]
+                    );
+                }
+            }
+        }
+        assert!(n_formats >= 14 || k.level != Level::Avx2, "{n_formats} formats at {:?}", k.level);
+    }
+}

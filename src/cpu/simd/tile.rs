@@ -44,7 +44,7 @@ pub type ByteTile =
     unsafe fn(k: usize, panel: BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
 
 /// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of the integer
-/// sum (minus what the flipped sign bits of the weights add), and with offsets also the scaled sum of the group.
+/// sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the scaled sum of the group.
 pub struct Act<const GROUP: usize, const OFFSETS: bool>;
 
 impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
@@ -55,9 +55,31 @@ impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
     pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
 
-/// Writes a column of a tile: stores or adds the first `rows` lanes of `VECTORS` vectors.
+/// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `VECTORS` vectors that are there. A result is one chain of
+/// additions, however `k` is divided into steps.
 #[inline(always)]
-unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize, add: bool) {
+unsafe fn begin<V: Lanes>(dst: *const f32, rows: usize, add: bool) -> [V; VECTORS] {
+    // SAFETY: the contracts of `FloatTile` and `Lanes`: `dst` has `rows` floats to read if `add`, of which `left` are from here, and the
+    // processor has the instruction set.
+    unsafe {
+        let mut acc = [V::splat(0.0); VECTORS];
+        if add {
+            for (r, acc) in acc.iter_mut().enumerate() {
+                let (left, dst) = (rows.saturating_sub(r * V::N), dst.wrapping_add(r * V::N));
+                if left >= V::N {
+                    *acc = V::load(dst);
+                } else if left > 0 {
+                    *acc = V::load_part(dst, left);
+                }
+            }
+        }
+        acc
+    }
+}
+
+/// Stores a column of a tile: the first `rows` lanes of `VECTORS` vectors.
+#[inline(always)]
+unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize) {
     for (r, acc) in acc.into_iter().enumerate() {
         let left = rows.saturating_sub(r * V::N);
         // SAFETY: the contracts of `FloatTile` and `Lanes`: `dst` has `rows` floats, of which `left` are from here, and the processor has the
@@ -65,10 +87,8 @@ unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize, add: bool
         unsafe {
             let dst = dst.wrapping_add(r * V::N);
             if left >= V::N {
-                let acc = if add { V::load(dst).add(acc) } else { acc };
                 acc.store(dst);
             } else if left > 0 {
-                let acc = if add { V::load_part(dst, left).add(acc) } else { acc };
                 acc.store_part(dst, left);
             }
         }
@@ -92,6 +112,9 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
     // SAFETY: the contracts of `FloatTile` and `Lanes`; all offsets are below `k` steps of the panel and `k` floats of a column.
     unsafe {
         let mut acc = [[V::splat(0.0); VECTORS]; C];
+        for (c, acc) in acc.iter_mut().enumerate() {
+            *acc = begin(*dst.add(c), rows, add);
+        }
         let acts = acts.cast::<[*const f32; C]>().read_unaligned();
         let mut panel = panel;
         for i in 0..k {
@@ -105,7 +128,7 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
             }
         }
         for (c, acc) in acc.into_iter().enumerate() {
-            put(acc, *dst.add(c), rows, add);
+            put(acc, *dst.add(c), rows);
         }
     }
 }
@@ -128,15 +151,17 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
     unsafe {
         let n = D::Floats::N;
         let mut acc = [[D::Floats::splat(0.0); VECTORS]; C];
+        for (c, acc) in acc.iter_mut().enumerate() {
+            *acc = begin(*dst.add(c), rows, add);
+        }
         let acts = acts.cast::<[*const u8; C]>().read_unaligned();
         let BytePanel { mut q, mut scales, mut offsets } = panel;
         for block in 0..k / 32 {
             let at = block * Act::<GROUP, OFFSETS>::BYTES;
             for group in 0..32 / GROUP {
                 let mut sums: [[D; VECTORS]; C] = std::array::from_fn(|c| {
-                    let start =
-                        acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>().read_unaligned();
-                    [D::splat(start); VECTORS]
+                    let start = acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>();
+                    [D::splat(if D::FLIP == 0 { 0 } else { start.read_unaligned() }); VECTORS]
                 });
                 for four in 0..GROUP / 4 {
                     let w: [D; VECTORS] = std::array::from_fn(|r| D::load(q.add(4 * n * r)));
@@ -171,7 +196,7 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
             }
         }
         for (c, acc) in acc.into_iter().enumerate() {
-            put(acc, *dst.add(c), rows, add);
+            put(acc, *dst.add(c), rows);
         }
     }
 }
@@ -181,7 +206,7 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
 /// # Safety
 /// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks.
 #[inline(always)]
-pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
+pub unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
     for block in 0..k / 32 {
         // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and its address is inside `y`.
         let (x, y) = unsafe {
@@ -195,8 +220,7 @@ pub unsafe fn act_row<const FLIP: u8, const GROUP: usize, const OFFSETS: bool>(k
             y.add(Act::<GROUP, OFFSETS>::SCALE).cast::<f32>().write_unaligned(scale);
             for group in 0..32 / GROUP {
                 let sum: i32 = (0..GROUP).map(|i| i32::from(q[group * GROUP + i])).sum();
-                let start = if FLIP == 0 { 0 } else { -128 * sum };
-                y.add(Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>().write_unaligned(start);
+                y.add(Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>().write_unaligned(-128 * sum);
                 if OFFSETS {
                     y.add(Act::<GROUP, OFFSETS>::SUM + 4 * group).cast::<f32>().write_unaligned(scale * sum as f32);
                 }
@@ -355,7 +379,7 @@ macro_rules! instantiate_bytes {
             $(#[target_feature(enable = $features)])?
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
                 // SAFETY: the contract of `ActRow`, which is that of `act_row`.
-                unsafe { tile::act_row::<{ <$dots as Dots>::FLIP }, GROUP, OFFSETS>(k, x, y) }
+                unsafe { tile::act_row::<GROUP, OFFSETS>(k, x, y) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {
                 tile::Unpacker { row: unpack_row::<B>, form: tile::Form { group: B::GROUP, offsets: B::OFFSETS } }

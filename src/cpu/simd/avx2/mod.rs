@@ -1,5 +1,6 @@
-//! Kernels for x86-64 with AVX2, FMA and F16C. `lanes` has the lanes for the float and block kernels.
+//! Kernels for x86-64 with AVX2, FMA and F16C. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column).
 
+mod gemv;
 pub mod lanes;
 
 use super::{Kernels, blocks, float, tile};
@@ -18,4 +19,6 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_blocks(k);
     k.float_tiles = float_tiles::FLOAT_TILES;
     k.byte_tiles = byte_tiles::table();
+    // SAFETY: forwarded to the caller.
+    unsafe { gemv::fill(k) };
 }

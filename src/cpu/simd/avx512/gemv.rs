@@ -3,10 +3,11 @@
 //! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the sums start with
 //! minus that number.
 
-use super::super::gemv::{Gemv, WideAct, act_row};
+use super::super::gemv::{Gemv, Layout, WideAct, act_row};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::Kernels;
 use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
+use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
 
 /// Rows that are processed at once.
@@ -408,15 +409,6 @@ with_simd! {
     }
 }
 
-/// Prefetches `n` bytes. Any address is allowed.
-#[inline(always)]
-fn fetch(p: *const u8, n: usize) {
-    for line in (0..n).step_by(64) {
-        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(line).cast()) };
-    }
-}
-
 /// Dot products of `R` rows of [`Super`] blocks.
 #[inline(always)]
 unsafe fn super_rows<B: Super, const R: usize>(
@@ -469,7 +461,7 @@ unsafe fn super_rows<B: Super, const R: usize>(
             let scale = if B::FINE { _mm512_permutexvar_ps(pairs, scale) } else { scale };
             for r in 0..R {
                 let block = if B::UNIT < 256 && i == whole { last[r].as_ptr() } else { x[r].add(i * B::BYTES) };
-                fetch(block.wrapping_add(ahead), B::BYTES);
+                prefetch(block.wrapping_add(ahead), B::BYTES);
                 let (s, o) = B::scales(block);
                 let s = _mm512_mul_ps(s, scale);
                 let q = B::quants(block);
@@ -518,7 +510,7 @@ unsafe fn small_rows<B: Small, const R: usize>(
             let mut s = [_mm512_setzero_ps(); R];
             for r in 0..R {
                 let heads = x[r].add(first * B::BYTES);
-                fetch(heads.wrapping_add(ahead), n * B::BYTES);
+                prefetch(heads.wrapping_add(ahead), n * B::BYTES);
                 // The mask excludes blocks after the end of the row.
                 let heads = _mm512_mask_i32gather_epi32::<1>(
                     _mm512_setzero_si512(),
@@ -618,6 +610,6 @@ pub unsafe fn fill(k: &mut Kernels) {
     .into_iter()
     .chain(super::gemv_codes::KERNELS)
     {
-        k.gemv[t as usize] = Some(Gemv { act, rows });
+        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act, rows });
     }
 }

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions and with AVX2 only.
+
+usage: bench_cpu.py CACHE OURS [--short] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
+
+CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
+lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library and at once with the
+other, with as many threads as there are processors, several rounds over. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of
+the ratios of each pair (above 1: this library is faster). Exit status 1 when a program fails.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+
+SCRIPTS = os.path.dirname(os.path.abspath(__file__))
+TARGET = os.path.join(os.path.dirname(SCRIPTS), "docs", "BENCHMARKS.md")
+BEGIN, END = "<!-- cpu: begin -->\n", "<!-- cpu: end -->\n"
+FORMATS = ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4"]
+# Columns, feed-forward columns, layers, heads, heads of keys and values.
+SIZE = ["1024", "2816", "12", "16", "4"]
+LEVELS = {"native": "all instructions", "avx2": "AVX2 only"}
+# Name, arguments of llama-bench: prompts of a few tokens are products with as many columns.
+SHORT = [("prompt 512", ["-p", "512", "-n", "0"]), ("text", ["-p", "0", "-n", "64"])]
+LONG = SHORT + [(f"{n} columns", ["-p", str(n), "-n", "0", "-r", "10"]) for n in (2, 4, 8, 16, 32)]
+# Attention over a long context, in two formats: the cache is the same in all.
+DEEP = [("prompt 512 at 4096", ["-p", "512", "-n", "0", "-d", "4096"]), ("text at 4096", ["-p", "0", "-n", "32", "-d", "4096"]),
+        ("text at 16384", ["-p", "0", "-n", "16", "-d", "16384"])]
+DEEP_FORMATS = ["F16", "Q4_K"]
+
+
+def models(cache, ours, formats):
+    """Makes what is missing, and returns the path of each format's file."""
+    folder = os.path.join(cache, "models")
+    os.makedirs(folder, exist_ok=True)
+    whole = os.path.join(folder, "bench-F16.gguf")
+    if not os.path.exists(whole):
+        vocabulary = os.path.join(cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
+        subprocess.run([sys.executable, os.path.join(SCRIPTS, "random_llama.py"), vocabulary, whole + ".part", "f16", *SIZE], check=True)
+        os.replace(whole + ".part", whole)
+    paths = {"F16": whole}
+    for name in formats:
+        path = paths.setdefault(name, os.path.join(folder, f"bench-{name}.gguf"))
+        if not os.path.exists(path):
+            # --pure: all matrices in this format; llama.cpp calls MXFP4 by the models that have it.
+            kind = {"MXFP4": "MXFP4_MOE", "Q4_K": "Q4_K_S"}.get(name, name)
+            subprocess.run([os.path.join(cache, "hosts/bin/llama-quantize"), "--pure", whole, path + ".part", kind],
+                           env=dict(os.environ, LD_LIBRARY_PATH=ours), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            os.replace(path + ".part", path)
+    return paths
+
+
+def measure(cache, library, level, model, arguments):
+    """Tokens per second of one run of llama-bench."""
+    env = dict(os.environ, LD_LIBRARY_PATH=library, GGML_DISABLE_VULKAN="1")
+    if level:
+        env["GGML_RS_CPU_LEVEL"] = level
+    program = os.path.join(cache, "hosts/bin/llama-bench")
+    command = [program, "-m", model, "-t", str(os.cpu_count()), "-o", "json", *arguments]
+    if "-r" not in arguments:
+        command += ["-r", "1"]
+    run = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    (result,) = json.loads(run.stdout)
+    return statistics.median(result["samples_ts"])
+
+
+def processor():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            return next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def table(level, times, rounds):
+    """The results of one level as Markdown."""
+    names = list(dict.fromkeys(name for _, name in times))
+    lines = [f"{LEVELS[level]}: tokens per second here / in the original, and the median ratio of {rounds} pairs.\n\n",
+             "| | " + " | ".join(names) + " |\n", "|---" * (len(names) + 1) + "|\n"]
+    for kind in dict.fromkeys(kind for kind, _ in times):
+        cells = []
+        for name in names:
+            pairs = times.get((kind, name))
+            if not pairs:
+                cells.append("")
+                continue
+            ours, theirs = (statistics.median(side) for side in zip(*pairs))
+            cells.append(f"{ours:.0f} / {theirs:.0f} = **{statistics.median(a / b for a, b in pairs):.2f}**")
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |\n")
+    return "".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cache")
+    parser.add_argument("ours")
+    parser.add_argument("--short", action="store_true", help="prompt and text in three formats")
+    parser.add_argument("--level", choices=LEVELS, action="append")
+    parser.add_argument("--formats", type=lambda s: s.split(","))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--no-write", action="store_true")
+    a = parser.parse_args()
+    formats = a.formats or (["F16", "Q8_0", "Q4_K"] if a.short else FORMATS)
+    rounds = a.rounds or (1 if a.short else 3)
+    paths = models(a.cache, a.ours, formats)
+    text = [f"{datetime.date.today().isoformat()}, {processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"]
+    for level in a.level or LEVELS:
+        original = os.path.join(a.cache, f"bench-{level}", "lib")
+        times = {}
+        for turn in range(rounds):
+            for kind in formats:
+                for name, arguments in (SHORT if a.short else LONG) + (DEEP if not a.short and kind in DEEP_FORMATS else []):
+                    both = [None, None]
+                    for side in (turn % 2, 1 - turn % 2):
+                        library, forced = ((a.ours, "" if level == "native" else level), (original, ""))[side]
+                        both[side] = measure(a.cache, library, forced, paths[kind], arguments)
+                    times.setdefault((kind, name), []).append(both)
+                    print(f"{level:7} {kind:8} {name:20} {both[0]:9.1f} {both[1]:9.1f} {both[0] / both[1]:6.2f}", flush=True)
+        text.append(table(level, times, rounds))
+    if a.no_write or a.short:
+        print("".join(text), end="")
+        return
+    with open(TARGET, encoding="utf-8") as f:
+        head, rest = f.read().split(BEGIN)
+    with open(TARGET, "w", encoding="utf-8") as f:
+        f.write(head + BEGIN + "".join(text).rstrip("\n") + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()
