@@ -2,7 +2,7 @@
 # make bench: what building, splitting and allocating graphs costs, against the original, in turns. Writes docs/BENCHMARKS.md.
 #
 #   bench.sh [rounds] [milliseconds a measurement] [most nodes]
-#   bench.sh cpu [options of bench_cpu.py]: make bench-cpu, whole models on the CPU
+#   bench.sh cpu [options of c_tests/bench/cpu.py]: make bench-cpu, whole models on the CPU
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -13,7 +13,7 @@ if [ "${1:-}" = cpu ]; then
     shift
     scripts/oracle.sh bench
     scripts/oracle.sh hosts
-    exec python3 scripts/bench_cpu.py "$GGML_CACHE" target/install/lib "$@"
+    exec python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
 fi
 scripts/oracle.sh original
 mkdir -p target/bench

@@ -5,29 +5,17 @@ Each measurement is run with one library and at once with the other, in turns, s
 share changes within seconds. Writes a table between the marks of docs/BENCHMARKS.md: medians of the times and of the ratios of each pair. Exit status 1 when a program fails."""
 import datetime
 import os
-import platform
 import statistics
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
-BEGIN, END = "<!-- cost: begin -->\n", "<!-- cost: end -->\n"
+sys.dont_write_bytecode = True
+import page  # noqa: E402
 
 
 def run(program, library, *args):
     env = dict(os.environ, LD_LIBRARY_PATH=library)
     return subprocess.run([program, *map(str, args)], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def processor():
-    try:
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.machine()
 
 
 def main():
@@ -50,7 +38,7 @@ def main():
         print(f"{measure:12} {devices:10} {nodes:6} {a:9.1f} {b:9.1f} {ratio:6.2f}")
     day = datetime.date.today().isoformat()
     cores = os.cpu_count()
-    text = [f"{day}, {processor()}, {cores} cores, load {os.getloadavg()[0]:.1f}; `make bench`, medians of {rounds} pairs of runs.\n\n"]
+    text = [f"{day}, {page.processor()}, {cores} cores, load {os.getloadavg()[0]:.1f}; `make bench`, medians of {rounds} pairs of runs.\n\n"]
     sizes = sorted({r[2] for r in rows})
     for devices in dict.fromkeys(r[1] for r in rows):
         text.append(f"{devices}: nanoseconds a node here / in the original, and the median ratio of a pair.\n\n")
@@ -63,10 +51,7 @@ def main():
                 cells.append("" if cell is None else f"{cell[0]:.1f} / {cell[1]:.1f}" if small else f"{cell[0]:.0f} / {cell[1]:.0f} = **{cell[2]:.2f}**")
             text.append(f"| {measure} | " + " | ".join(cells) + " |\n")
         text.append("\n")
-    page = open(TARGET).read()
-    head, rest = page.split(BEGIN)
-    _, tail = rest.split(END)
-    open(TARGET, "w").write(head + BEGIN + "".join(text).rstrip("\n") + "\n" + END + tail)
+    page.replace("cost", "".join(text))
 
 
 sys.exit(main())

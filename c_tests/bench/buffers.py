@@ -12,12 +12,11 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import test_placement  # noqa: E402 (its devices)
+import page  # noqa: E402
 
-BEGIN, END = "<!-- buffers: begin -->\n", "<!-- buffers: end -->\n"
 LINE = re.compile(r"print_info: arch +=\s*(\S+)|buffers: (.*?) end\n")
 
 
@@ -102,8 +101,7 @@ def main():
         text += f"\n{title}:\n\n{table(rows)}"
     print(text)
     if "--write" in rest:
-        head, tail = open(TARGET).read().split(BEGIN)
-        open(TARGET, "w").write(head + BEGIN + text.lstrip("\n") + END + tail.split(END)[1])
+        page.replace("buffers", text)
     for line in wrong:
         print(f"FAIL {line}")
     return int(bool(wrong))

@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 """make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions and with AVX2 only.
 
-usage: bench_cpu.py CACHE OURS [--short] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
+usage: cpu.py CACHE OURS [--short] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
 lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library and at once with the
-other, with as many threads as there are processors, several rounds over. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of
-the ratios of each pair (above 1: this library is faster). Exit status 1 when a program fails.
+other, with as many threads as there are processors, several rounds over. Writes a table between the marks of docs/BENCHMARKS.md: medians of
+tokens per second, and of the ratios of each pair (above 1: this library is faster). Exit status 1 when a program fails.
 """
 import argparse
 import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 
-SCRIPTS = os.path.dirname(os.path.abspath(__file__))
-TARGET = os.path.join(os.path.dirname(SCRIPTS), "docs", "BENCHMARKS.md")
-BEGIN, END = "<!-- cpu: begin -->\n", "<!-- cpu: end -->\n"
+sys.dont_write_bytecode = True
+import page  # noqa: E402
+
 FORMATS = ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4"]
 # Columns, feed-forward columns, layers, heads, heads of keys and values.
 SIZE = ["1024", "2816", "12", "16", "4"]
@@ -40,7 +39,7 @@ def models(cache, ours, formats):
     whole = os.path.join(folder, "bench-F16.gguf")
     if not os.path.exists(whole):
         vocabulary = os.path.join(cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
-        subprocess.run([sys.executable, os.path.join(SCRIPTS, "random_llama.py"), vocabulary, whole + ".part", "f16", *SIZE], check=True)
+        subprocess.run([sys.executable, os.path.join(page.ROOT, "scripts", "random_llama.py"), vocabulary, whole + ".part", "f16", *SIZE], check=True)
         os.replace(whole + ".part", whole)
     paths = {"F16": whole}
     for name in formats:
@@ -66,14 +65,6 @@ def measure(cache, library, level, model, arguments):
     run = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     (result,) = json.loads(run.stdout)
     return statistics.median(result["samples_ts"])
-
-
-def processor():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            return next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def table(level, times, rounds):
@@ -107,7 +98,7 @@ def main():
     formats = a.formats or (["F16", "Q8_0", "Q4_K"] if a.short else FORMATS)
     rounds = a.rounds or (1 if a.short else 3)
     paths = models(a.cache, a.ours, formats)
-    text = [f"{datetime.date.today().isoformat()}, {processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"]
+    text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"]
     for level in a.level or LEVELS:
         original = os.path.join(a.cache, f"bench-{level}", "lib")
         times = {}
@@ -124,10 +115,7 @@ def main():
     if a.no_write or a.short:
         print("".join(text), end="")
         return
-    with open(TARGET, encoding="utf-8") as f:
-        head, rest = f.read().split(BEGIN)
-    with open(TARGET, "w", encoding="utf-8") as f:
-        f.write(head + BEGIN + "".join(text).rstrip("\n") + "\n" + END + rest.split(END)[1])
+    page.replace("cpu", "".join(text))
 
 
 if __name__ == "__main__":
