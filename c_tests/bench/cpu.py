@@ -4,14 +4,17 @@
 usage: cpu.py CACHE OURS [--short] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
-lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library and at once with the
-other, with as many threads as there are processors, several rounds over. Writes a table between the marks of docs/BENCHMARKS.md: medians of
-tokens per second, and of the ratios of each pair (above 1: this library is faster). Exit status 1 when a program fails.
+lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library, then immediately with
+the other; the order changes every round. There are as many threads as processors. Without --level, AVX2 is measured only on x86-64. Writes a
+table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
+Exit status 1 when a program fails.
 """
 import argparse
 import datetime
+import glob
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -56,6 +59,7 @@ def models(cache, ours, formats):
 def measure(cache, library, level, model, arguments):
     """Tokens per second of one run of llama-bench."""
     env = dict(os.environ, LD_LIBRARY_PATH=library, GGML_DISABLE_VULKAN="1")
+    env.pop("GGML_RS_CPU_LEVEL", None)
     if level:
         env["GGML_RS_CPU_LEVEL"] = level
     program = os.path.join(cache, "hosts/bin/llama-bench")
@@ -97,10 +101,15 @@ def main():
     a = parser.parse_args()
     formats = a.formats or (["F16", "Q8_0", "Q4_K"] if a.short else FORMATS)
     rounds = a.rounds or (1 if a.short else 3)
+    levels = a.level or [level for level in LEVELS if level != "avx2" or platform.machine() == "x86_64"]
+    originals = {level: os.path.join(a.cache, f"bench-{level}", "lib") for level in levels}
+    for original in originals.values():
+        # Without this library, the loader would take ours from the RUNPATH of llama-bench, and compare it with itself.
+        if not glob.glob(os.path.join(original, "libggml-base.so*")):
+            sys.exit(f"{original} has no libggml-base.so: build the original with scripts/oracle.sh bench")
     paths = models(a.cache, a.ours, formats)
     text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"]
-    for level in a.level or LEVELS:
-        original = os.path.join(a.cache, f"bench-{level}", "lib")
+    for level, original in originals.items():
         times = {}
         for turn in range(rounds):
             for kind in formats:
