@@ -553,7 +553,14 @@ fn scratch_memory_is_not_overrun() {
                 [matmul::mul_mat_id(&mut c, matrices, b, ids).unwrap(), matmul::mul_mat(&mut c, plane, flat).unwrap()]
             {
                 let nodes = nodes_of(t);
-                let size = Plan::of(nodes.iter().copied(), n_threads).work_size();
+                let plan = |n| Plan::of(nodes.iter().copied(), n);
+                // A plan for more threads than a computation can have needs no more memory.
+                let (many, most) = (plan(GGML_MAX_N_THREADS + 88), plan(GGML_MAX_N_THREADS));
+                let named = if most.n_threads > 1 { GGML_MAX_N_THREADS + 88 } else { 1 };
+                assert_eq!(many, Plan { n_threads: named, ..most });
+                let graph = CheckedGraph::new(&nodes).unwrap();
+                assert!(exec::Steps::new(&graph, many.n_threads, None).work_size() <= many.work_size());
+                let size = plan(n_threads).work_size();
                 let mut work = vec![0x5au8; size + 256];
                 // SAFETY: `size` bytes of `work`, which only the computations use until they end.
                 let scratch = unsafe { Scratch::new(work.as_mut_ptr(), size) };
