@@ -23,7 +23,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use ash::vk;
 use std::sync::OnceLock;
 
-/// The ways to compute a matrix product.
+/// How a matrix product is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
     /// Each invocation computes some rows of src0 with some columns of src1, without shared memory (`mul_mat_rows`).
@@ -218,8 +218,8 @@ mod tests {
             (&software, GGML_TYPE_F16, 512, false, Rows),
             (&software, GGML_TYPE_Q4_0, 1, false, Rows),
         ];
-        for (i, &(info, format, columns, matrices, way)) in rows.iter().enumerate() {
-            assert_eq!(choose(info, &request(format, columns), None, matrices), way, "row {i}");
+        for (i, &(info, format, columns, matrices, want)) in rows.iter().enumerate() {
+            assert_eq!(choose(info, &request(format, columns), None, matrices), want, "row {i}");
         }
     }
 

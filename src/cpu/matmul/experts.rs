@@ -99,7 +99,7 @@ impl Plans {
     }
 
     /// The plan of a matrix with `n` columns, and whether it uses the activations for tiles.
-    fn method(&self, k: &Kernels, n: usize, threads: usize) -> (&ProductPlan, bool) {
+    fn plan_for(&self, k: &Kernels, n: usize, threads: usize) -> (&ProductPlan, bool) {
         match ProductPlan::new(k, &self.s, n, threads).method {
             Method::Dots => (&self.dots, false),
             Method::Tiles => (&self.tiles, self.two_forms()),
@@ -167,7 +167,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         if mine.is_empty() {
             continue;
         }
-        let (plan, of_tiles) = plans.method(k, mine.len(), w.nth());
+        let (plan, of_tiles) = plans.plan_for(k, mine.len(), w.nth());
         let activations = Activations::new(plan, src1, Some(if of_tiles { tiles } else { dots }));
         let cut = plan.cut(src0.ne[1], mine.len(), 1, w.nth());
         while at - before < cut.chunks() {

@@ -80,10 +80,10 @@ fn words(a: &View) -> bool {
 }
 
 /// The kernel of a method. `n`: number of columns. `b`: type of src1.
-fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
+fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
-    Ok(match way {
+    Ok(match method {
         Product::Rows => {
             let (width, (variant, threads, rows)) = (tune::row_columns(n), tune::row_product(a.dtype, info));
             let constants = constants::MulMatRows { b, columns, width, words: words(a) };
@@ -93,7 +93,7 @@ fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -
         Product::Vector | Product::VectorInts => {
             let (width, threads) = (if n == 1 { 1 } else { 4 }, tune::vector_threads(info));
             let variant = format!(".{format}.{width}");
-            let kernel = if way == Product::Vector {
+            let kernel = if method == Product::Vector {
                 let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns };
                 tune::reduction_of(&variant, threads, constants, info)?
             } else {
@@ -125,8 +125,8 @@ fn form(way: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -
 }
 
 /// The corresponding method without integers.
-fn without_ints(way: Product) -> Product {
-    match way {
+fn without_ints(method: Product) -> Product {
+    match method {
         Product::VectorInts => Product::Vector,
         Product::TileInts => Product::Tile,
         other => other,
@@ -196,24 +196,24 @@ impl Operands {
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
-    let mut way = ladder::product(plan.info, &o.request(node, n));
+    let mut method = ladder::product(plan.info, &o.request(node, n));
     // These methods need a workgroup for each row.
-    if matches!(way, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
-        way = Product::Rows;
+    if matches!(method, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
+        method = Product::Rows;
     }
     let repeat = [o.b.ne[2] / o.a.ne[2], o.b.ne[3] / o.a.ne[3], o.b.ne[2]];
     let mut b_type = o.b.ty();
-    if matches!(way, Product::VectorInts | Product::TileInts) {
+    if matches!(method, Product::VectorInts | Product::TileInts) {
         match block_bytes(&o.b) {
             Some(bytes) => {
                 let room = plan.scratch(bytes)?;
                 o.b = to_blocks(&o.b, room, plan)?;
                 b_type = BLOCKS;
             }
-            None => way = without_ints(way),
+            None => method = without_ints(method),
         }
     }
-    let form = form(way, &o.a, b_type, Columns::All, n, plan.info)?;
+    let form = form(method, &o.a, b_type, Columns::All, n, plan.info)?;
     let groups = [m.div_ceil(form.rows), n.div_ceil(form.width), matrices];
     plan.dispatch(form.kernel, o.push([0; 2], n, repeat, [0; 2]), groups, &[o.a.range, o.b.range], &[o.d.range]);
     Ok(())
@@ -228,40 +228,40 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let info = plan.info;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
-    let mut way = ladder::product(info, &o.request(node, tokens));
+    let mut method = ladder::product(info, &o.request(node, tokens));
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
     // Full tiles, and at most one partial tile for each expert.
-    let width = if way == Product::Rows { tune::row_columns(share) } else { TILE };
+    let width = if method == Product::Rows { tune::row_columns(share) } else { TILE };
     let n_tiles = pairs.div_ceil(width) + experts.min(pairs);
     let lists = experts <= MAX_EXPERTS
         && n_tiles <= info.limits.groups[1]
-        && match way {
+        && match method {
             Product::Vector | Product::VectorInts => false,
             Product::Rows => share > 1,
             _ => true,
         };
     if !lists {
-        way = match way {
-            Product::Rows | Product::Vector | Product::VectorInts => way,
+        method = match method {
+            Product::Rows | Product::Vector | Product::VectorInts => method,
             Product::TileInts if tune::subgroup_arithmetic(info) => Product::VectorInts,
             _ if tune::subgroup_arithmetic(info) => Product::Vector,
             _ => Product::Rows,
         };
         if o.d.ne[0] > info.limits.groups[0] {
-            way = Product::Rows;
+            method = Product::Rows;
         }
     }
-    let blocks = match way {
+    let blocks = match method {
         Product::VectorInts | Product::TileInts => block_bytes(&o.b),
         _ => Some(0),
     };
     if blocks.is_none() {
-        way = without_ints(way);
+        method = without_ints(method);
     }
     let blocks = blocks.unwrap_or(0);
     let (b_type, columns) =
         (if blocks > 0 { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
-    let form = form(way, &o.a, b_type, columns, if lists { share } else { 1 }, info)?;
+    let form = form(method, &o.a, b_type, columns, if lists { share } else { 1 }, info)?;
 
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
     let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
