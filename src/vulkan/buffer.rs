@@ -3,7 +3,7 @@
 use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
-use super::memory::{Memory, Purpose, Window};
+use super::memory::{Memory, Purpose, Span, Window};
 use crate::backend::author::{Buffer, BufferType, HostMemory, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, DeviceRef};
@@ -45,8 +45,9 @@ impl VkBuffer {
         let (Some(ptr), Some(end)) = (NonNull::new(start as *mut u8), end) else {
             return Err(Error::Invalid(format!("{size} bytes of host memory at {address:#x}")));
         };
-        // SAFETY: `HostMemory` promises that its bytes live as long as the buffer. The rest of the first and the last page is mapped for
-        // as long, because the alignment is at most a page, and the device does not access it: `location` checks bounds.
+        // SAFETY: `HostMemory` promises that its bytes live as long as the buffer. The host must not free the buffer before queued copies are
+        // done, so these do not use the memory for longer. The rest of the first and the last page is mapped for as long, because the
+        // alignment is at most a page, and is not written: `place` and `location` check bounds.
         let memory = unsafe { Memory::import(&gpu.core, ptr, (end - start) as u64) }?;
         let shift = (address - start) as u64;
         Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: address, shift, size: size as u64 })
@@ -58,8 +59,20 @@ impl VkBuffer {
         &self.gpu
     }
 
-    fn offset(&self, tensor: TensorRef, offset: usize) -> u64 {
-        ((tensor.data() as usize).wrapping_sub(self.base) as u64).wrapping_add(offset as u64).wrapping_add(self.shift)
+    /// Offset in the memory of byte `offset` of a tensor's data. `None` unless `len` bytes from there on are in the buffer.
+    fn inside(&self, tensor: TensorRef, offset: usize, len: u64) -> Option<u64> {
+        let start = (tensor.data() as usize).checked_sub(self.base)?.checked_add(offset)? as u64;
+        (start.checked_add(len)? <= self.size).then(|| self.shift + start)
+    }
+
+    /// `len` bytes of a tensor's data from byte `offset` on. Fails unless they are in the buffer: imported memory may begin and end with
+    /// bytes of others. Only for the functions of `Buffer`.
+    fn place(&self, tensor: TensorRef, offset: usize, len: usize) -> Result<Span<'_>> {
+        let at = self.inside(tensor, offset, len as u64).ok_or_else(|| {
+            Error::Invalid(format!("{len} bytes at {offset} of tensor '{}' are outside its buffer", tensor.name()))
+        })?;
+        // SAFETY: `Buffer`: nobody else uses these bytes of the tensor while one of its functions runs.
+        unsafe { Span::new(&self.memory, at, len as u64) }
     }
 }
 
@@ -87,9 +100,8 @@ pub fn range(tensor: TensorRef) -> Result<Range> {
 fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> {
     let buffer: BufferRef = tensor.data_buffer()?;
     let author = buffer_author::<VkBuffer>(&buffer)?;
-    let offset = author.offset(tensor, 0);
-    let end = offset.checked_add(tensor.nbytes_checked()? as u64)?;
-    (offset >= author.shift && end <= author.shift + author.size).then(|| f(author, offset))
+    let offset = author.inside(tensor, 0, tensor.nbytes_checked()? as u64)?;
+    Some(f(author, offset))
 }
 
 /// Logs the failure of a copy, which has no other way to report it.
@@ -108,45 +120,57 @@ impl Buffer for VkBuffer {
     }
 
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        log_failure("memset", self.gpu.fill(&self.memory, self.offset(tensor, offset), size as u64, value));
+        log_failure("memset", self.place(tensor, offset, size).and_then(|to| self.gpu.fill(&to, value)));
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        log_failure("set", self.gpu.write(&self.memory, self.offset(tensor, offset), data));
+        log_failure("set", self.place(tensor, offset, data.len()).and_then(|to| self.gpu.write(&to, data)));
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        log_failure("get", self.gpu.read(&self.memory, self.offset(tensor, offset), data));
+        log_failure("get", self.place(tensor, offset, data.len()).and_then(|from| self.gpu.read(&from, data)));
     }
 
     fn set_2d(&self, tensor: TensorRef, data: &[u8], p: Pieces) {
-        log_failure("set", self.gpu.write_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+        let to = self.place(tensor, p.offset, p.extent_in_tensor());
+        log_failure("set", to.and_then(|to| self.gpu.write_2d(&to, data, p)));
     }
 
     fn get_2d(&self, tensor: TensorRef, data: &mut [u8], p: Pieces) {
         debug_assert!(p.extent_in_tensor() <= tensor.nbytes());
-        log_failure("get", self.gpu.read_2d(&self.memory, self.offset(tensor, p.offset), data, p));
+        let from = self.place(tensor, p.offset, p.extent_in_tensor());
+        log_failure("get", from.and_then(|from| self.gpu.read_2d(&from, data, p)));
     }
 
     fn copy_from(&self, src: TensorRef, dst: TensorRef) -> bool {
-        let Some(from) = location(src) else { return false };
-        let (to, len) = (self.offset(dst, 0), src.nbytes() as u64);
-        if Arc::ptr_eq(&from.gpu, &self.gpu) {
-            log_failure("copy", self.gpu.copy((&from.memory, from.offset), (&self.memory, to), len));
+        let Some(source) = location(src) else { return false };
+        let n = src.nbytes();
+        // SAFETY: `Buffer`: nobody else writes the data of `src` meanwhile.
+        let from = unsafe { Span::new(&source.memory, source.offset, n as u64) };
+        let (from, to) = match from.and_then(|from| Ok((from, self.place(dst, 0, n)?))) {
+            Ok(both) => both,
+            Err(e) => {
+                log_failure("copy", Err(e));
+                return true;
+            }
+        };
+        if Arc::ptr_eq(&source.gpu, &self.gpu) {
+            log_failure("copy", self.gpu.copy(&from, &to));
             return true;
         }
         // Between two devices. The host reads into the target itself if it can, which saves a copy.
-        let n = src.nbytes();
-        let Ok(Some(target)) = self.gpu.window(&self.memory, to, n) else { return false };
-        // SAFETY: the window has `n` mapped bytes. By the contract of ggml-backend.h nobody else uses the data of `dst` meanwhile, so the
-        // slice is the only access to them.
+        let Some(target) = self.gpu.window(&to) else { return false };
+        // SAFETY: the window has `n` mapped bytes. `Buffer`: nobody else uses the data of `dst` meanwhile, so the slice is the only access
+        // to them.
         let target = unsafe { std::slice::from_raw_parts_mut(target.start().as_ptr(), n) };
-        log_failure("copy", from.gpu.read(&from.memory, from.offset, target));
+        log_failure("copy", source.gpu.read(&from, target));
         true
     }
 
     fn clear(&self, value: u8) {
-        log_failure("clear", self.gpu.fill(&self.memory, self.shift, self.size, value));
+        // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
+        let all = unsafe { Span::new(&self.memory, self.shift, self.size) };
+        log_failure("clear", all.and_then(|all| self.gpu.fill(&all, value)));
     }
 }
 
@@ -211,10 +235,12 @@ pub struct VkHostBuffer {
 }
 
 impl VkHostBuffer {
-    /// `size` bytes of a tensor from `offset` on.
+    /// `size` bytes of a tensor from `offset` on. Only for the functions of `Buffer`.
     fn window(&self, tensor: TensorRef, offset: usize, size: usize) -> Window<'_> {
         let start = (tensor.data() as usize).wrapping_sub(self.base() as usize).wrapping_add(offset);
-        match self.memory.window(start as u64, size) {
+        // SAFETY: `Buffer`: nobody else uses these bytes of the tensor while one of its functions runs.
+        let span = unsafe { Span::new(&self.memory, start as u64, size as u64) };
+        match span.ok().and_then(|span| span.window()) {
             Some(window) => window,
             None => ggml_abort!("tensor '{}' is outside its buffer", tensor.name()),
         }
@@ -239,8 +265,11 @@ impl Buffer for VkHostBuffer {
     }
 
     fn clear(&self, value: u8) {
-        let size = usize::try_from(self.memory.size).unwrap_or(0);
-        self.memory.window(0, size).into_iter().for_each(|w| w.fill(value));
+        // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
+        let all = unsafe { Span::new(&self.memory, 0, self.memory.size) };
+        if let Some(window) = all.ok().and_then(|all| all.window()) {
+            window.fill(value);
+        }
     }
 }
 

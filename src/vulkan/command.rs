@@ -3,7 +3,8 @@
 
 use super::core::Core;
 use super::hazard::{Hazards, Range};
-use super::memory::{Memory, Purpose};
+use super::memory::{Memory, Purpose, Span};
+use super::plan::MAX_PUSH;
 use super::profile::{Label, Profile, Stamps};
 use super::timeline::{Mark, Timeline};
 use crate::error::{Error, Result};
@@ -22,41 +23,40 @@ pub struct Program {
     pub layout: vk::PipelineLayout,
 }
 
-/// Bytes of push constants that every device has.
-pub const PUSH_BYTES: usize = 128;
-
-/// A place in memory to copy from or to. The memory must live until the copy is done.
-#[derive(Clone, Copy)]
+/// A place in memory to copy from or to.
+#[derive(Clone)]
 pub struct CopyEnd {
-    buffer: vk::Buffer,
+    memory: Arc<Memory>,
     offset: u64,
-    address: u64,
-    /// Bytes from here to the end of the memory.
-    left: u64,
 }
 
 impl CopyEnd {
     /// The byte at `offset` of `memory`.
-    pub fn new(memory: &Memory, offset: u64) -> Self {
-        let left = memory.size.saturating_sub(offset);
-        Self { buffer: memory.buffer(), offset, address: memory.address + offset, left }
+    pub fn new(memory: &Arc<Memory>, offset: u64) -> Self {
+        Self { memory: memory.clone(), offset }
     }
 
+    /// Byte `at` of a span.
+    pub fn of(span: &Span<'_>, at: u64) -> Self {
+        Self::new(span.memory(), span.offset().saturating_add(at))
+    }
+
+    /// The device addresses of `len` bytes from here on, which [`Self::check`] has found in the memory.
     fn range(&self, len: u64) -> Range {
-        Range::new(self.address, len)
+        Range::new(self.memory.address + self.offset, len)
     }
 
     fn plus(&self, n: u64) -> Self {
-        let left = self.left.saturating_sub(n);
-        Self { offset: self.offset + n, address: self.address + n, left, ..*self }
+        Self::new(&self.memory, self.offset.saturating_add(n))
     }
 
     /// Fails unless the memory has `len` bytes here.
     fn check(&self, len: u64) -> Result<()> {
-        if len <= self.left {
+        let left = self.memory.size.saturating_sub(self.offset);
+        if len <= left {
             return Ok(());
         }
-        Err(Error::Invalid(format!("Vulkan: a copy of {len} bytes where the buffer has {}", self.left)))
+        Err(Error::Invalid(format!("Vulkan: a copy of {len} bytes where the buffer has {left}")))
     }
 }
 
@@ -112,8 +112,20 @@ struct Keep {
     waits: Vec<Mark>,
 }
 
+impl Keep {
+    /// How many of the last memories [`Self::hold`] compares: copies in a row mostly use the same few.
+    const RECENT: usize = 8;
+
+    /// Keeps a memory, once for many copies.
+    fn hold(&mut self, memory: &Arc<Memory>) {
+        if !self.memory.iter().rev().take(Self::RECENT).any(|m| Arc::ptr_eq(m, memory)) {
+            self.memory.push(memory.clone());
+        }
+    }
+}
+
 struct Page {
-    memory: Memory,
+    memory: Arc<Memory>,
     used: u64,
 }
 
@@ -158,7 +170,7 @@ pub struct Recorder {
     timeline: Arc<Timeline>,
     pool: vk::CommandPool,
     spare: Vec<vk::CommandBuffer>,
-    pages: Vec<Memory>,
+    pages: Vec<Arc<Memory>>,
     open: Option<Open>,
     flying: VecDeque<Flight>,
     submitted: u64,
@@ -240,7 +252,7 @@ impl Recorder {
 
     /// Records a dispatch. The shader must access only `reads` and `writes`. Records nothing if a group count is 0.
     ///
-    /// Fails if there are more groups than the device allows, or more than [`PUSH_BYTES`] of push constants.
+    /// Fails if there are more groups than the device allows, or more than [`MAX_PUSH`] bytes of push constants.
     pub fn dispatch(
         &mut self,
         program: Program,
@@ -256,7 +268,7 @@ impl Recorder {
         if groups.iter().zip(limit).any(|(n, most)| *n > most) {
             return Err(Error::Backend(format!("Vulkan: a dispatch of {groups:?} groups, the limit is {limit:?}")));
         }
-        if push.len() > PUSH_BYTES || !push.len().is_multiple_of(4) {
+        if push.len() > MAX_PUSH || !push.len().is_multiple_of(4) {
             return Err(Error::Backend(format!("Vulkan: {} bytes of push constants", push.len())));
         }
         let commands = self.step(reads, writes)?;
@@ -280,7 +292,7 @@ impl Recorder {
     /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two, because steps name
     /// what they read and write.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
-        let need = bytes.max(1).next_multiple_of(ALIGN);
+        let need = aligned(bytes)?;
         if let Some((memory, at)) = &mut self.scratch
             && memory.size >= need
         {
@@ -311,11 +323,12 @@ impl Recorder {
         if len == 0 || count == 0 {
             return Ok(());
         }
-        let reach = |stride: u64| stride * (count - 1) + len;
+        let reach = |stride: u64| stride.saturating_mul(count - 1).saturating_add(len);
         let (read, written) = (reach(strides.0), reach(strides.1));
         from.check(read)?;
         to.check(written)?;
         let commands = self.step(&[from.range(read)], &[to.range(written)])?;
+        self.keep([&from, &to])?;
         let regions: Vec<_> = (0..count)
             .map(|i| {
                 vk::BufferCopy::default()
@@ -324,9 +337,8 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), and `CopyEnd` requires that these live until the
-        // copy is done.
-        unsafe { self.core.vk.cmd_copy_buffer(commands, from.buffer, to.buffer, &regions) };
+        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), which `Keep` holds until the copy is done.
+        unsafe { self.core.vk.cmd_copy_buffer(commands, from.memory.buffer(), to.memory.buffer(), &regions) };
         Ok(())
     }
 
@@ -334,6 +346,9 @@ impl Recorder {
     pub fn fill(&mut self, to: CopyEnd, len: u64, value: u8) -> Result<()> {
         // The command fills aligned words. The bytes before and after them are copied.
         to.check(len)?;
+        if len == 0 {
+            return Ok(());
+        }
         let head = (to.offset.next_multiple_of(4) - to.offset).min(len);
         let words = (len - head) / 4 * 4;
         let tail = len - head - words;
@@ -343,10 +358,11 @@ impl Recorder {
         if words > 0 {
             let to = to.plus(head);
             let commands = self.step(&[], &[to.range(words)])?;
+            self.keep([&to])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, the range is in the buffer (checked), and `CopyEnd`
-            // requires that the buffer lives until the work is done.
-            unsafe { self.core.vk.cmd_fill_buffer(commands, to.buffer, to.offset, words, word) };
+            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, and the range is in the buffer (checked), which `Keep`
+            // holds until the work is done.
+            unsafe { self.core.vk.cmd_fill_buffer(commands, to.memory.buffer(), to.offset, words, word) };
         }
         Ok(())
     }
@@ -368,7 +384,7 @@ impl Recorder {
         if len == 0 || count == 0 {
             return Ok(());
         }
-        let staged = self.stage((len * count) as u64)?;
+        let staged = self.stage(total(len, count)?)?;
         (0..count).for_each(|i| staged.write(i * len, &data[i * strides.0..][..len]));
         self.copy_pieces(staged.place, to, len as u64, count as u64, (len as u64, strides.1 as u64))
     }
@@ -389,7 +405,7 @@ impl Recorder {
         if len == 0 || count == 0 {
             return Ok(());
         }
-        let staged = self.stage((len * count) as u64)?;
+        let staged = self.stage(total(len, count)?)?;
         self.copy_pieces(from, staged.place, len as u64, count as u64, (strides.0 as u64, len as u64))?;
         let landing = Landing { from: staged.ptr, to: target, len, pieces: (count, strides.1) };
         self.opened()?.keep.landings.push(landing);
@@ -517,13 +533,13 @@ impl Recorder {
 
     /// Staging memory that is kept until the work that is being recorded is done.
     fn stage(&mut self, bytes: u64) -> Result<Staged> {
-        let need = bytes.max(1).next_multiple_of(ALIGN);
+        let need = aligned(bytes)?;
         self.opened()?;
         let room = |o: &Open| o.keep.pages.last().is_some_and(|p| p.memory.size - p.used >= need);
         if !self.open.as_ref().is_some_and(room) {
             let memory = match self.pages.pop_if(|_| need <= PAGE) {
                 Some(memory) => memory,
-                None => Memory::new(&self.core, need.max(PAGE), Purpose::Host, "staging memory")?,
+                None => Arc::new(Memory::new(&self.core, need.max(PAGE), Purpose::Host, "staging memory")?),
             };
             self.opened()?.keep.pages.push(Page { memory, used: 0 });
         }
@@ -541,12 +557,20 @@ impl Recorder {
 
     /// The command buffer of the piece that is recorded, after a barrier if the step depends on earlier ones.
     fn step(&mut self, reads: &[Range], writes: &[Range]) -> Result<vk::CommandBuffer> {
-        let commands = self.opened()?.commands;
+        self.opened()?;
+        let Some(open) = &self.open else { return Err(Error::Backend("Vulkan: no command buffer".into())) };
         if self.hazards.step(reads, writes) {
-            self.open.iter().for_each(|o| o.barrier(&self.core, DEVICE));
+            open.barrier(&self.core, DEVICE);
             self.stats.barriers += 1;
         }
-        Ok(commands)
+        Ok(open.commands)
+    }
+
+    /// Keeps the memory of a copy until the piece that is recorded is done, even if its buffer is freed.
+    fn keep<const N: usize>(&mut self, ends: [&CopyEnd; N]) -> Result<()> {
+        let keep = &mut self.opened()?.keep;
+        ends.into_iter().for_each(|end| keep.hold(&end.memory));
+        Ok(())
     }
 
     fn opened(&mut self) -> Result<&mut Open> {
@@ -628,6 +652,18 @@ impl Recorder {
             }
         }
     }
+}
+
+/// Bytes of `count` pieces of `len` bytes.
+fn total(len: usize, count: usize) -> Result<u64> {
+    let bytes = len.checked_mul(count).map(|n| n as u64);
+    bytes.ok_or_else(|| Error::Invalid(format!("Vulkan: a copy of {count} times {len} bytes")))
+}
+
+/// A size in staging or scratch memory.
+fn aligned(bytes: u64) -> Result<u64> {
+    let size = bytes.max(1).checked_next_multiple_of(ALIGN);
+    size.ok_or_else(|| Error::Invalid(format!("Vulkan: memory of {bytes} bytes")))
 }
 
 /// Stages and accesses that a barrier makes writes visible to.

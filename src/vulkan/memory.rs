@@ -79,8 +79,9 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: the handle was created from this device. Work that uses the buffer is done, as vkDestroyBuffer requires: `VkBuffer` and
-        // `VkHostBuffer` wait for the device first, and a recorder keeps its own memory until its work is done.
+        // SAFETY: the handle was created from this device. Submitted work that uses the buffer is done, as vkDestroyBuffer requires: a
+        // recorder keeps the memory of its copies until then (`Keep`). Shaders use addresses: `VkBuffer` and `VkHostBuffer` wait for the
+        // device before they drop their memory.
         unsafe { self.core.vk.destroy_buffer(self.handle, None) };
     }
 }
@@ -125,7 +126,7 @@ pub struct Memory {
 }
 // SAFETY: only `mapped` is not `Send`. The address stays mapped until drop, on whichever thread that is.
 unsafe impl Send for Memory {}
-// SAFETY: only `mapped` is not `Sync`. This type does not access the bytes; `Window` says who may.
+// SAFETY: only `mapped` is not `Sync`. This type does not access the bytes; `Span` says who may.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -250,19 +251,62 @@ impl Memory {
     pub fn mapped(&self) -> Option<NonNull<u8>> {
         self.mapped
     }
+}
 
-    /// `len` bytes from `offset` on, for the host. `None` if the memory is not mapped or smaller.
-    pub fn window(&self, offset: u64, len: usize) -> Option<Window<'_>> {
-        let base = self.mapped?;
-        let end = offset.checked_add(len as u64)?;
-        let at = usize::try_from(offset).ok()?;
-        // SAFETY: all of the memory is mapped at `base`, and `offset` is at most its size.
-        (end <= self.size).then(|| Window { start: unsafe { base.add(at) }, len, memory: PhantomData })
+/// Bytes of a [`Memory`] that their owner may read and write now.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    memory: &'a Arc<Memory>,
+    offset: u64,
+    len: u64,
+}
+
+impl<'a> Span<'a> {
+    /// `len` bytes of `memory` from `offset` on. Fails if they are not in the memory.
+    ///
+    /// # Safety
+    /// While the span is used, nobody else writes those of its bytes that are read through it, or uses those that are written through it.
+    /// This includes queued work of the device.
+    pub unsafe fn new(memory: &'a Arc<Memory>, offset: u64, len: u64) -> Result<Self> {
+        match offset.checked_add(len) {
+            Some(end) if end <= memory.size => Ok(Self { memory, offset, len }),
+            _ => Err(Error::Invalid(format!("Vulkan: {len} bytes at {offset} of a buffer of {}", memory.size))),
+        }
+    }
+
+    /// `len` bytes of the span from byte `at` on. Fails if the span ends before.
+    pub fn part(&self, at: u64, len: u64) -> Result<Self> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.len => Ok(Self { offset: self.offset + at, len, ..*self }),
+            _ => Err(Error::Invalid(format!("Vulkan: {len} bytes at {at} of {}", self.len))),
+        }
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &'a Arc<Memory> {
+        self.memory
+    }
+
+    /// Offset of the first byte in the memory.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Number of bytes.
+    pub fn size(&self) -> u64 {
+        self.len
+    }
+
+    /// The bytes for the host. `None` if the memory is not mapped.
+    pub fn window(&self) -> Option<Window<'a>> {
+        let base = self.memory.mapped?;
+        let (at, len) = (usize::try_from(self.offset).ok()?, usize::try_from(self.len).ok()?);
+        // SAFETY: all of the memory is mapped at `base`, and `offset` is at most its size (`new`, `part`).
+        Some(Window { start: unsafe { base.add(at) }, len, memory: PhantomData })
     }
 }
 
-/// Mapped bytes of a [`Memory`], which it borrows. Nobody else may use the bytes during a call: the contract of ggml-backend.h, which
-/// requires that the caller waits for queued work before it reads or writes the data of a tensor.
+/// The bytes of a [`Span`] for the host: mapped, with the promise of [`Span::new`].
 pub struct Window<'a> {
     start: NonNull<u8>,
     len: usize,
@@ -278,27 +322,27 @@ impl Window<'_> {
     /// Sets the bytes. `data` must have the size of the window.
     pub fn write(&self, data: &[u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else uses them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else uses them now.
         unsafe { self.start.as_ptr().copy_from(data.as_ptr(), self.len) }
     }
 
     /// Reads the bytes. `data` must have the size of the window.
     pub fn read(&self, data: &mut [u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else writes them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else writes them now.
         unsafe { self.start.as_ptr().copy_to(data.as_mut_ptr(), self.len) }
     }
 
     /// Sets all bytes to `value`.
     pub fn fill(&self, value: u8) {
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and by the contract nobody else uses them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else uses them now.
         unsafe { self.start.as_ptr().write_bytes(value, self.len) }
     }
 
     /// Copies the bytes of a window of the same size, which may overlap.
     pub fn copy_from(&self, from: &Window<'_>) {
         assert_eq!(from.len, self.len);
-        // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and by the contract nobody else uses them now.
+        // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and `Span` promises that nobody else uses them now.
         unsafe { self.start.as_ptr().copy_from(from.start.as_ptr(), self.len) }
     }
 }

@@ -4,6 +4,7 @@ use super::buffer::{self, Location};
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
 use super::info::Info;
+use super::memory::Span;
 use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
@@ -46,6 +47,12 @@ impl Event for VkEvent {
             log_failure("event_synchronize", mark.timeline.wait(mark.value));
         }
     }
+}
+
+/// The bytes of pieces at a place, from the first piece to the end of the last. Only for the functions of `Stream`, when the stream is idle.
+fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
+    // SAFETY: no work of this stream is queued. `Stream`: nobody else uses the pieces until the stream is synchronised.
+    unsafe { Span::new(&at.memory, at.offset + p.offset as u64, p.extent_in_tensor() as u64) }
 }
 
 fn log_failure(what: &str, result: Result<()>) {
@@ -104,7 +111,7 @@ impl VkStream {
         let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
         let mut recorder = lock(&self.recorder);
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
-            return self.gpu.write_2d(&at.memory, offset, bytes, p);
+            return self.gpu.write_2d(&span(&at, p)?, bytes, p);
         }
         let to = CopyEnd::new(&at.memory, offset);
         let source = NonNull::from(bytes).cast();
@@ -116,7 +123,7 @@ impl VkStream {
         }
         if bytes.len() > LONG_COPY {
             recorder.finish()?;
-            return self.gpu.write_2d(&at.memory, offset, bytes, p);
+            return self.gpu.write_2d(&span(&at, p)?, bytes, p);
         }
         recorder.upload_pieces(to, bytes, p.size, p.count, (p.stride_data, p.stride_tensor))?;
         self.settle(&mut recorder)
@@ -128,7 +135,7 @@ impl VkStream {
         let mut recorder = lock(&self.recorder);
         let bytes = data.bytes();
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
-            return self.gpu.read_2d(&at.memory, offset, bytes, p);
+            return self.gpu.read_2d(&span(&at, p)?, bytes, p);
         }
         let (from, len) = (CopyEnd::new(&at.memory, offset), bytes.len());
         let target: NonNull<u8> = NonNull::from(&mut *bytes).cast();
@@ -140,7 +147,7 @@ impl VkStream {
         }
         if len > LONG_COPY {
             recorder.finish()?;
-            return self.gpu.read_2d(&at.memory, offset, bytes, p);
+            return self.gpu.read_2d(&span(&at, p)?, bytes, p);
         }
         // SAFETY: `HostTarget` promises that the bytes are writable and used by nobody else until the stream is synchronised, which waits for
         // this recorder.

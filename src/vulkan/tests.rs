@@ -3,12 +3,13 @@
 use super::buffer::{VkBuffer, location};
 use super::command::{CopyEnd, Program, Recorder};
 use super::device::author;
-use super::memory::{Memory, Purpose};
+use super::memory::{Memory, Purpose, Span};
 use super::testing::{Bench, Quiet, devices, noise};
 use crate::backend::author::buffer_author;
 use crate::backend::tensor_io::{self, Pieces};
 use crate::backend::{BackendRef, BufferRef, DeviceRef};
 use crate::tensor::TensorRef;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn get(t: TensorRef) -> Vec<u8> {
@@ -324,6 +325,44 @@ fn host_memory_is_imported() {
     assert_eq!(get(b.tensors[0]), noise(1 << 16, 10)[164..1164]);
     tensor_io::set_bytes(t, &[1, 2, 3], 0);
     assert_eq!(bytes[164..167], [1, 2, 3]);
+    // Tensors that begin before the buffer or end after it: the other bytes of its first and its last page are not its own.
+    let before = bytes.to_vec();
+    let p = Pieces { offset: 0, size: 1, count: 3, stride_tensor: 5, stride_data: 5 };
+    for at in [90, 50_090] {
+        t.set_data(block.as_ptr().wrapping_add(at));
+        tensor_io::memset(t, 1, 0, 11);
+        tensor_io::set_bytes(t, &[1; 11], 0);
+        // SAFETY: the source has the extent of the pieces.
+        unsafe { tensor_io::set_2d(t, [1u8; 11].as_ptr(), p) };
+        tensor_io::buffer_copy(b.tensors[0], t);
+        let mut out = [0xee; 11];
+        tensor_io::get_bytes(t, &mut out, 0);
+        // SAFETY: the target has the extent of the pieces.
+        unsafe { tensor_io::get_2d(t, out.as_mut_ptr(), p) };
+        assert_eq!(out, [0xee; 11], "at {at}");
+    }
+    assert!(*bytes == *before);
+}
+
+// Hosts should wait before they free a buffer. If one does not, the memory of a queued copy lives until the copy is done.
+#[test]
+fn queued_copies_keep_their_memory() {
+    both(|device| {
+        let n = 1 << 16;
+        let [a, b, c] = [(); 3].map(|()| Bench::bytes(device, &[n]));
+        let data = [13, 14].map(|seed| noise(n as usize, seed));
+        tensor_io::set_bytes(a.tensors[0], &data[0], 0);
+        let s = c.stream.handle();
+        assert!(s.try_copy_async(s, a.tensors[0], c.tensors[0]));
+        assert!(s.try_copy_async(s, c.tensors[0], b.tensors[0]));
+        drop((a, b));
+        // Buffers that would get the freed memory.
+        let others = [(); 2].map(|()| Bench::bytes(device, &[n]));
+        others.iter().for_each(|o| tensor_io::set_bytes(o.tensors[0], &data[1], 0));
+        s.synchronize();
+        assert!(get(c.tensors[0]) == data[0]);
+        assert!(others.iter().all(|o| get(o.tensors[0]) == data[1]));
+    });
 }
 
 // Row V13: no piece of a graph is longer than the limit.
@@ -333,7 +372,7 @@ fn long_work_is_submitted_in_growing_pieces() {
     let _quiet = Quiet::new();
     let gpu = author(device).unwrap().gpu().unwrap();
     let mut r = Recorder::new(&gpu.core).unwrap();
-    let memory = Memory::new(&gpu.core, 1 << 20, Purpose::Tensors, "a test").unwrap();
+    let memory = Arc::new(Memory::new(&gpu.core, 1 << 20, Purpose::Tensors, "a test").unwrap());
     r.start_graph();
     for i in 0..1000 {
         r.fill(CopyEnd::new(&memory, i * 64), 64, 1).unwrap();
@@ -368,7 +407,7 @@ fn copies_outside_of_the_memory_fail() {
     let _quiet = Quiet::new();
     let gpu = author(device).unwrap().gpu().unwrap();
     let mut r = Recorder::new(&gpu.core).unwrap();
-    let memory = Memory::new(&gpu.core, 1024, Purpose::Tensors, "a test").unwrap();
+    let memory = Arc::new(Memory::new(&gpu.core, 1024, Purpose::Tensors, "a test").unwrap());
     let at = |offset| CopyEnd::new(&memory, offset);
     r.copy(at(0), at(512), 512).unwrap();
     assert!(r.copy(at(0), at(513), 512).is_err());
@@ -376,8 +415,25 @@ fn copies_outside_of_the_memory_fail() {
     assert!(r.copy_pieces(at(0), at(512), 100, 6, (10, 100)).is_err());
     assert!(r.fill(at(1020), 5, 1).is_err());
     assert!(r.fill(at(2000), 1, 1).is_err());
-    assert!(memory.window(1000, 25).is_none() && memory.window(u64::MAX, 1).is_none());
+    // Sizes that would wrap.
+    assert!(r.copy_pieces(at(0), at(512), 16, 3, (0, 1 << 63)).is_err());
+    assert!(r.upload_pieces(at(0), &[0; 16], 16, 1 << 60, (0, 0)).is_err());
+    assert!(r.scratch(u64::MAX).is_err());
+    for (offset, len) in [(1000, 25), (u64::MAX, 1)] {
+        // SAFETY: nobody uses a span that cannot be.
+        assert!(unsafe { Span::new(&memory, offset, len) }.is_err());
+    }
+    // SAFETY: the bytes of the span are not accessed.
+    let span = unsafe { Span::new(&memory, 1000, 24) }.unwrap();
+    assert!(span.part(20, 4).is_ok() && span.part(20, 5).is_err() && span.part(u64::MAX, 1).is_err());
     r.finish().unwrap();
+
+    // Recorded work keeps its memory, once.
+    (0..100).for_each(|_| r.copy(at(0), at(512), 512).unwrap());
+    assert_eq!(Arc::strong_count(&memory), 2);
+    r.submit().unwrap();
+    r.finish().unwrap();
+    assert_eq!(Arc::strong_count(&memory), 1);
 }
 
 #[test]

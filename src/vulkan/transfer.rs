@@ -5,7 +5,7 @@
 
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
-use super::memory::{Memory, Window};
+use super::memory::{Memory, Span, Window};
 use crate::backend::tensor_io::Pieces;
 use crate::error::{Error, Result};
 use std::ptr::NonNull;
@@ -21,39 +21,40 @@ impl Gpu {
         self.direct && memory.mapped().is_some()
     }
 
-    /// `len` bytes at `offset`, if the host accesses them directly. Fails if they are not in the memory.
-    pub(super) fn window<'m>(&self, memory: &'m Memory, offset: u64, len: usize) -> Result<Option<Window<'m>>> {
-        check(memory, offset, len)?;
-        Ok(if self.direct { memory.window(offset, len) } else { None })
+    /// The bytes of a span, if the host accesses them directly.
+    pub(super) fn window<'m>(&self, span: &Span<'m>) -> Option<Window<'m>> {
+        if self.direct { span.window() } else { None }
     }
 
-    /// Sets bytes.
-    pub fn write(&self, memory: &Memory, offset: u64, data: &[u8]) -> Result<()> {
-        if let Some(window) = self.window(memory, offset, data.len())? {
+    /// Sets all bytes of a span.
+    pub fn write(&self, to: &Span<'_>, data: &[u8]) -> Result<()> {
+        same_size(to.size(), data.len() as u64)?;
+        if let Some(window) = self.window(to) {
             window.write(data);
             return Ok(());
         }
         let mut recorder = self.transfer();
         for (i, piece) in data.chunks(PIECE).enumerate() {
-            recorder.upload(CopyEnd::new(memory, offset + (i * PIECE) as u64), piece)?;
+            recorder.upload(CopyEnd::of(to, (i * PIECE) as u64), piece)?;
             recorder.submit()?;
             recorder.wait_below(FLYING)?;
         }
         recorder.finish()
     }
 
-    /// Reads bytes.
-    pub fn read(&self, memory: &Memory, offset: u64, data: &mut [u8]) -> Result<()> {
-        if let Some(window) = self.window(memory, offset, data.len())? {
+    /// Reads all bytes of a span.
+    pub fn read(&self, from: &Span<'_>, data: &mut [u8]) -> Result<()> {
+        same_size(from.size(), data.len() as u64)?;
+        if let Some(window) = self.window(from) {
             window.read(data);
             return Ok(());
         }
         let mut recorder = self.transfer();
         for (i, piece) in data.chunks_mut(PIECE).enumerate() {
-            let from = CopyEnd::new(memory, offset + (i * PIECE) as u64);
+            let start = CopyEnd::of(from, (i * PIECE) as u64);
             let len = piece.len();
             // SAFETY: `piece` is borrowed from `data` for this call, and the call returns only after `finish`, which waits for the copy.
-            let queued = unsafe { recorder.download(from, NonNull::from(piece).cast(), len, 1, (len, len)) };
+            let queued = unsafe { recorder.download(start, NonNull::from(piece).cast(), len, 1, (len, len)) };
             let queued = queued.and_then(|()| recorder.submit()).and_then(|()| recorder.wait_below(FLYING));
             if queued.is_err() {
                 return recorder.finish().and(queued);
@@ -62,32 +63,33 @@ impl Gpu {
         recorder.finish()
     }
 
-    /// Sets pieces. `data` begins at the first piece and ends with the last one.
-    pub fn write_2d(&self, memory: &Memory, offset: u64, data: &[u8], p: Pieces) -> Result<()> {
-        if !self.is_direct(memory) && self.fit_one_copy(p) {
-            check(memory, offset, p.extent_in_tensor())?;
+    /// Sets pieces of a span, which begins at the first one. `data` begins at the first piece and ends with the last one.
+    pub fn write_2d(&self, to: &Span<'_>, data: &[u8], p: Pieces) -> Result<()> {
+        if !self.is_direct(to.memory()) && self.fit_one_copy(p) {
+            to.part(0, p.extent_in_tensor() as u64)?;
             let mut recorder = self.transfer();
-            let to = CopyEnd::new(memory, offset);
-            recorder.upload_pieces(to, data, p.size, p.count, (p.stride_data, p.stride_tensor))?;
+            recorder.upload_pieces(CopyEnd::of(to, 0), data, p.size, p.count, (p.stride_data, p.stride_tensor))?;
             return recorder.finish();
         }
         (0..p.count).try_for_each(|i| {
-            self.write(memory, offset + (i * p.stride_tensor) as u64, &data[i * p.stride_data..][..p.size])
+            let piece = to.part((i * p.stride_tensor) as u64, p.size as u64)?;
+            self.write(&piece, &data[i * p.stride_data..][..p.size])
         })
     }
 
-    /// Reads pieces. The bytes of `data` between the pieces keep their values.
-    pub fn read_2d(&self, memory: &Memory, offset: u64, data: &mut [u8], p: Pieces) -> Result<()> {
-        if !self.is_direct(memory) && self.fit_one_copy(p) {
-            check(memory, offset, p.extent_in_tensor())?;
+    /// Reads pieces of a span, which begins at the first one. The bytes of `data` between the pieces keep their values.
+    pub fn read_2d(&self, from: &Span<'_>, data: &mut [u8], p: Pieces) -> Result<()> {
+        if !self.is_direct(from.memory()) && self.fit_one_copy(p) {
+            from.part(0, p.extent_in_tensor() as u64)?;
             let mut recorder = self.transfer();
-            let (from, target) = (CopyEnd::new(memory, offset), NonNull::from(data).cast());
+            let (start, target) = (CopyEnd::of(from, 0), NonNull::from(data).cast());
             // SAFETY: the pieces are in `data`, which this call borrows, and `finish` waits for the copy before the call returns.
-            let queued = unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
+            let queued = unsafe { recorder.download(start, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
             return recorder.finish().and(queued);
         }
         (0..p.count).try_for_each(|i| {
-            self.read(memory, offset + (i * p.stride_tensor) as u64, &mut data[i * p.stride_data..][..p.size])
+            let piece = from.part((i * p.stride_tensor) as u64, p.size as u64)?;
+            self.read(&piece, &mut data[i * p.stride_data..][..p.size])
         })
     }
 
@@ -96,24 +98,23 @@ impl Gpu {
         p.size > 0 && p.count > 0 && p.size.saturating_mul(p.count) <= PIECE
     }
 
-    /// Sets `len` bytes to a value.
-    pub fn fill(&self, memory: &Memory, offset: u64, len: u64, value: u8) -> Result<()> {
-        let n = usize::try_from(len).unwrap_or(usize::MAX);
-        if let Some(window) = self.window(memory, offset, n)? {
+    /// Sets all bytes of a span to a value.
+    pub fn fill(&self, to: &Span<'_>, value: u8) -> Result<()> {
+        if let Some(window) = self.window(to) {
             window.fill(value);
             return Ok(());
         }
-        self.with_transfer(|r| r.fill(CopyEnd::new(memory, offset), len, value))
+        self.with_transfer(|r| r.fill(CopyEnd::of(to, 0), to.size(), value))
     }
 
-    /// Copies on the device.
-    pub fn copy(&self, from: (&Memory, u64), to: (&Memory, u64), len: u64) -> Result<()> {
-        let n = usize::try_from(len).unwrap_or(usize::MAX);
-        if let (Some(source), Some(target)) = (self.window(from.0, from.1, n)?, self.window(to.0, to.1, n)?) {
+    /// Copies a span to another one of the same size, on the device if the host cannot access both.
+    pub fn copy(&self, from: &Span<'_>, to: &Span<'_>) -> Result<()> {
+        same_size(from.size(), to.size())?;
+        if let (Some(source), Some(target)) = (self.window(from), self.window(to)) {
             target.copy_from(&source);
             return Ok(());
         }
-        self.with_transfer(|r| r.copy(CopyEnd::new(from.0, from.1), CopyEnd::new(to.0, to.1), len))
+        self.with_transfer(|r| r.copy(CopyEnd::of(from, 0), CopyEnd::of(to, 0), to.size()))
     }
 
     fn with_transfer(&self, f: impl FnOnce(&mut Recorder) -> Result<()>) -> Result<()> {
@@ -123,10 +124,6 @@ impl Gpu {
     }
 }
 
-/// Fails unless `len` bytes at `offset` are in the memory.
-fn check(memory: &Memory, offset: u64, len: usize) -> Result<()> {
-    match offset.checked_add(len as u64) {
-        Some(end) if end <= memory.size => Ok(()),
-        _ => Err(Error::Invalid(format!("Vulkan: {len} bytes at {offset} of a buffer of {}", memory.size))),
-    }
+fn same_size(a: u64, b: u64) -> Result<()> {
+    if a == b { Ok(()) } else { Err(Error::Invalid(format!("Vulkan: a copy between {a} and {b} bytes"))) }
 }

@@ -14,7 +14,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 
-/// Memory of a device. Ranges are checked before these functions are called.
+/// Memory of a device. Ranges are checked before these functions are called. Hosts wait for queued work before they access the data of a
+/// tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it writes.
 pub trait Buffer: Send + Sync + 'static {
     /// Whether `init_tensor` is to be called.
     const INITS_TENSORS: bool = false;

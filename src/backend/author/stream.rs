@@ -18,7 +18,8 @@ use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_void};
 
 /// A stream of work. Functions take `&self`, because a host may call some of them (a thread count, an abort callback) from
-/// inside a computation.
+/// inside a computation. Hosts order the work of several streams on the same tensors, with events or by waiting: until the
+/// stream is synchronised, nobody else writes bytes that its work reads, or uses bytes that its work writes.
 pub trait Stream: Send + Sync + 'static {
     /// Events of its device, or [`super::NoEvent`].
     type Event: Event;
