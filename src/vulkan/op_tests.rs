@@ -215,7 +215,8 @@ fn devices_with_few_groups_compute_the_same() {
         (
             "add",
             |l| {
-                // More groups than one dimension has, and no more than two have, as software drivers and as GPUs divide the rows.
+                // More groups than one dimension allows, but not more than two, with the division for software drivers and that for GPUs.
+                // `supports` does not check this: Vulkan guarantees 65,535 in each, so that two are enough for 2^31 rows.
                 let (a, b) = (l.noise(&[40, 900], 1), l.noise(&[40, 1], 2));
                 add(&mut l.ctx, a, b).unwrap()
             },
