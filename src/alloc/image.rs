@@ -13,7 +13,7 @@ const NAME: usize = 16;
 /// Sources that an image has itself.
 const SRCS: usize = 2;
 
-/// Tensors that are on their way from memory while one is compared.
+/// How many tensors ahead of the compared one are prefetched.
 const AHEAD: usize = 4;
 
 /// Buffer, shape, strides and operation.

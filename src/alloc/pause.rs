@@ -1,13 +1,13 @@
-//! How often something is remembered of graphs that come again: more rarely, the more often it was in vain.
+//! Exponential backoff: the more attempts fail in a row, the more turns are skipped before the next one.
 
-/// Turns to let pass at most.
+/// Maximum number of turns to skip.
 const MAX: u32 = 64;
 
-/// Turns to let pass before the next attempt.
+/// Turns to skip before the next attempt.
 #[derive(Default)]
 pub struct Pause {
     left: u32,
-    /// Attempts in vain, one after the other.
+    /// Attempts that failed in a row.
     failures: u32,
 }
 
@@ -17,8 +17,8 @@ impl Pause {
         Self { left: turns, failures: 0 }
     }
 
-    /// Whether this turn is one for an attempt; if not, it has passed.
-    pub fn is_over(&mut self) -> bool {
+    /// Returns true if the pause is over. Otherwise uses up one of its turns and returns false.
+    pub fn take_turn(&mut self) -> bool {
         if self.left == 0 {
             return true;
         }
@@ -26,12 +26,12 @@ impl Pause {
         false
     }
 
-    /// The last attempt was of use.
+    /// The last attempt succeeded.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// The last attempt was in vain: the pause before the next is twice as long as the one before.
+    /// The last attempt failed: the pause before the next one is twice as long as the last, up to [`MAX`].
     pub fn failed(&mut self) {
         self.failures += 1;
         self.left = (1 << self.failures.min(10)).min(MAX);
@@ -43,11 +43,11 @@ mod tests {
     use super::*;
 
     fn turns(pause: &mut Pause) -> usize {
-        std::iter::from_fn(|| (!pause.is_over()).then_some(())).count()
+        std::iter::from_fn(|| (!pause.take_turn()).then_some(())).count()
     }
 
     #[test]
-    fn pauses_double_until_something_is_of_use() {
+    fn pauses_double_until_an_attempt_succeeds() {
         assert_eq!((turns(&mut Pause::default()), turns(&mut Pause::of(1))), (0, 1));
         let mut pause = Pause::default();
         let mut failed = || {

@@ -122,7 +122,7 @@ impl Recall {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         (self.n_leafs, self.n_nodes) = (n_leafs, n_nodes);
         self.is_valid = false;
-        if !self.pause.is_over() {
+        if !self.pause.take_turn() {
             return;
         }
         // A tensor that stands at two places would shift all numbers behind it.

@@ -36,26 +36,58 @@ unsafe fn set_one(t: TensorRef) {
     unsafe { t.data().cast::<f32>().write_unaligned(1.0) };
 }
 
+/// What a tensor of a training graph starts from.
+#[derive(Clone, Copy)]
+enum Start {
+    Zero,
+    One,
+}
+
+impl Start {
+    /// Sets the tensor.
+    ///
+    /// # Safety
+    /// As for [`set_zero`].
+    unsafe fn set(self, t: TensorRef) {
+        // SAFETY: forwarded to the caller.
+        unsafe {
+            match self {
+                Start::Zero => set_zero(t),
+                Start::One => set_one(t),
+            }
+        }
+    }
+}
+
+/// The tensors that a reset sets: the moments of AdamW steps, and gradient accumulators. Ends the process if the graph has no room for gradients.
+fn state_of(graph: GraphRef) -> impl Iterator<Item = (TensorRef, Start)> {
+    ggml_assert!(graph.has_grads(), "only a graph with gradients can be reset");
+    graph.nodes().flat_map(move |node| {
+        let is_step = node.op() == ggml_op::GGML_OP_OPT_STEP_ADAMW;
+        let moments = if is_step { [node.src(2), node.src(3)] } else { [None; 2] };
+        let is_loss = node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS);
+        let acc = graph.grad_acc(node).map(|acc| (acc, if is_loss { Start::One } else { Start::Zero }));
+        moments.into_iter().flatten().map(|t| (t, Start::Zero)).chain(acc)
+    })
+}
+
 /// Sets gradient accumulators of a graph to 0, those of losses to 1, and the moments of AdamW steps to 0. Ends the process if the graph has no
 /// room for gradients.
 ///
 /// # Safety
 /// As for [`set_zero`], for these tensors.
 pub unsafe fn reset_gradients(graph: GraphRef) {
-    ggml_assert!(graph.has_grads(), "only a graph with gradients can be reset");
-    for node in graph.nodes() {
-        if node.op() == ggml_op::GGML_OP_OPT_STEP_ADAMW {
-            // SAFETY: the caller's promise covers the moments.
-            [node.src(2), node.src(3)].into_iter().flatten().for_each(|t| unsafe { set_zero(t) });
-        }
-        let Some(acc) = graph.grad_acc(node) else { continue };
-        // SAFETY: the caller's promise covers the accumulators.
-        unsafe {
-            if node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS) {
-                set_one(acc);
-            } else {
-                set_zero(acc);
-            }
-        }
+    for (t, start) in state_of(graph) {
+        // SAFETY: forwarded to the caller.
+        unsafe { start.set(t) };
+    }
+}
+
+/// As [`reset_gradients`], for a graph whose accumulators and moments are in buffers. Ends the process if one is not.
+pub fn reset_buffered_gradients(graph: GraphRef) {
+    for (t, start) in state_of(graph) {
+        ggml_assert!(t.is_empty() || !t.buffer_raw().is_null(), "'{}' is not in a buffer", t.name());
+        // SAFETY: a tensor that is empty, or has a buffer, as checked above: nothing is asked of its data.
+        unsafe { start.set(t) };
     }
 }

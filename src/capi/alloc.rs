@@ -6,20 +6,21 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::alloc::{GraphAllocator, inplace, linear};
-use crate::backend::BufferRef;
-use crate::capi::convert::{boxed, exclusive, given, list, logged, need, passed, take};
+use crate::capi::convert::{boxed, exclusive, given, list, logged, need, objects, optional, passed, take};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::tensor::Context;
 use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::c_int;
 
-passed! { 'c:
-    ggml_gallocr_t, Some("galloc") => &'c mut GraphAllocator, exclusive;
-    *mut ggml_tallocr, Some("talloc") => &'c mut ggml_tallocr, exclusive;
+// SAFETY: `into_raw` makes a `ggml_gallocr_t`, of a boxed `GraphAllocator`. A `ggml_tallocr` is a C struct.
+passed! { unsafe 'c:
+    ggml_gallocr_t => &'c mut GraphAllocator, exclusive;
+    *mut ggml_tallocr => &'c mut ggml_tallocr, exclusive;
 }
 
-given! {
+// SAFETY: as above.
+given! { unsafe:
     ggml_gallocr_t => Box<GraphAllocator>, boxed;
 }
 
@@ -56,10 +57,9 @@ pub unsafe extern "C" fn ggml_tallocr_new(buffer: ggml_backend_buffer_t) -> ggml
 #[guarded(ggml_status::GGML_STATUS_FAILED as i32)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_tallocr_alloc(talloc: *mut ggml_tallocr, tensor: *mut ggml_tensor) -> raw::ggml_status {
-    need!(talloc);
-    // SAFETY: the header asks for an allocator of `ggml_tallocr_new`, whose buffer the caller keeps.
-    let buffer = unsafe { BufferRef::from_ptr(talloc.buffer) };
-    need!(tensor);
+    need!(talloc, tensor);
+    let buffer = talloc.buffer;
+    optional!(buffer);
     let Some(buffer) = buffer else { ggml_abort!("GGML_ASSERT(talloc->buffer != NULL) failed") };
     let status = linear::alloc(talloc, buffer, tensor).unwrap_or_else(|e| {
         log_error!("ggml_tallocr_alloc: {e}");
@@ -82,12 +82,7 @@ pub unsafe extern "C" fn ggml_gallocr_new(buft: ggml_backend_buffer_type_t) -> g
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_new_n(bufts: *mut ggml_backend_buffer_type_t, n_bufs: c_int) -> ggml_gallocr_t {
     ggml_assert!(!bufts.is_null() && n_bufs > 0, "a graph allocator needs a buffer type");
-    list!(n_bufs as usize; bufts);
-    let handle = |&buft: &ggml_backend_buffer_type_t| {
-        need!(buft);
-        buft
-    };
-    let bufts: Vec<_> = bufts.iter().map(handle).collect();
+    objects!(n_bufs as usize; bufts);
     into_raw(GraphAllocator::new(&bufts))
 }
 
@@ -170,13 +165,10 @@ pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph:
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_get_buffer_size(galloc: ggml_gallocr_t, buffer_id: c_int) -> usize {
-    if galloc.is_null() {
-        return 0;
-    }
-    need!(galloc);
-    let g = galloc;
-    ggml_assert!(buffer_id >= 0 && (buffer_id as usize) < g.n_buffers());
-    g.buffer_size(buffer_id as usize)
+    optional!(galloc);
+    let Some(galloc) = galloc else { return 0 };
+    ggml_assert!(buffer_id >= 0 && (buffer_id as usize) < galloc.n_buffers());
+    galloc.buffer_size(buffer_id as usize)
 }
 
 /// All tensors of `ctx`, which must have been created with `no_alloc`.

@@ -5,8 +5,8 @@ use crate::abi::backend::*;
 use crate::abi::backend_impl::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::backend::{BufferBox, meta, multi, op_alloc_size_may_expand, tensor_io};
-use crate::capi::convert::{known, list, need, optional};
+use crate::backend::{BufferBox, BufferRef, meta, multi, op_alloc_size_may_expand, tensor_io};
+use crate::capi::convert::{known, need, objects, optional};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
@@ -49,13 +49,11 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
     n_buffers: usize,
 ) -> ggml_backend_buffer_t {
     ggml_assert!(!buffers.is_null() && n_buffers > 0, "at least one buffer");
-    list!(n_buffers; buffers);
-    let own = |&buffer: &ggml_backend_buffer_t| {
-        need!(buffer);
-        // SAFETY: the header gives the buffers of the list to the new one.
-        unsafe { BufferBox::own(buffer) }
-    };
-    multi::join(buffers.iter().map(own).collect()).into_raw()
+    objects!(n_buffers; buffers);
+    // SAFETY: the header gives the buffers of the list to the new one. None is owned before all are known not to be NULL: a call that fails frees
+    // nothing.
+    let own = |buffer: BufferRef| unsafe { BufferBox::own(buffer) };
+    multi::join(buffers.into_iter().map(own).collect()).into_raw()
 }
 
 /// Returns whether the buffer was made by `ggml_backend_multi_buffer_alloc_buffer`.
@@ -136,4 +134,34 @@ pub unsafe extern "C" fn ggml_backend_meta_simple_backend(
     optional!(meta_backend);
     let streams = meta_backend.and_then(meta::streams).unwrap_or_default();
     streams.get(index).map_or(std::ptr::null_mut(), |s| s.as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::testing::{Fake, Spec};
+    use crate::guard;
+    use std::ptr::null_mut;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    #[test]
+    fn buffers_stay_the_callers_if_they_cannot_be_joined() {
+        let gpu = Fake::new(Spec::gpu());
+        let buffers = [(); 2].map(|()| gpu.buft.alloc_buffer(64).unwrap().into_raw());
+        let mut with_null = [buffers[0], null_mut(), buffers[1]];
+        guard::set_forgiving(true);
+        // SAFETY: valid buffers, and NULL, which the error policy makes a failure.
+        let refused = unsafe { ggml_backend_multi_buffer_alloc_buffer(with_null.as_mut_ptr(), 3) };
+        guard::set_forgiving(false);
+        assert!(refused.is_null());
+        assert_eq!(gpu.state.live.load(SeqCst), 2, "no buffer was freed");
+        let mut all = buffers;
+        // SAFETY: valid buffers, which become those of the new one; it is freed once, and nothing is used afterwards.
+        unsafe {
+            let joined = ggml_backend_multi_buffer_alloc_buffer(all.as_mut_ptr(), 2);
+            assert!(ggml_backend_buffer_is_multi_buffer(joined));
+            crate::capi::backend::ggml_backend_buffer_free(joined);
+        }
+        assert_eq!(gpu.state.live.load(SeqCst), 0);
+    }
 }

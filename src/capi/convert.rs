@@ -38,7 +38,7 @@ pub fn broken(message: &str) -> ! {
     crate::log::abort(at.file(), at.line(), message)
 }
 
-/// The tensor at `p`, which the header forbids to be NULL, under a name that is not the parameter's.
+/// The tensor at `p`, which the header forbids to be NULL. Messages call it `name`.
 ///
 /// # Safety
 /// `p` is NULL or a valid tensor for as long as the handle, or a copy of it, is used.
@@ -52,10 +52,10 @@ pub unsafe fn tensor(p: *const ggml_tensor, name: &str) -> TensorRef {
 /// The object of ours behind the opaque name `R`, to share; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or points to a `T` that lives, and that nobody changes, for as long as the result is used.
+/// `p` is NULL or points to a `T` that lives, and to which nobody has a mutable reference, for as long as the result is used.
 #[inline]
 pub unsafe fn shared<'a, R, T>(p: *const R) -> Option<&'a T> {
-    // SAFETY: NULL, or by the caller's promise a `T` that nobody changes.
+    // SAFETY: NULL, or by the caller's promise a `T` to which nobody has a mutable reference.
     unsafe { p.cast::<T>().as_ref() }
 }
 
@@ -77,17 +77,14 @@ pub trait Passed<'c>: Sized {
     /// What the pointer stands for.
     type Object;
 
-    /// The object's name in messages, if it is not the parameter's.
-    const NAME: Option<&'static str>;
-
     /// The object, or `None` for NULL.
     ///
     /// # Safety
     /// **The header's contract**: NULL, or a valid object for as long as `call` or, for handles, as they are used. No other thread uses an object
-    /// that the header does not allow to share.
+    /// that the header does not allow to share. For a `&mut` object: no other reference to it is used while the result is.
     unsafe fn optional(self, call: &'c Call) -> Option<Self::Object>;
 
-    /// The object, which the header forbids to be NULL; `name` is the parameter's.
+    /// The object, which the header forbids to be NULL; `name` is that of the parameter.
     ///
     /// # Safety
     /// As for [`Self::optional`].
@@ -95,7 +92,7 @@ pub trait Passed<'c>: Sized {
     #[track_caller]
     unsafe fn required(self, name: &str, call: &'c Call) -> Self::Object {
         // SAFETY: forwarded to the caller.
-        required(unsafe { self.optional(call) }, Self::NAME.unwrap_or(name))
+        required(unsafe { self.optional(call) }, name)
     }
 
     /// The object that a question is about. `None`, after a line in the log, for NULL.
@@ -108,36 +105,39 @@ pub trait Passed<'c>: Sized {
         // SAFETY: forwarded to the caller.
         let object = unsafe { self.optional(call) };
         if object.is_none() {
-            log_error!("{}: {} is NULL", Location::caller(), Self::NAME.unwrap_or(name));
+            log_error!("{}: {name} is NULL", Location::caller());
         }
         object
     }
 }
 
-/// `passed! { 'c: pointer, name in messages => object, function; ... }`: what pointers stand for. The function takes the pointer, and
-/// has no other precondition than the contract of [`Passed::optional`].
+/// `passed! { unsafe 'c: pointer => object, function; ... }`: what pointers stand for. The function takes the pointer.
+///
+/// # Safety
+/// For each row: the contract of [`Passed::optional`] is all that the function requires. For an opaque C name, this says that every pointer of
+/// that name which this library gives out points to the Rust type in the row.
 macro_rules! passed {
-    ($c:lifetime: $($raw:ty, $name:expr => $object:ty, $at:path;)*) => {$(
+    (unsafe $c:lifetime: $($raw:ty => $object:ty, $at:path;)*) => {$(
         impl<$c> $crate::capi::convert::Passed<$c> for $raw {
             type Object = $object;
-            const NAME: Option<&'static str> = $name;
             #[inline]
             unsafe fn optional(self, _: &$c $crate::capi::convert::Call) -> Option<$object> {
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller keeps the contract of `optional`, which is all that the function requires: the promise of `passed!`.
                 unsafe { $at(self) }
             }
         }
     )*};
 }
 
-passed! { 'c:
-    *mut ggml_tensor, None => TensorRef, TensorRef::from_ptr;
-    *const ggml_tensor, None => TensorRef, TensorRef::from_ptr;
-    *mut ggml_cgraph, Some("cgraph") => GraphRef, GraphRef::from_ptr;
-    *const ggml_cgraph, Some("cgraph") => GraphRef, GraphRef::from_ptr;
-    *mut ggml_context, Some("ctx") => &'c mut Context, exclusive;
-    *const ggml_context, Some("ctx") => &'c Context, shared;
-    *const c_char, None => &'c CStr, text;
+// SAFETY: a `ggml_context` that C has came from `ctx_into_raw`, and so is a `Context`. Tensors, graphs and texts are the C structs themselves.
+passed! { unsafe 'c:
+    *mut ggml_tensor => TensorRef, TensorRef::from_ptr;
+    *const ggml_tensor => TensorRef, TensorRef::from_ptr;
+    *mut ggml_cgraph => GraphRef, GraphRef::from_ptr;
+    *const ggml_cgraph => GraphRef, GraphRef::from_ptr;
+    *mut ggml_context => &'c mut Context, exclusive;
+    *const ggml_context => &'c Context, shared;
+    *const c_char => &'c CStr, text;
 }
 
 /// What a function takes over from the host, to free it or to keep it.
@@ -161,20 +161,25 @@ pub unsafe fn boxed<R, T>(p: *mut R) -> Option<Box<T>> {
     (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<T>()) })
 }
 
-/// `given! { pointer => object, function; ... }`: as `passed!`, for what the function takes over.
+/// `given! { unsafe: pointer => object, function; ... }`: as `passed!`, for what the function takes over.
+///
+/// # Safety
+/// For each row: the contract of [`Given::taken`] is all that the function requires. For an opaque C name, this says how the library made
+/// the objects of that name.
 macro_rules! given {
-    ($($raw:ty => $object:ty, $taken:path;)*) => {$(
+    (unsafe: $($raw:ty => $object:ty, $taken:path;)*) => {$(
         impl $crate::capi::convert::Given for $raw {
             type Object = $object;
             unsafe fn taken(self) -> Option<$object> {
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller keeps the contract of `taken`, which is all that the function requires: the promise of `given!`.
                 unsafe { $taken(self) }
             }
         }
     )*};
 }
 
-given! {
+// SAFETY: `ctx_into_raw` makes them from a boxed `Context`.
+given! { unsafe:
     *mut ggml_context => Box<Context>, boxed;
 }
 
@@ -215,6 +220,39 @@ pub unsafe fn entries<T>(p: *const T, n: usize, _: &Call) -> &[T] {
     }
 }
 
+/// The objects that the `n` pointers at `p` stand for, none of which may be NULL; none for NULL. `name` is that of an entry.
+///
+/// # Safety
+/// As for [`entries`], and for each entry as for [`Passed::optional`].
+#[track_caller]
+pub unsafe fn objects_at<'c, P: Passed<'c> + Copy>(
+    p: *const P,
+    n: usize,
+    name: &str,
+    call: &'c Call,
+) -> Vec<P::Object> {
+    // SAFETY: forwarded to the caller.
+    let entries = unsafe { entries(p, n, call) };
+    let mut objects = Vec::with_capacity(entries.len());
+    for &entry in entries {
+        // SAFETY: forwarded to the caller.
+        objects.push(unsafe { entry.required(name, call) });
+    }
+    objects
+}
+
+/// As [`objects_at`], with `None` for an entry that is NULL.
+///
+/// # Safety
+/// As for [`objects_at`].
+pub unsafe fn optional_objects_at<'c, P>(p: *const P, n: usize, call: &'c Call) -> Vec<Option<P::Object>>
+where
+    P: Passed<'c> + Copy,
+{
+    // SAFETY: forwarded to the caller.
+    unsafe { entries(p, n, call).iter().map(|&entry| entry.optional(call)).collect() }
+}
+
 /// The numbers at `p`, aligned or not; `None` for NULL.
 ///
 /// # Safety
@@ -225,8 +263,8 @@ pub unsafe fn array<T: Copy, const N: usize>(p: *const T) -> Option<[T; N]> {
 }
 
 // The macros below turn parameters of an exported function into what they stand for, under the same names. They contain no unsafe block,
-// and so compile only inside functions that are unsafe themselves: that the pointers are what the header says is the promise of those
-// functions' callers.
+// and so compile only where unsafe calls are allowed, inside unsafe functions: that the pointers are what the header says is the promise of
+// those functions' callers.
 
 /// `need!(ctx, a; mask)`: objects that the header forbids to be NULL; behind the semicolon, objects that may be.
 macro_rules! need {
@@ -285,14 +323,35 @@ macro_rules! list {
     };
 }
 
-/// `numbers!(sections)`: a parameter that points to a fixed number of numbers, as an array; `None` for NULL.
-macro_rules! numbers {
-    ($p:ident) => {
+/// `objects!(n; bufts)`: parameters that point to `n` pointers each, none of which may be NULL, as vectors of what those stand for; NULL is an
+/// empty one.
+macro_rules! objects {
+    ($n:expr; $($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
         #[allow(unsafe_op_in_unsafe_fn)]
-        let $p = $crate::capi::convert::array($p);
+        let ($($p,)+) = ($($crate::capi::convert::objects_at($p, $n, concat!(stringify!($p), "[i]"), &call),)+);
     };
 }
-pub(in crate::capi) use {asked, given, list, need, numbers, optional, outputs, passed, take};
+
+/// `optional_objects!(n; grad_accs)`: as `objects!`, with `None` for a pointer that is NULL.
+macro_rules! optional_objects {
+    ($n:expr; $($p:ident),+) => {
+        let call = $crate::capi::convert::Call;
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::optional_objects_at($p, $n, &call),)+);
+    };
+}
+
+/// `numbers!(4; sections)`: parameters that point to so many numbers, as arrays; `None` for NULL.
+macro_rules! numbers {
+    ($n:expr; $($p:ident),+) => {
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let ($($p,)+) = ($($crate::capi::convert::array::<_, $n>($p),)+);
+    };
+}
+pub(in crate::capi) use {
+    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, take,
+};
 
 /// The value, or `None` with the error in the log.
 pub fn logged<T>(what: &str, result: Result<T>) -> Option<T> {
@@ -349,7 +408,7 @@ pub fn known<T>(value: Option<T>, name: &str, number: i32) -> T {
     }
 }
 
-/// A tensor for C. Logs an error and returns NULL.
+/// A tensor for C. If the result is an error, logs it and returns NULL.
 #[inline]
 pub fn out(result: Result<TensorRef>) -> *mut ggml_tensor {
     opt_out(logged("ggml", result))

@@ -20,13 +20,15 @@ use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 use std::rc::Rc;
 
-passed! { 'c:
-    ggml_opt_dataset_t, Some("dataset") => &'c Shared<Dataset>, Shared::at;
-    ggml_opt_context_t, Some("opt_ctx") => &'c Shared<Run>, Shared::at;
-    ggml_opt_result_t, Some("result") => &'c Shared<Results>, Shared::at;
+// SAFETY: `Shared::into_raw` and `Shared::as_ptr` make these pointers, of the type in the row.
+passed! { unsafe 'c:
+    ggml_opt_dataset_t => &'c Shared<Dataset>, Shared::at;
+    ggml_opt_context_t => &'c Shared<Run>, Shared::at;
+    ggml_opt_result_t => &'c Shared<Results>, Shared::at;
 }
 
-given! {
+// SAFETY: what a host may free came from `Shared::into_raw`, of the type in the row.
+given! { unsafe:
     ggml_opt_dataset_t => Box<Shared<Dataset>>, Shared::from_raw;
     ggml_opt_context_t => Box<Shared<Run>>, Shared::from_raw;
     ggml_opt_result_t => Box<Shared<Results>>, Shared::from_raw;

@@ -130,12 +130,13 @@ pub unsafe extern "C" fn ggml_can_fuse_subgraph_ext(
     optional!(cgraph);
     let Some(graph) = cgraph else { return false };
     let n = usize::try_from(count).unwrap_or(0);
-    list!(n; node_idxs, ops);
-    if node_idxs.len() != n || ops.len() != n {
-        return false;
-    }
     if n == 0 {
         return true;
+    }
+    list!(n; node_idxs, ops);
+    // Empty for NULL.
+    if node_idxs.is_empty() || ops.is_empty() {
+        return false;
     }
     list!(num_outputs as usize; outputs);
     can_fuse(graph, node_idxs, ops, outputs)

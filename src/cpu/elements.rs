@@ -24,10 +24,12 @@ fn locate(t: TensorRef, at: [i64; 4]) -> (usize, RowIndex) {
 }
 
 /// Calls `f` with access to a tensor for writing.
-fn write(t: TensorRef, f: impl FnOnce(&mut Dest<'_>)) {
+///
+/// # Safety
+/// `t` is a **valid tensor**, and **its data is in host memory**, writable.
+unsafe fn write(t: TensorRef, f: impl FnOnce(&mut Dest<'_>)) {
     let claims = Claims::default();
-    // SAFETY: a **valid tensor**, and **its data is in host memory**, writable: the contract of the header's functions that call this
-    // module.
+    // SAFETY: forwarded to the caller.
     f(&mut unsafe { Dest::new(t, Overlap::None, 0, &claims) });
 }
 
@@ -39,9 +41,12 @@ pub fn unravel(t: TensorRef, i: i64) -> [i64; 4] {
 }
 
 /// Returns an element of a tensor of 8, 16 or 32-bit numbers. The result represents all of them exactly.
-pub fn get(t: TensorRef, at: [i64; 4]) -> f64 {
+///
+/// # Safety
+/// `t` is a **valid tensor**, and **its data is in host memory**, or NULL.
+pub unsafe fn get(t: TensorRef, at: [i64; 4]) -> f64 {
     let (i, row) = locate(t, at);
-    // SAFETY: a **valid tensor**, and **its data is in host memory**: the contract of the header's functions that call this module.
+    // SAFETY: the caller's promise; `locate` has refused NULL.
     let p = unsafe { Source::new(t) };
     match p.dtype {
         GGML_TYPE_I8 => p.get::<i8>(i, row).into(),
@@ -67,23 +72,32 @@ fn put(p: &mut Dest<'_>, i: usize, row: RowIndex, value: f64) {
 }
 
 /// Sets an element.
-pub fn set(t: TensorRef, at: [i64; 4], value: f64) {
+///
+/// # Safety
+/// `t` is a **valid tensor**, and **its data is in host memory**, writable, or NULL.
+pub unsafe fn set(t: TensorRef, at: [i64; 4], value: f64) {
     let (i, row) = locate(t, at);
-    write(t, |p| put(p, i, row, value));
+    // SAFETY: the caller's promise; `locate` has refused NULL.
+    unsafe { write(t, |p| put(p, i, row, value)) };
 }
 
 /// Sets all elements.
-pub fn set_all(t: TensorRef, value: f64) {
+///
+/// # Safety
+/// As for [`set`].
+pub unsafe fn set_all(t: TensorRef, value: f64) {
     if t.is_empty() {
         return;
     }
     locate(t, [0; 4]);
-    write(t, |p| {
+    let fill = |p: &mut Dest<'_>| {
         for r in 0..p.nrows() {
             let row = p.row_index(r);
             (0..p.ne[0]).for_each(|i| put(p, i, row, value));
         }
-    });
+    };
+    // SAFETY: the caller's promise; `locate` has refused NULL.
+    unsafe { write(t, fill) };
 }
 
 #[cfg(test)]
@@ -96,10 +110,14 @@ mod tests {
         let mut ctx = Context::with_size(1 << 14, false).unwrap();
         for dtype in [GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F32] {
             let t = ctx.new_tensor(dtype, &[3, 4, 2]).unwrap();
-            set_all(t, -7.0);
-            set(t, [2, 1, 1, 0], 5.0);
+            // SAFETY: the data is in the memory of the context, which nobody else uses.
+            unsafe {
+                set_all(t, -7.0);
+                set(t, [2, 1, 1, 0], 5.0);
+            }
             assert_eq!(unravel(t, 17), [2, 1, 1, 0]);
-            let all: Vec<f64> = (0..24).map(|i| get(t, unravel(t, i))).collect();
+            // SAFETY: as above.
+            let all: Vec<f64> = (0..24).map(|i| unsafe { get(t, unravel(t, i)) }).collect();
             assert!((0..24).all(|i| all[i] == if i == 17 { 5.0 } else { -7.0 }));
         }
     }

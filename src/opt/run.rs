@@ -7,10 +7,11 @@ use super::handle::{Lent, ParamsSource, Shared};
 use super::loss::{self, Objective};
 use super::mirror::Mirror;
 use super::random::Twister;
-use super::state::{State, StepNumbers, reset_gradients};
+use super::state::{State, StepNumbers};
 use crate::abi::ggml::{GGML_DEFAULT_GRAPH_SIZE, ggml_tensor_flag::*};
 use crate::abi::opt::ggml_opt_build_type::{self, *};
 use crate::abi::opt::{ggml_opt_loss_type, ggml_opt_optimizer_type};
+use crate::backend::grad_reset::reset_buffered_gradients;
 use crate::error::Result;
 use crate::graph::{GraphRef, build};
 use crate::sched::Scheduler;
@@ -155,7 +156,7 @@ impl Run {
             self.iteration = 1;
         }
         if let Some(graph) = if optimizer { self.steps } else { self.gradients } {
-            reset_gradients(graph);
+            reset_buffered_gradients(graph);
         }
     }
 
@@ -220,7 +221,7 @@ impl Run {
         self.gradients = Some(gradients);
         if kind == GGML_OPT_BUILD_TYPE_GRAD {
             if state.allocate(buft)? {
-                reset_gradients(gradients);
+                reset_buffered_gradients(gradients);
             }
             return Ok(());
         }
@@ -228,7 +229,7 @@ impl Run {
         let steps = graphs::with_steps(ctx, gradients, n_forward, state, &numbers)?;
         (self.steps, self.numbers) = (Some(steps), Some(numbers));
         if state.allocate(buft)? {
-            reset_gradients(steps);
+            reset_buffered_gradients(steps);
         }
         Ok(())
     }
@@ -242,7 +243,7 @@ impl Run {
         let Settings { build, period, .. } = self.settings;
         if self.kind == GGML_OPT_BUILD_TYPE_OPT && period > 1 && self.in_period == 0 {
             // The last step is done, so the sums start again.
-            self.gradients.into_iter().for_each(reset_gradients);
+            self.gradients.into_iter().for_each(reset_buffered_gradients);
         }
         self.kind = match backward {
             false => GGML_OPT_BUILD_TYPE_FORWARD,

@@ -5,7 +5,7 @@ use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLA
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::abi::opt::ggml_opt_optimizer_type::{self, *};
 use crate::abi::opt::{ggml_opt_adamw_params, ggml_opt_optimizer_params, ggml_opt_sgd_params};
-use crate::backend::{BufferBox, BufferTypeRef, grad_reset, host, tensor_io};
+use crate::backend::{BufferBox, BufferTypeRef, host, tensor_io};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
@@ -97,13 +97,6 @@ impl State {
     pub fn is_allocated(&self) -> bool {
         self.is_allocated
     }
-}
-
-/// Resets the gradients, and the moments, of a graph of a run.
-pub fn reset_gradients(graph: GraphRef) {
-    // SAFETY: accumulators and moments are in buffers of a [`State`], or of the scheduler. Without a buffer only the context can have placed them,
-    // and it does so in host memory.
-    unsafe { grad_reset::reset_gradients(graph) }
 }
 
 /// The parameters of a step of the optimizer, as a tensor in host memory.

@@ -19,8 +19,8 @@ pub const GRAPHS_PER_COPY: usize = 4;
 const MAX_TENSORS: usize = 1 << 17;
 /// Shapes that an entry had before, which are remembered.
 const PAST_SHAPES: usize = 2;
-/// Of so many graphs without an entry, one takes the least recently used entry in any case. Without that, two graphs in turns could overwrite each
-/// other beside entries that nobody uses.
+/// Every fourth overwrite takes the least recently used entry. Otherwise two alternating graphs could keep overwriting each other while other
+/// entries are unused.
 const OLDEST_EVERY: usize = 4;
 
 /// A place in the cache.

@@ -173,6 +173,23 @@ fn graphs_that_never_come_again_make_room() {
     assert!(seen[12..].iter().all(|&repeated| repeated), "{seen:?}");
 }
 
+/// A graph that came only once is overwritten by the next new one, except that every fourth takes the least recently used entry. One that came
+/// again keeps its entry.
+#[test]
+fn new_graphs_overwrite_the_last_one_if_it_came_only_once() {
+    let d = Devices::new();
+    let s = d.scheduler(false);
+    let mut c = Context::with_size(1 << 20, true).unwrap();
+    let mut slot_of = |n| {
+        round(&s, chain(&mut c, n), 2.0, 2.0);
+        s.engine().slot()
+    };
+    assert_eq!([1, 2, 3, 4].map(&mut slot_of), [0, 1, 2, 3], "an entry each until there are enough");
+    let slots: Vec<usize> = (5..=16).map(&mut slot_of).collect();
+    assert_eq!(slots, [3, 3, 3, 0, 0, 0, 0, 1, 1, 1, 1, 2]);
+    assert_eq!([16, 17, 16].map(&mut slot_of), [2, 3, 2], "the graph that came again keeps its entry");
+}
+
 /// A larger graph in between makes other buffers: what was bound to those before is not bound again.
 #[test]
 fn a_graph_is_not_repeated_in_buffers_that_were_freed() {

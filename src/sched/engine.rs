@@ -369,6 +369,11 @@ impl Engine {
 /// What tests look into.
 #[cfg(test)]
 impl Engine {
+    /// The entry of the cache that has the graph.
+    pub(super) fn slot(&self) -> usize {
+        self.cache.current().slot
+    }
+
     pub(super) fn n_repeats(&self) -> u64 {
         self.history.n_repeats
     }

@@ -3,7 +3,7 @@
 use crate::abi::backend::*;
 use crate::abi::raw;
 use crate::backend::{DeviceRef, meta};
-use crate::capi::convert::{list, logged, need};
+use crate::capi::convert::{logged, objects};
 use crate::guard::guarded;
 use crate::{ggml_abort, log_error};
 use std::ffi::{c_char, c_void};
@@ -46,13 +46,8 @@ pub unsafe extern "C" fn ggml_backend_meta_device(
         log_error!("ggml_backend_meta_device: {n_devs} devices at {devs:?} cannot be joined into one device");
         return std::ptr::null_mut();
     }
-    list!(n_devs; devs);
-    let handle = |&device: &ggml_backend_dev_t| {
-        need!(device);
-        device
-    };
-    let devices: Vec<_> = devs.iter().map(handle).collect();
+    objects!(n_devs; devs);
     // SAFETY: the header asks for a function that may be called with its data for as long as the device is used.
-    let made = unsafe { meta::device(&devices, get_split_state, get_split_state_ud) };
+    let made = unsafe { meta::device(&devs, get_split_state, get_split_state_ud) };
     logged("ggml_backend_meta_device", made).map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
 }

@@ -35,16 +35,18 @@ use crate::backend::{
 use crate::capi::convert::{given, passed};
 use crate::log_error;
 
-passed! { 'c:
-    ggml_backend_buffer_t, Some("buffer") => BufferRef, BufferRef::from_ptr;
-    ggml_backend_buffer_type_t, Some("buft") => BufferTypeRef, BufferTypeRef::from_ptr;
-    ggml_backend_t, Some("backend") => BackendRef, BackendRef::from_ptr;
-    ggml_backend_dev_t, Some("device") => DeviceRef, DeviceRef::from_ptr;
-    ggml_backend_reg_t, Some("reg") => RegRef, RegRef::from_ptr;
-    ggml_backend_event_t, Some("event") => EventRef, EventRef::from_ptr;
+// SAFETY: the handles require valid objects, which are C structs.
+passed! { unsafe 'c:
+    ggml_backend_buffer_t => BufferRef, BufferRef::from_ptr;
+    ggml_backend_buffer_type_t => BufferTypeRef, BufferTypeRef::from_ptr;
+    ggml_backend_t => BackendRef, BackendRef::from_ptr;
+    ggml_backend_dev_t => DeviceRef, DeviceRef::from_ptr;
+    ggml_backend_reg_t => RegRef, RegRef::from_ptr;
+    ggml_backend_event_t => EventRef, EventRef::from_ptr;
 }
 
-given! {
+// SAFETY: the functions require what `taken` does: see below.
+given! { unsafe:
     ggml_backend_buffer_t => BufferBox, own_buffer;
     ggml_backend_t => BackendBox, own_backend;
     ggml_backend_event_t => EventBox, own_event;

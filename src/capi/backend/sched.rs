@@ -6,7 +6,7 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::backend::BackendRef;
-use crate::capi::convert::{broken, list, logged, need, optional, passed, shared};
+use crate::capi::convert::{broken, logged, need, objects, optional, passed, shared};
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::guard::guarded;
@@ -17,9 +17,14 @@ use crate::sched::engine::Engine;
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
-passed! { 'c:
-    // A callback of the scheduler may be the caller: all references to a scheduler are shared.
-    ggml_backend_sched_t, Some("sched") => &'c Scheduler, shared;
+// SAFETY: `ggml_backend_sched_new` makes them, of a boxed `Scheduler`. All references to it are shared, because a callback of the scheduler may be
+// the caller.
+//
+// **The scheduler's graph** is the one that it split last, and has not been reset since. The scheduler keeps handles to it. Functions that read
+// through them, such as the reports of ggml-rs.h, ask that it is a valid graph: that the host keeps it, with its tensors and their buffers, until
+// it resets the scheduler or gives it another graph.
+passed! { unsafe 'c:
+    ggml_backend_sched_t => &'c Scheduler, shared;
 }
 
 /// The engine of a scheduler, to read. Logs an error and returns `None` while another function changes the scheduler.
@@ -66,19 +71,9 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
     ggml_assert!(!backends.is_null() && n_backends > 0 && n_backends as usize <= crate::sched::MAX_BACKENDS);
     let n = n_backends as usize;
     let has_types = !bufts.is_null();
-    list!(n; backends, bufts);
-    let stream = |&backend: &ggml_backend_t| {
-        optional!(backend);
-        backend
-    };
-    let buffer_type = |&buft: &ggml_backend_buffer_type_t| {
-        optional!(buft);
-        buft
-    };
-    let streams: Vec<_> = backends.iter().filter_map(stream).collect();
-    let types: Option<Vec<_>> = has_types.then(|| bufts.iter().filter_map(buffer_type).collect());
-    ggml_assert!(streams.len() == n && types.as_ref().is_none_or(|t| t.len() == n), "a backend or a type is NULL");
-    Box::into_raw(Box::new(Scheduler::new(&streams, types.as_deref(), graph_size, parallel, op_offload))).cast()
+    objects!(n; backends, bufts);
+    let bufts = has_types.then_some(bufts.as_slice());
+    Box::into_raw(Box::new(Scheduler::new(&backends, bufts, graph_size, parallel, op_offload))).cast()
 }
 
 /// Frees a scheduler and its compute buffers, but not the backends. No graph may be running. Does nothing for NULL.

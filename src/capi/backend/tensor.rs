@@ -4,7 +4,7 @@ use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::backend::batch::{self, Part};
 use crate::backend::tensor_io::{self, Pieces};
-use crate::capi::convert::{logged, need, tensor as need_tensor};
+use crate::capi::convert::{list, logged, need, objects};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
@@ -28,12 +28,9 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
     dsts: *const *mut ggml_tensor,
     n_tensors: usize,
 ) {
-    // SAFETY: the header asks for two lists of `n_tensors` valid tensors, and `list` refuses NULL.
-    let pairs: Vec<_> = unsafe {
-        std::iter::zip(list(srcs, n_tensors, "srcs"), list(dsts, n_tensors, "dsts"))
-            .map(|(src, dst)| (need_tensor(*src, "src"), need_tensor(*dst, "dst")))
-            .collect()
-    };
+    ggml_assert!(n_tensors == 0 || !srcs.is_null() && !dsts.is_null(), "srcs or dsts is NULL");
+    objects!(n_tensors; srcs, dsts);
+    let pairs: Vec<_> = std::iter::zip(srcs, dsts).collect();
     logged("ggml_backend_tensor_copy_n", batch::copy(&pairs));
 }
 
@@ -205,23 +202,10 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_n(
     unsafe { batch::get(&parts(tensors, data, offsets, sizes, data_offsets, n_tensors)) }
 }
 
-/// A list that the host gives with its length.
-///
-/// # Safety
-/// `p` points to `n` entries that stay unchanged during the call, or `n` is 0.
-unsafe fn list<'a, T>(p: *const T, n: usize, what: &str) -> &'a [T] {
-    if n == 0 {
-        return &[];
-    }
-    ggml_assert!(!p.is_null(), "{what} is NULL");
-    // SAFETY: forwarded to the caller.
-    unsafe { std::slice::from_raw_parts(p, n) }
-}
-
 /// The columns of a batch as its parts.
 ///
 /// # Safety
-/// As for [`list`], for each of the four lists; `tensors` holds valid tensors.
+/// **The header's contract**: each list has `n` entries that stay unchanged during the call; `tensors` has valid tensors.
 unsafe fn parts(
     tensors: *const *const ggml_tensor,
     data: *mut c_void,
@@ -230,18 +214,20 @@ unsafe fn parts(
     data_offsets: *const usize,
     n: usize,
 ) -> Vec<Part> {
-    // SAFETY: forwarded to the caller.
-    unsafe {
-        let (tensors, offsets) = (list(tensors, n, "tensors"), list(offsets, n, "offsets"));
-        let (sizes, places) = (list(sizes, n, "sizes"), list(data_offsets, n, "data_offsets"));
-        let part = |i: usize| Part {
-            tensor: need_tensor(tensors[i], "tensor"),
-            data: data.cast::<u8>().wrapping_add(places[i]),
-            offset: offsets[i],
-            size: sizes[i],
-        };
-        (0..n).map(part).collect()
+    if n == 0 {
+        return Vec::new();
     }
+    let is_missing = tensors.is_null() || offsets.is_null() || sizes.is_null() || data_offsets.is_null();
+    ggml_assert!(!is_missing, "tensors, offsets, sizes or data_offsets is NULL");
+    objects!(n; tensors);
+    list!(n; offsets, sizes, data_offsets);
+    let part = |i: usize| Part {
+        tensor: tensors[i],
+        data: data.cast::<u8>().wrapping_add(data_offsets[i]),
+        offset: offsets[i],
+        size: sizes[i],
+    };
+    (0..n).map(part).collect()
 }
 
 /// Sets `size` bytes of the tensor, starting at byte `offset`, to `value`.

@@ -13,7 +13,9 @@ use std::ffi::c_int;
 pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mut ggml_tensor {
     need!(ctx);
     ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
-    out(ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
+    let made = ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1]);
+    // SAFETY: the context gives the new tensor data in its own memory, which is host memory, writable.
+    out(made.inspect(|&t| unsafe { elements::set_all(t, value.into()) }))
 }
 
 /// Creates a tensor of one float. The context must not have `no_alloc`. Returns NULL when the context is full.
@@ -22,7 +24,9 @@ pub unsafe extern "C" fn ggml_new_i32(ctx: *mut ggml_context, value: i32) -> *mu
 pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mut ggml_tensor {
     need!(ctx);
     ggml_assert!(!ctx.no_alloc(), "the context gives tensors no data");
-    out(ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[1]).inspect(|&t| elements::set_all(t, value.into())))
+    let made = ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[1]);
+    // SAFETY: the context gives the new tensor data in its own memory, which is host memory, writable.
+    out(made.inspect(|&t| unsafe { elements::set_all(t, value.into()) }))
 }
 
 /// Sets every element of a tensor of 8, 16 or 32-bit numbers in host memory. Returns the tensor.
@@ -30,7 +34,8 @@ pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
     need!(tensor);
-    elements::set_all(tensor, value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set_all(tensor, value.into()) };
     tensor.as_ptr()
 }
 
@@ -39,7 +44,8 @@ pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
     need!(tensor);
-    elements::set_all(tensor, value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set_all(tensor, value.into()) };
     tensor.as_ptr()
 }
 
@@ -48,7 +54,9 @@ pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
     need!(tensor);
-    elements::get(tensor, elements::unravel(tensor, i.into())) as i32
+    // SAFETY: the header asks for a tensor in host memory.
+    let value = unsafe { elements::get(tensor, elements::unravel(tensor, i.into())) };
+    value as i32
 }
 
 /// Sets element `i`, in row-major order.
@@ -56,7 +64,8 @@ pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
     need!(tensor);
-    elements::set(tensor, elements::unravel(tensor, i.into()), value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set(tensor, elements::unravel(tensor, i.into()), value.into()) };
 }
 
 /// Returns the element at these indices, innermost first, as an integer.
@@ -70,7 +79,9 @@ pub unsafe extern "C" fn ggml_get_i32_nd(
     i3: c_int,
 ) -> i32 {
     need!(tensor);
-    elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) as i32
+    // SAFETY: the header asks for a tensor in host memory.
+    let value = unsafe { elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) };
+    value as i32
 }
 
 /// Sets the element at these indices, innermost first.
@@ -85,7 +96,8 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
     value: i32,
 ) {
     need!(tensor);
-    elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into()) };
 }
 
 /// Returns element `i`, in row-major order, as a float.
@@ -93,7 +105,9 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
     need!(tensor);
-    elements::get(tensor, elements::unravel(tensor, i.into())) as f32
+    // SAFETY: the header asks for a tensor in host memory.
+    let value = unsafe { elements::get(tensor, elements::unravel(tensor, i.into())) };
+    value as f32
 }
 
 /// Sets element `i`, in row-major order.
@@ -101,7 +115,8 @@ pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
     need!(tensor);
-    elements::set(tensor, elements::unravel(tensor, i.into()), value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set(tensor, elements::unravel(tensor, i.into()), value.into()) };
 }
 
 /// Returns the element at these indices, innermost first, as a float.
@@ -115,7 +130,9 @@ pub unsafe extern "C" fn ggml_get_f32_nd(
     i3: c_int,
 ) -> f32 {
     need!(tensor);
-    elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) as f32
+    // SAFETY: the header asks for a tensor in host memory.
+    let value = unsafe { elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) };
+    value as f32
 }
 
 /// Sets the element at these indices, innermost first.
@@ -130,5 +147,6 @@ pub unsafe extern "C" fn ggml_set_f32_nd(
     value: f32,
 ) {
     need!(tensor);
-    elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into());
+    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    unsafe { elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into()) };
 }

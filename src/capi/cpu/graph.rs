@@ -17,8 +17,9 @@ use crate::tensor::{ObjectKind, TensorRef};
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::c_int;
 
-passed! { 'c:
-    *mut ggml_threadpool, Some("threadpool") => &'c Pool, shared;
+// SAFETY: `procs::threadpool_new` makes them, of a boxed `Pool`.
+passed! { unsafe 'c:
+    *mut ggml_threadpool => &'c Pool, shared;
 }
 
 /// Creates a thread pool. Between graphs its threads spin for a while, as `params->poll` says, and then sleep. Free

@@ -3,7 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::grad_reset::{reset_gradients, set_zero};
-use crate::capi::convert::{list, logged, need, opt_out, optional, tensor as need_tensor};
+use crate::capi::convert::{logged, need, objects, opt_out, optional, optional_objects};
 use crate::graph::{GraphRef, backward, build};
 use crate::guard::guarded;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
@@ -25,16 +25,10 @@ pub unsafe extern "C" fn ggml_build_forward_select(
 ) -> *mut ggml_tensor {
     ggml_assert!(idx >= 0 && idx < n_tensors && !tensors.is_null());
     need!(cgraph);
-    let mut chosen = std::ptr::null_mut();
-    for i in 0..n_tensors {
-        // SAFETY: not NULL, so the list of `n_tensors` valid tensors that the header asks for.
-        let t = unsafe { need_tensor(*tensors.add(i as usize), "tensors[i]") };
-        cgraph.expand(t, i == idx);
-        if i == idx {
-            chosen = t.as_ptr();
-        }
-    }
-    chosen
+    objects!(n_tensors as usize; tensors);
+    let idx = idx as usize;
+    tensors.iter().enumerate().for_each(|(i, &t)| cgraph.expand(t, i == idx));
+    tensors[idx].as_ptr()
 }
 
 /// Adds `tensor`, and everything it depends on, to the graph. Each source comes before the nodes that read it.
@@ -66,13 +60,8 @@ pub unsafe extern "C" fn ggml_build_backward_expand(
     grad_accs: *mut *mut ggml_tensor,
 ) {
     need!(ctx, cgraph);
-    list!(cgraph.n_nodes(); grad_accs);
-    let handle = |&acc: &*mut ggml_tensor| {
-        optional!(acc);
-        acc
-    };
-    let accs: Vec<_> = grad_accs.iter().map(handle).collect();
-    if let Err(e) = backward::build(cgraph, ctx, &accs) {
+    optional_objects!(cgraph.n_nodes(); grad_accs);
+    if let Err(e) = backward::build(cgraph, ctx, &grad_accs) {
         // The function cannot return an error, and the caller would train with some of the gradients missing.
         ggml_abort!("ggml_build_backward_expand: {e}");
     }
@@ -188,8 +177,7 @@ pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     need!(cgraph, tensor);
-    let (graph, t) = (cgraph, tensor);
-    ggml_assert!(graph.push_node(t), "the graph has room for {} nodes only", graph.size());
+    ggml_assert!(cgraph.push_node(tensor), "the graph has room for {} nodes only", cgraph.size());
 }
 
 /// Returns the size in bytes that a graph made by `ggml_new_graph` takes in a context.

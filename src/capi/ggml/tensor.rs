@@ -315,9 +315,8 @@ pub unsafe extern "C" fn ggml_unravel_index(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::ggml_unary_op {
     need!(tensor);
-    let t = tensor;
-    ggml_assert!(t.op() == ggml_op::GGML_OP_UNARY);
-    t.op_param_i32(0)
+    ggml_assert!(tensor.op() == ggml_op::GGML_OP_UNARY);
+    tensor.op_param_i32(0)
 }
 
 /// Returns the gated linear unit of a tensor. Its operation must be `GGML_OP_GLU`.
@@ -325,9 +324,8 @@ pub unsafe extern "C" fn ggml_get_unary_op(tensor: *const ggml_tensor) -> raw::g
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_glu_op(tensor: *const ggml_tensor) -> raw::ggml_glu_op {
     need!(tensor);
-    let t = tensor;
-    ggml_assert!(t.op() == ggml_op::GGML_OP_GLU);
-    t.op_param_i32(0)
+    ggml_assert!(tensor.op() == ggml_op::GGML_OP_GLU);
+    tensor.op_param_i32(0)
 }
 
 /// Returns the address of the data of an F32 tensor. NULL for other types, and if not allocated.
@@ -353,9 +351,8 @@ pub unsafe extern "C" fn ggml_set_name(tensor: *mut ggml_tensor, name: *const c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_input(tensor: *mut ggml_tensor) {
     need!(tensor);
-    let t = tensor;
-    ggml_assert!(t.op() == ggml_op::GGML_OP_NONE, "an input has no operation");
-    t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
+    ggml_assert!(tensor.op() == ggml_op::GGML_OP_NONE, "an input has no operation");
+    tensor.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT);
 }
 
 /// Marks a tensor, and the tensor it is a view of, as a graph output: its memory is not reused while the graph runs.
@@ -371,9 +368,8 @@ pub unsafe extern "C" fn ggml_set_output(tensor: *mut ggml_tensor) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
     need!(tensor);
-    let t = tensor;
-    ggml_assert!(t.op() == ggml_op::GGML_OP_NONE, "a parameter has no operation");
-    t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
+    ggml_assert!(tensor.op() == ggml_op::GGML_OP_NONE, "a parameter has no operation");
+    tensor.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM);
 }
 
 /// Marks a tensor, which must be a scalar F32, as a loss. Several losses add up.
@@ -381,7 +377,6 @@ pub unsafe extern "C" fn ggml_set_param(tensor: *mut ggml_tensor) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_loss(tensor: *mut ggml_tensor) {
     need!(tensor);
-    let t = tensor;
-    ggml_assert!(t.is_scalar() && t.dtype() == ggml_type::GGML_TYPE_F32, "a loss is one F32 number");
-    t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS);
+    ggml_assert!(tensor.is_scalar() && tensor.dtype() == ggml_type::GGML_TYPE_F32, "a loss is one F32 number");
+    tensor.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS);
 }

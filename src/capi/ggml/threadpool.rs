@@ -6,8 +6,9 @@ use crate::cpu::threadpool::default_params;
 use crate::guard::guarded;
 use std::ffi::c_int;
 
-passed! { 'c:
-    *const ggml_threadpool_params, None => &'c ggml_threadpool_params, shared;
+// SAFETY: a C struct, not an opaque name.
+passed! { unsafe 'c:
+    *const ggml_threadpool_params => &'c ggml_threadpool_params, shared;
 }
 
 /// Returns parameters for `n_threads` threads: any processor, normal priority, medium polling, not paused.

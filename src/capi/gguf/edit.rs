@@ -3,7 +3,7 @@
 use crate::abi::ggml::ggml_tensor;
 use crate::abi::gguf::*;
 use crate::abi::raw;
-use crate::capi::convert::{broken, dtype, list, need, optional};
+use crate::capi::convert::{broken, dtype, list, need, optional, optional_objects};
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::gguf::value::{self, Printable};
@@ -163,12 +163,8 @@ pub unsafe extern "C" fn gguf_set_arr_str(
     n: usize,
 ) {
     ggml_assert!(n == 0 || !data.is_null());
-    list!(n; data);
-    let copy = |&text: &*const c_char| {
-        optional!(text);
-        Text::new(text.unwrap_or_default().to_bytes())
-    };
-    let texts = data.iter().map(copy).collect();
+    optional_objects!(n; data);
+    let texts = data.into_iter().map(|text| Text::new(text.unwrap_or_default().to_bytes())).collect();
     need!(ctx; key);
     set(ctx, key, |key| Ok(Kv { key: Text::new(key), is_array: true, value: Value::Texts(texts) }))
 }
@@ -177,10 +173,16 @@ pub unsafe extern "C" fn gguf_set_arr_str(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
-    optional!(src);
-    let all = src.map(|f| f.kv.clone()).unwrap_or_default();
+    // `ctx` and `src` may be the same object: the copy is complete, and the reference to `src` gone, before `ctx` is borrowed to change it.
+    let all = {
+        optional!(src);
+        src.map(|f| f.kv.clone()).unwrap_or_default()
+    };
+    if all.is_empty() {
+        return;
+    }
+    need!(ctx);
     for kv in all {
-        need!(ctx);
         if let Err(e) = ctx.set(kv) {
             broken(&format!("gguf_set_kv: {e}"));
         }
@@ -192,10 +194,9 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_add_tensor(ctx: *mut gguf_context, tensor: *const ggml_tensor) {
     need!(ctx, tensor);
-    let (file, t) = (ctx, tensor);
-    ggml_assert!(file.find_tensor(&t.name_bytes()).is_none(), "duplicate tensor name: {}", t.name());
-    match file.end_offset() {
-        Ok(offset) => file.tensors.push(TensorInfo::copy_of(t, offset)),
+    ggml_assert!(ctx.find_tensor(&tensor.name_bytes()).is_none(), "duplicate tensor name: {}", tensor.name());
+    match ctx.end_offset() {
+        Ok(offset) => ctx.tensors.push(TensorInfo::copy_of(tensor, offset)),
         Err(e) => broken(&format!("gguf_add_tensor: {e}")),
     }
 }

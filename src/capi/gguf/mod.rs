@@ -16,11 +16,13 @@ use crate::abi::gguf::gguf_context;
 use crate::capi::convert::{boxed, exclusive, given, passed, shared};
 use crate::gguf::Gguf;
 
-passed! { 'c:
-    *const gguf_context, Some("ctx") => &'c Gguf, shared;
-    *mut gguf_context, Some("ctx") => &'c mut Gguf, exclusive;
+// SAFETY: the functions of `read` make a `gguf_context` of a boxed `Gguf`.
+passed! { unsafe 'c:
+    *const gguf_context => &'c Gguf, shared;
+    *mut gguf_context => &'c mut Gguf, exclusive;
 }
 
-given! {
+// SAFETY: as above.
+given! { unsafe:
     *mut gguf_context => Box<Gguf>, boxed;
 }

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::sys::library;
+use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::io::Write;
 
@@ -96,6 +97,9 @@ pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut V
     let Some(gguf) = ctx else { return };
     // SAFETY: not NULL, so by the caller's promise a valid vector that nobody else uses.
     let vector = unsafe { &mut *buf };
-    let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &super::write::fetch);
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
+    // written.
+    let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { super::write::fetch(t, bytes) };
+    let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &fetch);
     logged("gguf_write_to_buf", Operators::find().and_then(write));
 }

@@ -13,11 +13,14 @@ use std::ffi::{c_char, c_void};
 use std::io::Write;
 
 /// Copies a tensor's data, through its buffer if it has one.
-pub(super) fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
+///
+/// # Safety
+/// If `t` has no buffer, its data is NULL or points to `out.len()` readable bytes.
+pub(super) unsafe fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
     if !t.buffer_raw().is_null() {
         tensor_io::get_bytes(t, out, 0);
     } else if !t.data().is_null() {
-        // SAFETY: without a buffer the data is in host memory of `nbytes` bytes, as the header of `gguf_add_tensor` asks.
+        // SAFETY: there is no buffer, and the data is not NULL: the caller's promise.
         out.copy_from_slice(unsafe { std::slice::from_raw_parts(t.data(), out.len()) });
     } else if !out.is_empty() {
         return Err(Error::Invalid(format!("tensor '{}' has no data", t.name())));
@@ -35,6 +38,9 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     let Some(gguf) = ctx else { return false };
     // SAFETY: the header asks for an open stream, which nobody else uses during the call; NULL was refused above.
     let mut out = unsafe { CStream::new(file) };
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
+    // written.
+    let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     logged("gguf_write_to_file_ptr", gguf.write(&mut out, only_meta, &fetch)).is_some()
 }
 
@@ -48,6 +54,9 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
         log_error!("gguf_write_to_file: the path is not UTF-8");
         return false;
     };
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
+    // written.
+    let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
         let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);

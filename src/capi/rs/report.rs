@@ -33,6 +33,7 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
     let format = format_of(format);
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
     need!(sched);
     let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| Ok(s.view()?.report_text(format))));
     // JSON writes a zero byte of a name as an escape, so there is none in the text.
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
         log_error!("ggml_rs_sched_write_report: no path");
         return false;
     };
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
     need!(sched);
     logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.view()?.write_report(format, path))).is_some()
 }
@@ -77,6 +79,7 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
     list: *mut ggml_rs_fallback,
     max: usize,
 ) -> usize {
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
     need!(sched);
     let Some(all) = logged("ggml_rs_sched_fallbacks", sched.read().map(|s| s.fallbacks())) else { return 0 };
     let room = if list.is_null() { 0 } else { max.min(all.len()) };

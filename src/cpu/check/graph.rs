@@ -140,7 +140,7 @@ impl Memory {
                 entry.pause.failed();
             }
             let checked = verdicts(nodes)?;
-            if !entry.pause.is_over() {
+            if !entry.pause.take_turn() {
                 self.keep(entry);
                 return Ok(CheckedGraph { verdicts: Cow::Owned(checked), graph: PhantomData });
             }

@@ -1,4 +1,4 @@
-//! Deeds turned into uses of memory, and compared with those before.
+//! Operations turned into uses of memory, and compared with those before.
 
 use super::clock::{HOST, Streams};
 use super::shadow::{Origin, Shadow, Span, Use};
@@ -29,11 +29,11 @@ pub struct Checker {
     prune_at: usize,
 }
 
-/// Whoever does something: a stream, and the words for it.
+/// Whoever does something: a stream, and a clause that says what it does.
 struct Actor<'a> {
     stream: usize,
     time: u64,
-    operation: &'a dyn Fn() -> String,
+    clause: &'a dyn Fn() -> String,
 }
 
 /// `None` for a tensor without a buffer: a host computes those by itself, and backends use them inside.
@@ -69,7 +69,7 @@ fn row_of(t: TensorRef) -> usize {
 }
 
 impl Checker {
-    /// Looks at a operation. Returns a text for each race.
+    /// Looks at an operation. Returns a text for each race.
     pub fn see(&mut self, operation: Operation, split: Option<usize>) -> Vec<String> {
         let mut races = Vec::new();
         match operation {
@@ -123,11 +123,11 @@ impl Checker {
         let shadow = self.spaces.entry(space).or_default();
         let clock = self.streams.clock(actor.stream);
         shadow.check(span, write, clock, |u| {
-            let now = Origin { operation: (actor.operation)(), tensor: quoted(t), span, write };
+            let now = Origin { clause: (actor.clause)(), tensor: quoted(t), span, write };
             races.push(describe(&u.origin, &now, &place(t, &u.origin.span, &span)));
         });
         if actor.stream != HOST {
-            let origin = Arc::new(Origin { operation: (actor.operation)(), tensor: quoted(t), span, write });
+            let origin = Arc::new(Origin { clause: (actor.clause)(), tensor: quoted(t), span, write });
             shadow.note(Use { stream: actor.stream, time: actor.time, origin }, clock);
         }
     }
@@ -143,7 +143,7 @@ impl Checker {
     ) {
         let span = Span::all(t.data() as usize + offset, size);
         let span = if size == t.nbytes() { span_of(t) } else { span };
-        let actor = Actor { stream: HOST, time: 0, operation: &|| format!("{words} {}", quoted(t)) };
+        let actor = Actor { stream: HOST, time: 0, clause: &|| format!("{words} {}", quoted(t)) };
         self.touch(&actor, t, span, write, races);
     }
 
@@ -153,11 +153,11 @@ impl Checker {
     }
 
     /// The host uses a whole buffer.
-    fn whole(&mut self, buffer: BufferRef, operation: &str, races: &mut Vec<String>) {
+    fn whole(&mut self, buffer: BufferRef, clause: &str, races: &mut Vec<String>) {
         let (space, span) = Self::range(buffer);
         let Some(shadow) = self.spaces.get(&space).filter(|_| span.start != 0) else { return };
         shadow.check(span, true, self.streams.clock(HOST), |u| {
-            races.push(format!("{operation} the buffer {} while {} may not be done", buffer.name(), words(&u.origin)));
+            races.push(format!("{clause} the buffer {} while {} may not be done", buffer.name(), words(&u.origin)));
         });
     }
 
@@ -184,8 +184,8 @@ impl Checker {
         let stream = self.streams.number(b);
         let time = self.streams.give(stream);
         let words = if write { "sets" } else { "reads" };
-        let operation = || format!("{} {words} {}{}", b.name(), quoted(t), of_split(split));
-        let actor = Actor { stream, time, operation: &operation };
+        let clause = || format!("{} {words} {}{}", b.name(), quoted(t), of_split(split));
+        let actor = Actor { stream, time, clause: &clause };
         self.touch(&actor, t, Span::all(t.data() as usize + offset, size), write, races);
     }
 
@@ -199,11 +199,11 @@ impl Checker {
     ) {
         let (a, b) = (self.streams.number(from), self.streams.number(to));
         let time = self.streams.give_both(a, b);
-        let operation = || {
+        let clause = || {
             let (src, dst) = (quoted(src), quoted(dst));
             format!("{} copies {src} of {} to {dst}{}", to.name(), from.name(), of_split(split))
         };
-        let actor = Actor { stream: b, time, operation: &operation };
+        let actor = Actor { stream: b, time, clause: &clause };
         self.touch(&actor, src, span_of(src), false, races);
         self.touch(&actor, dst, span_of(dst), true, races);
     }
@@ -220,9 +220,9 @@ impl Checker {
                 continue;
             }
             let time = self.streams.give(stream);
-            let operation =
+            let clause =
                 || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_split(split));
-            let actor = Actor { stream, time, operation: &operation };
+            let actor = Actor { stream, time, clause: &clause };
             for (_, src) in node.srcs() {
                 self.touch(&actor, src, span_of(src), false, races);
             }
@@ -237,7 +237,7 @@ fn of_split(split: Option<usize>) -> String {
 
 /// A use in words.
 fn words(origin: &Origin) -> String {
-    format!("{} [{} {}]", origin.operation, if origin.write { "writes" } else { "reads" }, origin.tensor)
+    format!("{} [{} {}]", origin.clause, if origin.write { "writes" } else { "reads" }, origin.tensor)
 }
 
 /// Bytes that two uses share, as offsets in the buffer.

@@ -40,7 +40,7 @@ impl Span {
 #[derive(Debug)]
 pub struct Origin {
     /// The operation as a clause: "GPU computes ADD 'y' (split 3)".
-    pub operation: String,
+    pub clause: String,
     /// The tensor whose bytes they are.
     pub tensor: String,
     /// The bytes.

@@ -194,7 +194,7 @@ fn a_shadow_remembers_the_last_uses_of_each_byte() {
     let mut add = |streams: &mut super::clock::Streams, start: usize, size: usize, write: bool| {
         let time = streams.give(stream);
         let span = Span::all(start, size);
-        let origin = Arc::new(Origin { operation: String::new(), tensor: String::new(), span, write });
+        let origin = Arc::new(Origin { clause: String::new(), tensor: String::new(), span, write });
         shadow.note(Use { stream, time, origin }, streams.clock(stream));
         shadow.len()
     };

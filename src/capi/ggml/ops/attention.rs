@@ -112,7 +112,6 @@ pub unsafe extern "C" fn ggml_top_k_mask(
     blocks: *mut ggml_tensor,
     extra: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
-    need!(top_k; score, blocks, extra);
-    need!(ctx, mask);
+    need!(ctx, mask, top_k; score, blocks, extra);
     out(attention::top_k_mask(ctx, mask, Picks { top_k, score, blocks, extra }))
 }

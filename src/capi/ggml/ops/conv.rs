@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ggml_im2col_back(
 ) -> *mut ggml_tensor {
     need!(ctx, a, b);
     ggml_assert!(!ne.is_null());
-    numbers!(ne);
+    numbers!(4; ne);
     out(conv::im2col_back(ctx, a, b, ne.unwrap_or_default(), &window2([s0, s1], [p0, p1], [d0, d1]), is_2D))
 }
 

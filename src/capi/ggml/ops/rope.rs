@@ -131,7 +131,7 @@ pub unsafe extern "C" fn ggml_rope_multi(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    numbers!(sections);
+    numbers!(4; sections);
     let angles =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     let params = multi(angles, sections);
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn ggml_rope_multi_inplace(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    numbers!(sections);
+    numbers!(4; sections);
     let angles =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     let params = multi(angles, sections);
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn ggml_rope_multi_back(
     beta_slow: f32,
 ) -> *mut ggml_tensor {
     need!(ctx, a, b; c);
-    numbers!(sections);
+    numbers!(4; sections);
     let angles =
         angles(n_dims, mode, n_ctx_orig, [freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow]);
     let params = multi(angles, sections);
