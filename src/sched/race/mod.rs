@@ -33,7 +33,7 @@ thread_local! {
 #[cfg(test)]
 thread_local! {
     /// Where a test wants to have the races of its thread; otherwise a race fails the test.
-    pub(super) static EXPECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
+    pub(crate) static EXPECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
 }
 
 static CHECKER: LazyLock<Mutex<Checker>> = LazyLock::new(Default::default);
