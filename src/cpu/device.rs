@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::procs;
 use super::threadpool::Pool;
 use super::worker::Scratch;
-use super::{features, simd};
+use super::{features, repack, simd};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type, ggml_backend_feature};
 use crate::abi::ggml::{GGML_DEFAULT_N_THREADS, ggml_guid};
 use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, stream_author};
@@ -232,7 +232,7 @@ impl Device for CpuDevice {
     }
 
     fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {
-        buft.is_host()
+        buft.is_host() || buft == repack::buffer_type()
     }
 }
 
@@ -275,13 +275,16 @@ unsafe impl Send for Features {}
 unsafe impl Sync for Features {}
 
 /// The features of this processor and the level of the kernels in use, terminated by an entry of NULLs. It omits parts of the original
-/// that this library does not have (`LLAMAFILE`, `REPACK`, `OPENMP`, `KLEIDIAI`).
+/// that this library does not have (`LLAMAFILE`, `OPENMP`, `KLEIDIAI`).
 pub fn feature_list() -> &'static [ggml_backend_feature] {
     static LIST: OnceLock<Features> = OnceLock::new();
     let list = LIST.get_or_init(|| {
         let present = features::ALL.iter().filter(|f| (f.present)());
         let entry = |name: *const _, value: *const _| ggml_backend_feature { name, value };
         let mut list: Vec<_> = present.map(|f| entry(f.name.as_ptr(), c"1".as_ptr())).collect();
+        if repack::is_offered() {
+            list.push(entry(c"REPACK".as_ptr(), c"1".as_ptr()));
+        }
         list.push(entry(c"KERNELS".as_ptr(), simd::kernels().level.name().as_ptr()));
         list.push(entry(std::ptr::null(), std::ptr::null()));
         Features(list)

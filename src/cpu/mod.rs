@@ -17,6 +17,7 @@ pub mod numa;
 pub mod ops;
 pub mod plan;
 pub mod procs;
+pub mod repack;
 pub mod simd;
 #[cfg(any(test, fuzzing))]
 pub mod specimens;

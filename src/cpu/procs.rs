@@ -2,7 +2,7 @@
 
 use super::exec::Abort;
 use super::threadpool::Pool;
-use super::{device, numa};
+use super::{device, numa, repack};
 use crate::abi::alloc::{ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_feature, ggml_backend_reg_t};
 use crate::abi::ggml::{ggml_abort_callback, ggml_threadpool, ggml_threadpool_params, ggml_threadpool_t};
@@ -12,6 +12,7 @@ use crate::guard::guarded;
 use crate::{ggml_assert, log_error};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 /// Address of the function with this name, or NULL.
 pub fn address(name: &CStr) -> *const c_void {
@@ -92,15 +93,21 @@ pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
     unsafe { with_stream(backend, |s| s.set_use_ref(use_ref)) }
 }
 
-struct NoBufts([ggml_backend_buffer_type_t; 1]);
-// SAFETY: the only entry is NULL, and nobody writes the list.
-unsafe impl Sync for NoBufts {}
+struct Bufts([ggml_backend_buffer_type_t; 2]);
+// SAFETY: nobody writes the list, and a buffer type may be used by any thread.
+unsafe impl Sync for Bufts {}
+// SAFETY: as above.
+unsafe impl Send for Bufts {}
 
-/// Additional buffer types of the device: an empty list, terminated by NULL.
+/// Additional buffer types of the device, terminated by NULL.
 #[guarded]
 unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
-    static NONE: NoBufts = NoBufts([std::ptr::null_mut()]);
-    NONE.0.as_ptr().cast_mut()
+    static LIST: OnceLock<Bufts> = OnceLock::new();
+    let list = LIST.get_or_init(|| {
+        let first = if repack::is_offered() { repack::buffer_type().as_ptr() } else { std::ptr::null_mut() };
+        Bufts([first, std::ptr::null_mut()])
+    });
+    list.0.as_ptr().cast_mut()
 }
 
 #[guarded]

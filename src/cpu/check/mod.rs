@@ -8,11 +8,13 @@ pub use graph::{CheckedGraph, Memory};
 pub use node::{CheckedNode, Overlap};
 
 use super::access::Layout;
+use super::repack;
 use super::table::{self, Row};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::GGML_MAX_SRC;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::backend::op_is_empty;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
@@ -41,6 +43,13 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
     well_formed(node)?;
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;
+    // Nodes that access no data may be in any buffer.
+    if !op_is_empty(row.op) {
+        for (i, s) in node.srcs().filter(|(_, s)| repack::holds(*s)) {
+            ensure!(repack::takes(row.op, i, s), "{:?} of source {i} '{}', which is interleaved", row.op, s.name());
+        }
+        ensure!(!repack::holds(node), "{:?} into '{}', a buffer of interleaved weights", row.op, node.name());
+    }
     // An empty node needs no computation, whatever the shapes of its sources.
     if node.is_empty() {
         return Ok(row);

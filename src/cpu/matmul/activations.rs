@@ -95,7 +95,7 @@ fn convert_row(
                 }
             }
             ActForm::Wide(gemv) => (gemv.act)(k, floats, y),
-            ActForm::Bytes(form) => kernels.byte_tiles.act[form.index()](k, floats, y),
+            ActForm::Bytes(form) => kernels.byte_tiles.act[form.act_index()](k, floats, y),
         }
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
-use super::plan::{Method, ProductPlan, Shapes, line_up};
+use super::plan::{ActForm, Method, ProductPlan, Shapes, line_up};
 use super::product::{Columns, Job, Matrix};
 use super::{kernels_for, workspace};
 use crate::abi::ggml::ggml_type::*;
@@ -43,6 +43,7 @@ struct Parts<'a> {
 impl Plans {
     fn of(k: &Kernels, dst: TensorRef, threads: usize) -> Self {
         let s = Shapes::of(dst);
+        let k = s.kernels(k);
         let Some(ids) = dst.src(2) else { crate::ggml_abort!("{dst:?}: no indices") };
         let ne = Layout::of(ids).ne;
         let dots = ProductPlan::with_method(k, &s, Method::Dots, threads);
@@ -61,7 +62,7 @@ impl Plans {
 
     /// Whether tiles and dot products need activations in different forms.
     fn two_forms(&self) -> bool {
-        self.tiles.method == Method::Tiles && self.s.src0.block() != 1
+        self.tiles.method == Method::Tiles && self.s.src0.block() != 1 && !matches!(self.dots.act, ActForm::Bytes(_))
     }
 
     /// Number of lists of columns: one for each matrix, and the last for columns without a matrix.
@@ -127,6 +128,7 @@ pub fn mul_mat_id(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
 /// [`mul_mat_id`] with given kernels.
 pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
     let plans = Plans::of(k, *node, w.nth());
+    let k = plans.s.kernels(k);
     let (src0, src1) = (node.source(0), node.source(1));
     let Parts { rows: [dots, tiles], starts, entries, picked, own } = plans.cut(workspace(w, plans.scratch()));
     let dots = convert(w, k, &plans.dots, &src1, dots, own);

@@ -3,13 +3,15 @@
 //! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion), `panels` (packed
 //! weights), `product` (computing a piece), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
 //!
-//! There are two methods. Few columns use a dot product for each result, which is limited by memory bandwidth. More columns use tiles
-//! (`simd::tile`), which unpack weights once for many columns. Weights in floats or halves are multiplied with activations in F32, to
+//! There are two methods. Few columns use a dot product for each result, or matrix times column (`simd::gemv`), which is limited by memory
+//! bandwidth. More columns use tiles (`simd::tile`), which unpack weights once for many columns. Weights in a buffer of the type `cpu::repack` are
+//! interleaved already (`simd::interleave`). Weights in floats or halves are multiplied with activations in F32, to
 //! avoid rounding. Weights in blocks are multiplied with activations in bytes, as in the original; tiles have a scale for every 32 of
 //! them.
 //!
 //! Results are bit-identical for any number of threads: the method depends only on shapes, and one thread computes each result in an
-//! order that does not depend on the partition.
+//! order that does not depend on the partition. Matrix times column has the order of the tiles, so that weights in blocks give the same bits
+//! for any number of columns where there is such a kernel; other formats use dot products with activations in another format.
 
 mod activations;
 mod experts;
@@ -18,6 +20,8 @@ mod panels;
 mod plan;
 mod product;
 
+#[cfg(test)]
+mod order_tests;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +47,7 @@ pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
 /// [`scratch_mul_mat`] with given kernels.
 fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     let s = Shapes::of(dst);
+    let k = s.kernels(k);
     ProductPlan::new(k, &s, s.columns(), n_threads).scratch()
 }
 
@@ -60,6 +65,7 @@ fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
 /// [`mul_mat`] with given kernels.
 fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
     let s = Shapes::of(*node);
+    let k = s.kernels(k);
     let hinted = node.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
     if hinted && !k.dots_only && hadamard::applies(&s) {
         return hadamard::transform(w, node, dest);

@@ -2,6 +2,7 @@
 
 use super::plan::spaced;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
 use crate::cpu::simd::{Kernels, tile};
 
 /// Values of a row in a panel of floats, so that panels fit into the L2 cache.
@@ -43,12 +44,12 @@ const fn line(words: usize) -> usize {
 }
 
 impl PanelLayout {
-    /// Layout for weights of a format in rows of `k` values.
-    pub fn new(kernels: &Kernels, weights: ggml_type, k: usize) -> Self {
+    /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they are used.
+    pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<tile::Form>) -> Self {
         if weights.blck_size() == 1 {
             return Self { height: kernels.float_tiles.height, step: k.min(FLOAT_STEP), form: None };
         }
-        let form = kernels.byte_tiles.unpack[weights as usize].map(|u| u.form);
+        let form = strips.or(kernels.byte_tiles.unpack[weights as usize].map(|u| u.form));
         Self { height: kernels.byte_tiles.height, step: k.min(BYTE_STEP), form }
     }
 
@@ -122,6 +123,71 @@ impl Panels<'_> {
                 && offsets.len() >= height * n_offsets
         );
         tile::BytePanel { q: values.as_ptr().cast(), scales: scales.as_ptr(), offsets: offsets.as_ptr() }
+    }
+
+    /// Unpacks strips of interleaved rows into panel `p`.
+    ///
+    /// # Safety
+    /// `strips` are the kernels of the format, for strips of `lanes` rows. For `r` below `rows`, a multiple of `lanes`, `strip(r)` has `k` values of
+    /// the rows from there, and `k` is a multiple of the block.
+    pub unsafe fn unpack_strips(
+        &mut self,
+        strips: &Interleaved,
+        lanes: usize,
+        p: usize,
+        k: usize,
+        rows: usize,
+        strip: impl Fn(usize) -> *const u8,
+    ) {
+        for r in (0..rows).step_by(lanes) {
+            let to = self.part(strips, lanes, p, k, r);
+            // SAFETY: the contract of `Unpack`: the caller promises the strip, and `part` has checked the room in the panel.
+            unsafe { (strips.unpack)(k, strip(r), to, self.layout.height) };
+        }
+    }
+
+    /// Interleaves rows, and unpacks them into panel `p`.
+    ///
+    /// # Safety
+    /// `strips` are the kernels of the format, for strips of `lanes` rows. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and
+    /// `k` is a multiple of the block.
+    pub unsafe fn pack_strips(
+        &mut self,
+        strips: &Interleaved,
+        lanes: usize,
+        p: usize,
+        k: usize,
+        rows: usize,
+        row: impl Fn(usize) -> *const u8,
+    ) {
+        let bytes = k / strips.shape.values * strips.shape.bytes;
+        assert!(lanes <= MAX_LANES && lanes * bytes <= size_of_val(self.rows.values));
+        for r in (0..rows).step_by(lanes) {
+            let to = self.part(strips, lanes, p, k, r);
+            let strip = self.rows.values.as_mut_ptr().cast::<u8>();
+            // The last row stands for rows that are missing.
+            let at: [*const u8; MAX_LANES] = std::array::from_fn(|i| row((r + i.min(lanes - 1)).min(rows - 1)));
+            // SAFETY: the contracts of `Interleave` and `Unpack`: the caller promises the rows, the assertion ensures room for the strip, and `part`
+            // has checked the room in the panel.
+            unsafe {
+                (strips.interleave)(k, at.as_ptr(), strip);
+                (strips.unpack)(k, strip, to, self.layout.height);
+            }
+        }
+    }
+
+    /// The part of panel `p` for a strip of `lanes` rows from row `r` on, with room for `k` values of each.
+    fn part(&mut self, strips: &Interleaved, lanes: usize, p: usize, k: usize, r: usize) -> Unpacked {
+        let (layout, height) = (self.layout, self.layout.height);
+        let ([n_scales, n_offsets], Panel { values, scales, offsets }) = (layout.groups(k), &mut self.panels[p]);
+        assert!(layout.form == Some(strips.form) && r + lanes <= height);
+        let room = [(values.len(), layout.words(k)), (scales.len(), n_scales), (offsets.len(), n_offsets)];
+        assert!(room.iter().all(|(len, n)| *len >= height * n));
+        Unpacked {
+            q: values.as_mut_ptr().wrapping_add(r).cast(),
+            scales: scales.as_mut_ptr().wrapping_add(r),
+            offsets: offsets.as_mut_ptr().wrapping_add(r),
+        }
     }
 
     /// Packs `k` floats of each of `rows` rows into panel `p`, and fills the rest with zeros.

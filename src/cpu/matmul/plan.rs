@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::panels::{PANELS, PanelLayout};
+use super::product::COLUMN_ROWS;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::access::Layout;
-use crate::cpu::simd::{Kernels, dot_type, gemv::Gemv, tile::Form};
+use crate::cpu::repack;
+use crate::cpu::simd::interleave::Interleaved;
+use crate::cpu::simd::{Kernels, dot_type, gemv, gemv::Gemv, kernels, tile::Form};
 use crate::cpu::worker::Scratch;
 use crate::mutant;
 use crate::tensor::TensorRef;
@@ -18,6 +21,8 @@ pub struct Shapes {
     pub src1: Layout,
     /// The result.
     pub dst: Layout,
+    /// Whether the weights are interleaved in memory.
+    pub interleaved: bool,
 }
 
 impl Shapes {
@@ -26,7 +31,13 @@ impl Shapes {
         let (Some(a), Some(b)) = (dst.src(0), dst.src(1)) else {
             crate::ggml_abort!("{dst:?}: a product needs two sources");
         };
-        Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst) }
+        let interleaved = repack::is_interleaved(a);
+        Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst), interleaved }
+    }
+
+    /// The kernels to use instead of `k`: interleaved weights need those that they were interleaved for.
+    pub fn kernels<'k>(&self, k: &'k Kernels) -> &'k Kernels {
+        if self.interleaved { kernels() } else { k }
     }
 
     /// Values in a row.
@@ -59,7 +70,7 @@ pub fn can(weights: ggml_type, act: ggml_type) -> bool {
 /// The method that computes the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A dot product for each result.
+    /// A dot product for each result, or matrix times column for each column.
     Dots,
     /// Tiles of several rows and columns.
     Tiles,
@@ -76,7 +87,7 @@ pub enum ActForm {
     Blocks(ggml_type),
     /// Bytes for tiles.
     Bytes(Form),
-    /// Bytes for matrix times column.
+    /// A [`WideAct`](gemv::WideAct) row for matrix times column.
     Wide(Gemv),
 }
 
@@ -84,6 +95,8 @@ pub enum ActForm {
 const FLOAT_TILES_FROM: usize = 4;
 /// Minimum number of columns for tiles of bytes.
 const BYTE_TILES_FROM: usize = 6;
+/// The same for formats whose rows can be interleaved, which are unpacked faster.
+const STRIP_TILES_FROM: usize = 3;
 /// Minimum number of rows for tiles: with fewer, tiles would be mostly empty.
 const TILE_ROWS: usize = 8;
 
@@ -106,6 +119,10 @@ pub struct ProductPlan {
     pub act_rows: usize,
     /// Layout of the panels of tiles.
     pub panels: PanelLayout,
+    /// Kernels for interleaved rows, if they are used.
+    pub strips: Option<Interleaved>,
+    /// Whether the weights are interleaved in memory.
+    pub interleaved: bool,
     /// Bytes of scratch memory for each thread.
     pub own_bytes: usize,
     /// Offset of the memory of the threads in the scratch memory.
@@ -125,11 +142,22 @@ pub fn spaced(words: usize) -> usize {
     words.next_multiple_of(16) + 16
 }
 
+/// The kernels for interleaved rows, if the product uses them.
+fn strips(k: &Kernels, s: &Shapes) -> Option<Interleaved> {
+    k.interleaved.formats[s.src0.dtype as usize].filter(|_| !k.dots_only && s.src1.dtype.blck_size() == 1)
+}
+
 impl ProductPlan {
     /// The plan for products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
-        let from = if floats { FLOAT_TILES_FROM } else { BYTE_TILES_FROM };
+        let from = match strips(k, s) {
+            Some(_) if k.gemv[s.src0.dtype as usize].is_some() => STRIP_TILES_FROM,
+            // There is no kernel for one column with the order of a tile.
+            Some(_) => 1,
+            None if floats => FLOAT_TILES_FROM,
+            None => BYTE_TILES_FROM,
+        };
         // The reference kernels convert activations like the others, so that a comparison of both shows differences between
         // kernels only.
         let enough = !(k.dots_only && floats) && columns >= from && s.src0.ne[1] >= TILE_ROWS;
@@ -145,12 +173,16 @@ impl ProductPlan {
         let k = s.k();
         let floats = s.src0.dtype.blck_size() == 1;
         let unpacker = kernels.byte_tiles.unpack[s.src0.dtype as usize];
-        let act = match (method, unpacker, dot_type(s.src0.dtype)) {
+        let strips = strips(kernels, s);
+        let act = match (strips, method, unpacker, dot_type(s.src0.dtype)) {
             _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
-            (Method::Tiles, Some(u), _) => ActForm::Bytes(u.form),
-            (_, _, Some(d)) if d != s.src1.dtype => {
+            (Some(f), Method::Tiles, ..) => ActForm::Bytes(f.form),
+            (None, Method::Tiles, Some(u), _) => ActForm::Bytes(u.form),
+            (Some(f), ..) if s.interleaved => ActForm::Bytes(f.form),
+            (_, _, _, Some(d)) if d != s.src1.dtype => {
                 match kernels.gemv[s.src0.dtype as usize].filter(|_| !kernels.dots_only) {
+                    Some(Gemv { layout: gemv::Layout::Blocks(form), .. }) => ActForm::Bytes(form),
                     Some(gemv) => ActForm::Wide(gemv),
                     None => ActForm::Blocks(d),
                 }
@@ -164,7 +196,7 @@ impl ProductPlan {
             ActForm::Bytes(form) => k / 32 * form.act_bytes(),
             ActForm::Wide(gemv) => gemv.act_bytes(k),
         });
-        let panels = PanelLayout::new(kernels, s.src0.dtype, k);
+        let panels = PanelLayout::new(kernels, s.src0.dtype, k, strips.map(|f| f.form));
         let mut own_bytes = if method == Method::Tiles { panels.total() * size_of::<f32>() } else { 0 };
         if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_))
         {
@@ -175,7 +207,22 @@ impl ProductPlan {
         // Saturates on overflow: allocating that much memory then fails.
         let own_at = act_rows.saturating_mul(act_bytes);
         let (weights, activations) = (s.src0.dtype, s.src1.dtype);
-        Self { method, weights, activations, k, act, act_bytes, act_rows, panels, own_bytes, own_at, threads }
+        let interleaved = s.interleaved;
+        Self {
+            method,
+            weights,
+            activations,
+            k,
+            act,
+            act_bytes,
+            act_rows,
+            panels,
+            strips,
+            interleaved,
+            own_bytes,
+            own_at,
+            threads,
+        }
     }
 
     /// Bytes of scratch memory for all threads.
@@ -200,7 +247,12 @@ impl ProductPlan {
             Method::Dots => {
                 // All columns at once; rows in several pieces for each thread, but not too small ones.
                 let pieces = wanted.div_ceil(times);
-                Cut { rows, columns, row_step: rows.div_ceil(pieces).clamp(8, 1024), col_step: columns }
+                Cut {
+                    rows,
+                    columns,
+                    row_step: rows.div_ceil(pieces).clamp(8, 1024).next_multiple_of(COLUMN_ROWS),
+                    col_step: columns,
+                }
             }
             Method::Tiles => {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };

@@ -5,11 +5,11 @@ use super::panels::Panels;
 use super::plan::{ActForm, Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, RowIndex, Source};
-use crate::cpu::simd::{Kernels, tile};
+use crate::cpu::simd::{Kernels, interleave::Interleaved, tile};
 use std::ops::Range;
 
-/// Rows that are multiplied with all columns before the next rows.
-const COLUMN_ROWS: usize = 16;
+/// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
+pub const COLUMN_ROWS: usize = 16;
 
 /// The columns for a matrix of weights.
 pub trait Columns {
@@ -52,6 +52,13 @@ impl<'a, C: Columns> Job<'a, C> {
         // The SAFETY comments of the kernels below use these conditions.
         assert!(weights.dtype == plan.weights && weights.ne[0] == plan.k && weights.has_dense_rows());
         assert!(rows.start <= rows.end && rows.end <= weights.ne[1]);
+        if plan.interleaved {
+            let lanes = kernels.interleaved.lanes;
+            let dense = weights.nb[1] == weights.ne[0] / weights.block() * weights.dtype.type_size();
+            assert!(
+                plan.strips.is_some() && dense && rows.start.is_multiple_of(lanes) && rows.end.is_multiple_of(lanes)
+            );
+        }
         Self { kernels, plan, matrix, activations, columns, rows, cols }
     }
 
@@ -75,8 +82,13 @@ impl<'a, C: Columns> Job<'a, C> {
     }
 
     fn dots(&self, dest: &mut Dest<'_>) {
+        if let Some(strips) = self.plan.strips.as_ref().filter(|_| self.plan.interleaved) {
+            return self.columns(dest, strips);
+        }
         let (k, n, stride) = (self.kernels, self.plan.k, self.stride());
         let vec_dot = k.vec_dot[self.plan.weights as usize];
+        let gemv = k.gemv[self.plan.weights as usize]
+            .filter(|_| matches!(self.plan.act, ActForm::Wide(_) | ActForm::Bytes(_)));
         // A few rows at a time: they stay in the cache for all columns, and the addresses of a column (some divisions) are computed once
         // for these rows.
         for first in self.rows.clone().step_by(COLUMN_ROWS) {
@@ -85,7 +97,7 @@ impl<'a, C: Columns> Job<'a, C> {
             for j in self.cols.clone() {
                 let (from, to) = self.columns.get(j);
                 let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
-                if let ActForm::Wide(gemv) = self.plan.act {
+                if let Some(gemv) = gemv {
                     // SAFETY: the contract of `Rows`: by the assertions in `new` there are `rows` rows of `n` values. The column has `n`
                     // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
                     unsafe { (gemv.rows)(n, weights, stride, rows, act, dst) };
@@ -105,6 +117,23 @@ impl<'a, C: Columns> Job<'a, C> {
                         };
                         dst.wrapping_add(i).write_unaligned(sum);
                     }
+                }
+            }
+        }
+    }
+
+    /// Matrix times column for each column, for interleaved weights.
+    fn columns(&self, dest: &mut Dest<'_>, strips: &Interleaved) {
+        let (n, lanes) = (self.plan.k, self.kernels.interleaved.lanes);
+        for first in self.rows.clone().step_by(COLUMN_ROWS) {
+            let rows = COLUMN_ROWS.min(self.rows.end - first);
+            for j in self.cols.clone() {
+                let (from, to) = self.columns.get(j);
+                let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
+                for r in (0..rows).step_by(lanes) {
+                    // SAFETY: the contract of `Column`: by the assertions in `new` there are whole strips of rows of `n` values. The column has `n`
+                    // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
+                    unsafe { (strips.column)(n, self.row(first + r), act, dst.wrapping_add(r), lanes, false) }
                 }
             }
         }
@@ -176,10 +205,28 @@ impl<'a, C: Columns> Job<'a, C> {
     }
 
     fn byte_tiles(&self, dest: &mut Dest<'_>, mut packed: Panels<'_>, unpacker: tile::Unpacker) {
-        let (tiles, form, stride) = (&self.kernels.byte_tiles, unpacker.form, self.stride());
+        let (tiles, stride) = (&self.kernels.byte_tiles, self.stride());
+        let form = self.plan.panels.form.unwrap_or(unpacker.form);
         let (values, bytes) = (self.plan.weights.blck_size() as usize, self.plan.weights.type_size());
         for (k0, step) in self.steps() {
             for (p, first, rows) in self.panels() {
+                if let Some(strips) = &self.plan.strips {
+                    let lanes = self.kernels.interleaved.lanes;
+                    let row = |r: usize| self.row(first).wrapping_add(r * stride);
+                    // SAFETY: the rows are inside the matrix by the assertions in `new`, in whole strips if they are interleaved; `k0 + step` is at
+                    // most `k`, and both are multiples of the block.
+                    unsafe {
+                        if self.plan.interleaved {
+                            let strip = |r: usize| row(r).wrapping_add(k0 / values * bytes * lanes);
+                            packed.unpack_strips(strips, lanes, p, step, rows, strip);
+                        } else {
+                            packed.pack_strips(strips, lanes, p, step, rows, |r| {
+                                row(r).wrapping_add(k0 / values * bytes)
+                            });
+                        }
+                    }
+                    continue;
+                }
                 let from = self.row(first).wrapping_add(k0 / values * bytes);
                 // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
                 // the block.

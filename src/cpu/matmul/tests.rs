@@ -8,7 +8,7 @@ use crate::cpu::simd::tests::{Noise, decode_row, levels, random_row};
 use crate::error::Error;
 
 /// Computes a product on `threads` threads.
-fn run(
+pub(super) fn run(
     threads: usize,
     scratch: usize,
     t: TensorRef,
@@ -20,13 +20,13 @@ fn run(
 }
 
 /// A tensor with its own memory.
-struct Owned {
+pub(super) struct Owned {
     tensor: Box<ggml_tensor>,
-    data: Vec<u8>,
+    pub(super) data: Vec<u8>,
 }
 
 impl Owned {
-    fn new(t: ggml_type, ne: [usize; 4], data: Vec<u8>) -> Self {
+    pub(super) fn new(t: ggml_type, ne: [usize; 4], data: Vec<u8>) -> Self {
         // SAFETY: all-zero bytes are a valid `ggml_tensor`: numbers, NULL pointers and an empty name.
         let tensor: Box<ggml_tensor> = Box::new(unsafe { std::mem::zeroed() });
         let mut o = Self { tensor, data };
@@ -38,14 +38,14 @@ impl Owned {
         r.set_data(o.data.as_mut_ptr());
         o
     }
-    fn random(t: ggml_type, ne: [usize; 4], noise: &mut Noise) -> Self {
+    pub(super) fn random(t: ggml_type, ne: [usize; 4], noise: &mut Noise) -> Self {
         let rows = ne[1] * ne[2] * ne[3];
         Self::new(t, ne, random_row(t, ne[0] * rows, noise))
     }
-    fn zeros(ne: [usize; 4]) -> Self {
+    pub(super) fn zeros(ne: [usize; 4]) -> Self {
         Self::new(GGML_TYPE_F32, ne, vec![0xff; 4 * ne.iter().product::<usize>()])
     }
-    fn get(&mut self) -> TensorRef {
+    pub(super) fn get(&mut self) -> TensorRef {
         // SAFETY: a **valid tensor** while the `Owned` exists, and tests do not use the handle longer.
         unsafe { TensorRef::from_ptr(&raw const *self.tensor) }.unwrap()
     }
@@ -248,7 +248,7 @@ fn rows_of_nothing_with_any_strides() {
     }
 }
 
-fn ids(slots: usize, tokens: usize, f: impl Fn(usize, usize) -> i32) -> Owned {
+pub(super) fn ids(slots: usize, tokens: usize, f: impl Fn(usize, usize) -> i32) -> Owned {
     let all = (0..tokens).flat_map(|t| (0..slots).map(move |s| (s, t)));
     Owned::new(GGML_TYPE_I32, [slots, tokens, 1, 1], all.flat_map(|(s, t)| f(s, t).to_le_bytes()).collect())
 }

@@ -7,7 +7,7 @@ use super::super::convert;
 use super::check_type;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::matmul::can;
-use crate::cpu::{Worker, vec};
+use crate::cpu::{Worker, repack, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
@@ -15,6 +15,7 @@ pub use super::super::matmul::{mul_mat, mul_mat_id, scratch_mul_mat, scratch_mul
 
 fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
     let w = weights.dtype();
+    ensure!(!repack::is_interleaved(weights) || act.blck_size() == 1, "interleaved {w:?} and {act:?}");
     ensure!(can(w, act), "product of {w:?} and {act:?}");
     ensure!(weights.nb()[0] == w.type_size(), "transposed weights");
     Ok(())

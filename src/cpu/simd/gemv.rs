@@ -2,11 +2,12 @@
 //! that they share the work on the column.
 
 use super::act;
+use super::tile::Form;
 
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
 /// # Safety
-/// `x` has `rows` readable rows of `k` values, `stride` bytes apart. `act` is a row of `k` activations in the layout of the [`Gemv`], and `dst` is writable
+/// `x` has `rows` readable rows of `k` values, `stride` bytes apart, where `k` is a multiple of the block. `act` is a row of `k` activations in the layout of the [`Gemv`], and `dst` is writable
 /// for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
@@ -81,17 +82,23 @@ pub unsafe fn act_row(k: usize, x: *const f32, y: *mut u8) {
 pub enum Layout {
     /// As a [`WideAct`] row.
     Wide,
-    /// In blocks of [`super::tile::Act`] with so many bytes.
-    Blocks(usize),
+    /// In blocks of [`super::tile::Act`] for this form.
+    Blocks(Form),
 }
+
+/// Quantizes `k` floats.
+///
+/// # Safety
+/// `x` is readable for `k` floats, a multiple of 32, and `y` is writable for [`Gemv::act_bytes`].
+pub type Act = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 
 /// The matrix times column functions of a format.
 #[derive(Clone, Copy)]
 pub struct Gemv {
     /// The layout of the activations.
     pub layout: Layout,
-    /// Quantizes `k` floats, a multiple of 32, to a row in this layout.
-    pub act: unsafe fn(k: usize, x: *const f32, y: *mut u8),
+    /// Quantizes floats to a row in this layout.
+    pub act: Act,
     /// The dot products.
     pub rows: Rows,
 }
@@ -101,7 +108,7 @@ impl Gemv {
     pub fn act_bytes(&self, k: usize) -> usize {
         match self.layout {
             Layout::Wide => WideAct::new(k).bytes(),
-            Layout::Blocks(bytes) => k / 32 * bytes,
+            Layout::Blocks(form) => k / 32 * form.act_bytes(),
         }
     }
 }

@@ -81,6 +81,35 @@ pub trait Dots: Copy {
     unsafe fn dot4(self, w: Self, a: Self) -> Self;
     /// The integers as floats.
     unsafe fn to_floats(self) -> Self::Floats;
+
+    /// Whether unpacked weights may be unsigned bytes of a few bits, because their products are added up faster.
+    const NARROW: bool = false;
+    /// Adds to each lane.
+    unsafe fn add(self, b: Self) -> Self;
+    /// Shifts each lane to the right by `n` bits, with the sign.
+    unsafe fn signed_right(self, n: i32) -> Self;
+    /// How many products of weights of `bits` bits [`Dots::more_products`] can add up, at most `all`.
+    #[inline(always)]
+    fn run(_bits: u32, all: usize) -> usize {
+        all
+    }
+    /// The products of `w`, weights of `bits` bits (unsigned; 8: stored as for [`Dots::dot4`]), and `a`, in a form that [`Dots::sum`] adds to `start`.
+    #[inline(always)]
+    unsafe fn products(start: Self, w: Self, a: Self, _bits: u32) -> Self {
+        // SAFETY: forwarded to the caller.
+        unsafe { start.dot4(w, a) }
+    }
+    /// Adds more products.
+    #[inline(always)]
+    unsafe fn more_products(self, w: Self, a: Self, _bits: u32) -> Self {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.dot4(w, a) }
+    }
+    /// `start` plus the products.
+    #[inline(always)]
+    unsafe fn sum(self, _start: Self) -> Self {
+        self
+    }
 }
 
 /// [`Dots`] for activations that may have bytes of -128. Conversions here do not produce them, but those of a host may.
@@ -134,6 +163,14 @@ impl Dots for PlainDots {
     #[inline(always)]
     unsafe fn to_floats(self) -> Plain {
         Plain(self.0.map(|x| x as f32))
+    }
+    #[inline(always)]
+    unsafe fn add(self, b: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i].wrapping_add(b.0[i])))
+    }
+    #[inline(always)]
+    unsafe fn signed_right(self, n: i32) -> Self {
+        Self(self.0.map(|x| x >> n))
     }
 }
 

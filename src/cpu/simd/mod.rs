@@ -11,10 +11,15 @@ mod act;
 mod blocks;
 mod float;
 pub mod gemv;
+// Only x86-64 has kernels for interleaved rows.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+pub mod interleave;
 pub mod lanes;
 mod scalar;
 pub mod tile;
 mod unpack;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+mod words;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -158,6 +163,8 @@ pub struct Kernels {
     pub float_tiles: tile::FloatTiles,
     /// Matrix products of weights in blocks.
     pub byte_tiles: tile::ByteTiles,
+    /// Interleaved weights, with the lanes of the byte tiles.
+    pub interleaved: interleave::Table,
 }
 
 impl Kernels {

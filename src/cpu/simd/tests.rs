@@ -317,62 +317,181 @@ fn activation_formats_are_the_same_at_every_level() {
     }
 }
 
-/// A result of matrix times column has the bits of a tile: the exact sum of each group, times its scale, added in the order of `k`.
+/// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its scale, is added in the order of
+/// `k`. `act` has blocks of the form of the unpacked weights.
+fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
+    let tile::Form { group, offsets, .. } = unpacker.form;
+    let (mut q, mut scales, mut more) = (vec![0i8; n], vec![0.0f32; n / group], vec![0.0f32; n / group]);
+    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
+    unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), scales.as_mut_ptr(), more.as_mut_ptr()) };
+    let flip = flip(level);
+    let mut result = 0.0f32;
+    for (g, q) in q.chunks(group).enumerate() {
+        let block = &act[group * g / 32 * unpacker.form.act_bytes()..];
+        let values = &block[group * g % 32..][..group];
+        let d = f32::from_le_bytes(block[32..36].try_into().unwrap());
+        let sum: i32 = q.iter().zip(values).map(|(q, a)| i32::from(*q ^ flip as i8) * i32::from(*a as i8)).sum();
+        result = (sum as f32 * scales[g]).mul_add(d, result);
+        if offsets {
+            let total: i32 = values.iter().map(|a| i32::from(*a as i8)).sum();
+            result = more[g].mul_add(d * total as f32, result);
+        }
+    }
+    result
+}
+
+/// What unpacked bytes are combined with.
+fn flip(level: Level) -> u8 {
+    if level == Level::Avx512Vnni { 0x80 } else { 0 }
+}
+
+/// Numbers of values of a row, and of rows.
+const ROWS: [(usize, usize); 7] = [(32, 3), (64, 7), (96, 9), (256, 1), (512, 8), (1280, 19), (2304, 5)];
+
+/// Rows of a format with all kinds of scales.
+fn rows_of(t: ggml_type, n: usize, rows: usize, noise: &mut Noise) -> Vec<u8> {
+    let mut x = random_row(t, n * rows, noise);
+    match t {
+        ggml_type::GGML_TYPE_MXFP4 => {
+            for (i, block) in x.chunks_mut(17).enumerate() {
+                block[0] = [0, 1, 2, 127, 200, 3][i % 6];
+            }
+        }
+        ggml_type::GGML_TYPE_NVFP4 => {
+            for (i, block) in x.chunks_mut(36).enumerate() {
+                block[..4].copy_from_slice(&[[0, 1, 0x7f, 0xff], [0x7e, 0x80, 0x38, 7]][i % 2]);
+            }
+        }
+        _ => {}
+    }
+    x
+}
+
+fn same(a: f32, b: f32) -> bool {
+    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
+}
+
+/// A result of matrix times column has the bits of a tile.
 #[test]
 fn matrix_times_column_adds_in_the_order_of_a_tile() {
     for k in levels() {
         let mut n_formats = 0;
         for t in 0..TYPES {
             let (Some(gemv), Some(unpacker)) = (k.gemv[t], k.byte_tiles.unpack[t]) else { continue };
-            let gemv::Layout::Blocks(block) = gemv.layout else { continue };
             n_formats += 1;
-            let (form, t) = (unpacker.form, ggml_type::from_raw(t as i32).unwrap());
+            let t = ggml_type::from_raw(t as i32).unwrap();
             let unit = crate::quant::traits(t).blck_size as usize;
-            for (n, rows) in [(32, 3), (96, 9), (256, 1), (512, 8), (1280, 19), (2304, 5)] {
-                if n % unit != 0 {
-                    continue;
-                }
+            for (n, rows) in ROWS.into_iter().filter(|(n, _)| n % unit == 0) {
                 let mut noise = Noise::new((n + rows) as u64);
-                let x = random_row(t, n * rows, &mut noise);
+                let x = rows_of(t, n, rows, &mut noise);
                 let stride = x.len() / rows;
-                let y = noise.floats(n);
-                let (mut a, mut got) = (vec![0u8; gemv.act_bytes(n)], vec![f32::NAN; rows + 1]);
-                // SAFETY: the contract of `Gemv`: `y` has `n` floats, `a` the bytes of a row, `x` has `rows` rows, and `got` room for them.
+                let mut y = noise.floats(n);
+                y[n - 1] = if rows == 9 { f32::INFINITY } else { 0.5 };
+                let form = unpacker.form;
+                let (mut a, mut blocks) = (vec![0u8; gemv.act_bytes(n)], vec![0u8; n / 32 * form.act_bytes()]);
+                let mut got = vec![f32::NAN; rows + 1];
+                // SAFETY: the contracts of `Gemv` and `ActRow`: `y` has `n` floats, `a` and `blocks` the bytes of a row, `x` has `rows` rows, and `got`
+                // room for them.
                 unsafe {
                     (gemv.act)(n, y.as_ptr(), a.as_mut_ptr());
+                    k.byte_tiles.act[form.act_index()](n, y.as_ptr(), blocks.as_mut_ptr());
                     (gemv.rows)(n, x.as_ptr(), stride, rows, a.as_ptr(), got.as_mut_ptr());
                 }
                 assert!(got[rows].is_nan(), "{t:?}: written behind {rows} rows");
                 for r in 0..rows {
-                    let groups = n / form.group;
-                    let (mut q, mut scales, mut offsets) = (vec![0i8; n], vec![0.0f32; groups], vec![0.0f32; groups]);
-                    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
-                    unsafe {
-                        let row = x.as_ptr().add(r * stride);
-                        (unpacker.row)(row, n, q.as_mut_ptr(), scales.as_mut_ptr(), offsets.as_mut_ptr());
-                    }
-                    let mut want = 0.0f32;
-                    for g in 0..groups {
-                        let (at, first) = (form.group * g, &a[form.group * g / 32 * block..]);
-                        let act = &first[at % 32..][..form.group];
-                        let d = f32::from_le_bytes(first[32..36].try_into().unwrap());
-                        let sum: i32 = q[at..].iter().zip(act).map(|(q, a)| i32::from(*q) * i32::from(*a as i8)).sum();
-                        want = (sum as f32 * scales[g]).mul_add(d, want);
-                        if form.offsets {
-                            let total: i32 = act.iter().map(|a| i32::from(*a as i8)).sum();
-                            want = offsets[g].mul_add(d * total as f32, want);
-                        }
-                    }
-                    assert_eq!(
-                        got[r].to_bits(),
-                        want.to_bits(),
-                        "{:?} {t:?}, {n} values, row {r}: {}, not {want}",
-                        k.level,
-                        got[r]
-                    );
+                    let want = in_order(k.level, unpacker, &x[r * stride..], &blocks, n);
+                    assert!(same(got[r], want), "{:?} {t:?}, {n} values, row {r}: {}, not {want}", k.level, got[r]);
                 }
             }
         }
-        assert!(n_formats >= 14 || k.level != Level::Avx2, "{n_formats} formats at {:?}", k.level);
+        let least = match k.level {
+            Level::Scalar => 0,
+            Level::Avx2 | Level::Avx512 => 14,
+            Level::Avx512Vnni => 25,
+        };
+        assert!(n_formats >= least, "{n_formats} formats at {:?}", k.level);
+    }
+}
+
+/// Interleaved rows give the same, in one step or several, and unpack to the bytes and scales of rows that are unpacked one by one. The rows can
+/// be restored.
+#[test]
+fn interleaved_rows_compute_in_the_order_of_a_tile() {
+    for k in levels() {
+        let (lanes, mut n_formats) = (k.interleaved.lanes, 0);
+        for t in 0..TYPES {
+            let (Some(f), Some(unpacker)) = (k.interleaved.formats[t], k.byte_tiles.unpack[t]) else { continue };
+            n_formats += 1;
+            let t = ggml_type::from_raw(t as i32).unwrap();
+            assert_eq!(
+                (f.form.act_index(), f.shape.values as i64, f.shape.bytes),
+                (unpacker.form.act_index(), t.blck_size(), t.type_size()),
+                "{t:?}"
+            );
+            for (n, _) in ROWS.into_iter().filter(|(n, _)| n % f.shape.values == 0) {
+                let mut noise = Noise::new(n as u64);
+                let x = rows_of(t, n, lanes, &mut noise);
+                let stride = x.len() / lanes;
+                let rows: Vec<*const u8> = x.chunks(stride).map(<[u8]>::as_ptr).collect();
+                let mut y = noise.floats(n);
+                y[n - 1] = if n == 96 { f32::NAN } else { 0.5 };
+                let (mut strip, mut act) = (vec![0u8; x.len()], vec![0u8; n / 32 * f.form.act_bytes()]);
+                let step = n / 2 / f.shape.values * f.shape.values;
+                let (mut got, mut twice) = (vec![f32::NAN; lanes], vec![f32::NAN; lanes]);
+                let groups = n / f.form.group;
+                let mut panel = (vec![0u8; n * lanes], vec![0.0f32; groups * lanes], vec![0.0f32; groups * lanes]);
+                // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip, the activations, the
+                // results and the panel.
+                unsafe {
+                    (f.interleave)(n, rows.as_ptr(), strip.as_mut_ptr());
+                    k.byte_tiles.act[f.form.act_index()](n, y.as_ptr(), act.as_mut_ptr());
+                    (f.column)(n, strip.as_ptr(), act.as_ptr(), got.as_mut_ptr(), lanes, false);
+                    let rest = (
+                        strip.as_ptr().add(step * stride / n * lanes),
+                        act.as_ptr().add(step / 32 * f.form.act_bytes()),
+                    );
+                    (f.column)(step, strip.as_ptr(), act.as_ptr(), twice.as_mut_ptr(), lanes - 1, false);
+                    (f.column)(n - step, rest.0, rest.1, twice.as_mut_ptr(), lanes - 1, true);
+                    let to = interleave::Unpacked {
+                        q: panel.0.as_mut_ptr(),
+                        scales: panel.1.as_mut_ptr(),
+                        offsets: panel.2.as_mut_ptr(),
+                    };
+                    (f.unpack)(n, strip.as_ptr(), to, lanes);
+                }
+                for (r, row) in x.chunks(stride).enumerate() {
+                    let want = in_order(k.level, unpacker, row, &act, n);
+                    assert!(same(got[r], want), "{:?} {t:?}, {n} values, row {r}: {}, not {want}", k.level, got[r]);
+                    assert!(
+                        r == lanes - 1 || same(twice[r], want),
+                        "{:?} {t:?}, {n} values, row {r} in two steps",
+                        k.level
+                    );
+                    let (mut q, mut s, mut o) = (vec![0i8; n], vec![0.0f32; groups], vec![0.0f32; groups]);
+                    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
+                    unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), s.as_mut_ptr(), o.as_mut_ptr()) };
+                    for i in 0..n {
+                        let bias = if f.form.bits == 8 || f.form.offsets { 0 } else { 1 << (f.form.bits - 1) };
+                        assert_eq!(
+                            panel.0[(i / 4 * lanes + r) * 4 + i % 4],
+                            (i32::from(q[i]) + bias) as u8,
+                            "{:?} {t:?}, row {r}, value {i}",
+                            k.level
+                        );
+                    }
+                    for g in 0..groups {
+                        assert!(
+                            same(panel.1[g * lanes + r], s[g]) && same(panel.2[g * lanes + r], o[g]),
+                            "{t:?}, row {r}, group {g}"
+                        );
+                    }
+                }
+                assert!(twice[lanes - 1].is_nan(), "{t:?}: written behind the rows");
+                let mut back = vec![0u8; x.len()];
+                interleave::restore(f.shape, &strip, &mut back, stride, lanes);
+                assert!(back == x, "{t:?}: the rows are not restored");
+            }
+        }
+        assert_eq!(n_formats, if k.level == Level::Scalar { 0 } else { 15 }, "{:?}", k.level);
     }
 }

@@ -48,9 +48,12 @@ pub type ByteTile =
 pub struct Act<const GROUP: usize, const OFFSETS: bool>;
 
 impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
-    const SCALE: usize = 32;
-    const START: usize = 36;
-    const SUM: usize = 36 + 4 * (32 / GROUP);
+    /// Offset of the scale.
+    pub const SCALE: usize = 32;
+    /// Offset of the starts.
+    pub const START: usize = 36;
+    /// Offset of the sums.
+    pub const SUM: usize = 36 + 4 * (32 / GROUP);
     /// Size of a block in bytes.
     pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
@@ -133,13 +136,29 @@ pub unsafe fn float_tile<V: Lanes, const C: usize>(
     }
 }
 
-/// [`ByteTile`] for `C` columns and formats with a scale for every `GROUP` values.
+/// The start of the sums of a group, at `p` in an [`Act`] block: minus what a bias (0 or a power of two) of the weights adds.
+///
+/// # Safety
+/// `p` is in a block of activations, and the processor has the instruction set of `D`.
+#[inline(always)]
+pub unsafe fn start<D: Dots>(p: *const u8, bias: i32) -> D {
+    // SAFETY: the caller promises the block and the instruction set.
+    unsafe {
+        if bias == 0 {
+            return D::splat(0);
+        }
+        // The number there is for a bias of 128.
+        D::splat(p.cast::<i32>().read_unaligned()).signed_right(7 - bias.trailing_zeros() as i32)
+    }
+}
+
+/// [`ByteTile`] for `C` columns and formats with a scale for every `GROUP` values, whose weights have `BITS` bits.
 ///
 /// # Safety
 /// As for [`ByteTile`], and the processor has the instruction set of `D`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
-pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSETS: bool>(
+pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
     k: usize,
     panel: BytePanel,
     acts: *const *const u8,
@@ -147,6 +166,8 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
     rows: usize,
     add: bool,
 ) {
+    let bias = Form { group: GROUP, offsets: OFFSETS, bits: BITS }.bias::<D>();
+    let run = D::run(BITS, GROUP / 4);
     // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks of a column.
     unsafe {
         let n = D::Floats::N;
@@ -159,17 +180,25 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
         for block in 0..k / 32 {
             let at = block * Act::<GROUP, OFFSETS>::BYTES;
             for group in 0..32 / GROUP {
-                let mut sums: [[D; VECTORS]; C] = std::array::from_fn(|c| {
-                    let start = acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>();
-                    [D::splat(if D::FLIP == 0 { 0 } else { start.read_unaligned() }); VECTORS]
-                });
+                let mut sums = [[D::splat(0); VECTORS]; C];
+                for c in 0..C {
+                    sums[c] = [start(acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group), bias); VECTORS];
+                }
+                let mut products = sums;
                 for four in 0..GROUP / 4 {
                     let w: [D; VECTORS] = std::array::from_fn(|r| D::load(q.add(4 * n * r)));
                     q = q.add(4 * n * VECTORS);
                     for c in 0..C {
                         let a = D::splat(acts[c].add(at + group * GROUP + 4 * four).cast::<i32>().read_unaligned());
                         for r in 0..VECTORS {
-                            sums[c][r] = sums[c][r].dot4(w[r], a);
+                            products[c][r] = if four % run == 0 {
+                                D::products(sums[c][r], w[r], a, BITS)
+                            } else {
+                                products[c][r].more_products(w[r], a, BITS)
+                            };
+                            if (four + 1) % run == 0 {
+                                sums[c][r] = products[c][r].sum(sums[c][r]);
+                            }
                         }
                     }
                 }
@@ -290,9 +319,9 @@ pub struct FloatTiles {
 pub struct ByteTiles {
     /// Rows of a panel.
     pub height: usize,
-    /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column.
-    pub kernels: [&'static [(usize, ByteTile)]; 4],
-    /// Conversions of activations, by [`Form::index`].
+    /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column. Empty for forms that have no format.
+    pub kernels: [&'static [(usize, ByteTile)]; 16],
+    /// Conversions of activations, by [`Form::act_index`].
     pub act: [ActRow; 4],
     /// Transposes rows into panels.
     pub transpose: Transpose,
@@ -316,17 +345,40 @@ pub struct Form {
     pub group: usize,
     /// Whether there are offsets.
     pub offsets: bool,
+    /// Bits of a weight: 4, 5 or 6 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`.
+    pub bits: u32,
 }
 
 impl Form {
     /// Index in tables by form.
     pub const fn index(self) -> usize {
+        let bits = match self.bits {
+            4 => 1,
+            5 => 2,
+            6 => 3,
+            _ => 0,
+        };
+        4 * bits + self.act_index()
+    }
+
+    /// Index in tables by the form of the activations.
+    pub const fn act_index(self) -> usize {
         (self.group == 16) as usize * 2 + self.offsets as usize
+    }
+
+    /// By what bytes exceed the weights.
+    pub const fn bias<D: Dots>(self) -> i32 {
+        match self.bits {
+            8 => D::FLIP as i32,
+            _ if self.offsets => 0,
+            bits => 1 << (bits - 1),
+        }
     }
 
     /// Size of an [`Act`] block in bytes.
     pub const fn act_bytes(self) -> usize {
-        [Act::<32, false>::BYTES, Act::<32, true>::BYTES, Act::<16, false>::BYTES, Act::<16, true>::BYTES][self.index()]
+        [Act::<32, false>::BYTES, Act::<32, true>::BYTES, Act::<16, false>::BYTES, Act::<16, true>::BYTES]
+            [self.act_index()]
     }
 }
 
@@ -360,16 +412,16 @@ pub(super) use instantiate_floats;
 
 /// Compiles the byte tiles for one instruction set, with a function `byte_tiles::table`.
 macro_rules! instantiate_bytes {
-    ($dots:ty, $transpose:path, [$($cols:literal)*] $(, $features:literal)?) => {
+    ($dots:ty, $transpose:path, [$($cols:literal)*], $more:ident $(, $features:literal)?) => {
         mod byte_tiles {
             use super::*;
             use $crate::cpu::simd::{TYPES, blocks, lanes::{Dots, Lanes}, tile, unpack::Unpack};
             $(#[target_feature(enable = $features)])?
-            unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool>(
+            unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
                 k: usize, panel: tile::BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `ByteTile` covers the rest.
-                unsafe { tile::byte_tile::<$dots, C, GROUP, OFFSETS>(k, panel, acts, dst, rows, add) }
+                unsafe { tile::byte_tile::<$dots, C, GROUP, OFFSETS, BITS>(k, panel, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack_row<B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
@@ -382,7 +434,8 @@ macro_rules! instantiate_bytes {
                 unsafe { tile::act_row::<GROUP, OFFSETS>(k, x, y) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {
-                tile::Unpacker { row: unpack_row::<B>, form: tile::Form { group: B::GROUP, offsets: B::OFFSETS } }
+                let form = tile::Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
+                tile::Unpacker { row: unpack_row::<B>, form }
             }
             pub fn table() -> tile::ByteTiles {
                 use $crate::abi::ggml::ggml_type::*;
@@ -391,12 +444,15 @@ macro_rules! instantiate_bytes {
                 $crate::quant::each_weight!($crate::cpu::simd::tile::set_unpackers, (unpack));
                 tile::ByteTiles {
                     height: tile::VECTORS * <<$dots as Dots>::Floats as Lanes>::N,
-                    kernels: [
-                        &[$(($cols, byte_tile::<$cols, 32, false>)),*],
-                        &[$(($cols, byte_tile::<$cols, 32, true>)),*],
-                        &[$(($cols, byte_tile::<$cols, 16, false>)),*],
-                        &[$(($cols, byte_tile::<$cols, 16, true>)),*],
-                    ],
+                    kernels: {
+                        let mut all: [&'static [(usize, tile::ByteTile)]; 16] = [&[]; 16];
+                        all[0] = &[$(($cols, byte_tile::<$cols, 32, false, 8>)),*];
+                        all[1] = &[$(($cols, byte_tile::<$cols, 32, true, 8>)),*];
+                        all[2] = &[$(($cols, byte_tile::<$cols, 16, false, 8>)),*];
+                        all[3] = &[$(($cols, byte_tile::<$cols, 16, true, 8>)),*];
+                        $crate::cpu::simd::tile::$more!(all, byte_tile, [$($cols)*]);
+                        all
+                    },
                     act: [act_row::<32, false>, act_row::<32, true>, act_row::<16, false>, act_row::<16, true>],
                     transpose: $transpose,
                     unpack,
@@ -406,6 +462,30 @@ macro_rules! instantiate_bytes {
     };
 }
 pub(super) use instantiate_bytes;
+
+/// Adds the kernels for weights of a few bits.
+macro_rules! narrow {
+    ($all:ident, $tile:ident, [$($cols:literal)*]) => {
+        // Q4_0, TQ2_0; Q4_1, Q4_K; Q3_K; Q2_K.
+        $all[4] = &[$(($cols, $tile::<$cols, 32, false, 4>)),*];
+        $all[5] = &[$(($cols, $tile::<$cols, 32, true, 4>)),*];
+        $all[6] = &[$(($cols, $tile::<$cols, 16, false, 4>)),*];
+        $all[7] = &[$(($cols, $tile::<$cols, 16, true, 4>)),*];
+        // Q5_0, MXFP4; Q5_1, Q5_K; NVFP4.
+        $all[8] = &[$(($cols, $tile::<$cols, 32, false, 5>)),*];
+        $all[9] = &[$(($cols, $tile::<$cols, 32, true, 5>)),*];
+        $all[10] = &[$(($cols, $tile::<$cols, 16, false, 5>)),*];
+        // Q6_K.
+        $all[14] = &[$(($cols, $tile::<$cols, 16, false, 6>)),*];
+    };
+}
+pub(super) use narrow;
+
+/// Adds no kernels for weights of a few bits.
+macro_rules! signed_only {
+    ($all:ident, $tile:ident, [$($cols:literal)*]) => {};
+}
+pub(super) use signed_only;
 
 macro_rules! set_unpackers {
     (($unpack:ident) $($module:ident::$block:ident: $type:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {

@@ -98,6 +98,14 @@ fn eight(word: u64, q: &mut [i8]) {
     }
 }
 
+/// A point of IQ1 in eighths, shifted by one up or down.
+#[inline(always)]
+fn eighths(point: u64, down: bool) -> u64 {
+    // Multiplies each byte by eight; the mask clears the bits from the byte below.
+    let points = (point << 3) & 0xf8f8_f8f8_f8f8_f8f8;
+    add_bytes(points, if down { u64::MAX } else { 0x0101_0101_0101_0101 })
+}
+
 /// Twice the value of an E2M1 code: 0, 1, 2, 3, 4, 6, 8, 12 and their negatives, without a table.
 #[inline(always)]
 fn fp4_doubled(code: u8) -> i8 {
@@ -326,19 +334,19 @@ unpack! {
             signed_eight(point(2 * k) | point(2 * k + 1) << 32, SIGNS[usize::from(signs)], q);
         }
     }
-    BlockIq1S, group 32, offsets: |b, q, s, o| {
+    // The values are eight times as large, so that they include the shift.
+    BlockIq1S, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (g, q) in q.chunks_exact_mut(32).enumerate() {
             let h = b.qh[g];
-            s[g] = d * f32::from(2 * (h >> 12 & 7) + 1);
-            o[g] = s[g] * if h & 0x8000 != 0 { -DELTA } else { DELTA };
+            s[g] = d * f32::from(2 * (h >> 12 & 7) + 1) * DELTA;
             for (k, q) in q.chunks_exact_mut(8).enumerate() {
                 let index = usize::from(b.qs[4 * g + k]) | usize::from(h >> (3 * k) & 7) << 8;
-                eight(IQ1S_GRID[index], q);
+                eight(eighths(IQ1S_GRID[index], h & 0x8000 != 0), q);
             }
         }
     }
-    // The shift changes every eight values, but a scale is for 16. So the values are eight times as large, and include the shift.
+    // The same. The shift changes every eight values here, but a scale is for 16.
     BlockIq1M, group 16: |b, q, s, _o| {
         let d = f16_to_f32(b.d());
         for (g, s) in s.iter_mut().enumerate() {
@@ -347,9 +355,7 @@ unpack! {
         for (k, q) in q.chunks_exact_mut(8).enumerate() {
             let high = b.qh[k / 2] >> (k % 2 * 4);
             let index = usize::from(b.qs[k]) | usize::from(high & 7) << 8;
-            // Multiplies each byte by eight; the mask clears the bits from the byte below.
-            let points = (IQ1S_GRID[index] << 3) & 0xf8f8_f8f8_f8f8_f8f8;
-            eight(add_bytes(points, if high & 8 != 0 { u64::MAX } else { 0x0101_0101_0101_0101 }), q);
+            eight(eighths(IQ1S_GRID[index], high & 8 != 0), q);
         }
     }
 }

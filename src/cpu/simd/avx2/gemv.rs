@@ -5,10 +5,13 @@
 //! values of row `r` in the low half and of row `r + 4` in the high half: the sums of four vectors then need two levels of horizontal additions.
 
 use super::super::gemv::{Gemv, Layout};
-use super::super::tile::Act;
+use super::super::interleave::formats::FP4;
+use super::super::lanes::Lanes;
+use super::super::tile::{Act, Form, start};
+use super::lanes::{Avx2, Avx2Dots};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::Kernels;
-use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
+use crate::quant::iq4_nl::CURVE;
 use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
 
@@ -25,7 +28,7 @@ type Pair = [__m256i; 2];
 trait Codes {
     /// Bytes of a block.
     const BYTES: usize;
-    /// What is added to the values to make unsigned bytes of at most 63.
+    /// What is added to the values to make unsigned bytes of at most 63: 0 or a power of two.
     const BIAS: i32 = 0;
     /// Whether the bytes are signed, without a bias.
     const SIGNED: bool = false;
@@ -207,7 +210,7 @@ formats! {
         unsafe fn scales(x: &Rows8) -> (__m256, __m256) { (halves(x, 0), _mm256_setzero_ps()) }
         unsafe fn codes(a: *const u8, b: *const u8) -> Pair { look_up(&CURVE, nibbles(a.add(2), b.add(2))) }
     }
-    Small Mxfp4 { BYTES: usize = 17, SIGNED: bool = true } "An exponent at 0, codes at 1." {
+    Small Mxfp4 { BYTES: usize = 17, BIAS: i32 = 16 } "An exponent at 0, codes at 1." {
         unsafe fn scales(x: &Rows8) -> (__m256, __m256) {
             // 2^(e - 128) has the exponent bits e - 1, except for two subnormal numbers.
             let e = x.map(|x| x.cast::<i8>().read());
@@ -217,7 +220,7 @@ formats! {
             let is_tiny = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
             (_mm256_castsi256_ps(_mm256_blendv_epi8(normal, tiny, is_tiny)), _mm256_setzero_ps())
         }
-        unsafe fn codes(a: *const u8, b: *const u8) -> Pair { look_up(&FP4_DOUBLED, nibbles(a.add(1), b.add(1))) }
+        unsafe fn codes(a: *const u8, b: *const u8) -> Pair { look_up(&FP4, nibbles(a.add(1), b.add(1))) }
     }
     Super Q4K { BYTES: usize = 144, OFFSETS: bool = true } "Halves at 0 and 2, packed scales at 4, values at 16." {
         unsafe fn scales(b: *const u8, scales: *mut f32, offsets: *mut f32) { affine(b, scales, offsets) }
@@ -357,16 +360,16 @@ unsafe fn add_group<C: Codes>(
     at: *const u8,
     group: usize,
 ) -> __m256 {
+    const SCALE: usize = Act::<32, false>::SCALE;
+    const START: usize = Act::<32, false>::START;
     let groups = if C::FINE { 2 } else { 1 };
     // SAFETY: `at` is a block of activations, and all offsets are inside. The caller promises AVX2 and FMA.
     unsafe {
-        // What the bias adds is taken off: the start is -128 times the sum of the activations.
-        let start = at.add(36 + 4 * group).cast::<i32>().read_unaligned() >> 7;
-        let sums = if C::BIAS == 0 { sums } else { _mm256_add_epi32(sums, _mm256_set1_epi32(start * C::BIAS)) };
-        let d = _mm256_broadcast_ss(&at.add(32).cast::<f32>().read_unaligned());
+        let sums = _mm256_add_epi32(sums, start::<Avx2Dots>(at.add(START + 4 * group), C::BIAS).0);
+        let d = _mm256_broadcast_ss(&at.add(SCALE).cast::<f32>().read_unaligned());
         let acc = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), scale), d, acc);
         if C::OFFSETS {
-            let sum = at.add(36 + 4 * groups + 4 * group).cast::<f32>().read_unaligned();
+            let sum = at.add(START + 4 * (groups + group)).cast::<f32>().read_unaligned();
             _mm256_fmadd_ps(offset, _mm256_broadcast_ss(&sum), acc)
         } else {
             acc
@@ -374,14 +377,9 @@ unsafe fn add_group<C: Codes>(
     }
 }
 
-/// Bytes of a block of activations.
-const fn act_block<C: Codes>() -> usize {
-    match (C::FINE, C::OFFSETS) {
-        (false, false) => Act::<32, false>::BYTES,
-        (false, true) => Act::<32, true>::BYTES,
-        (true, false) => Act::<16, false>::BYTES,
-        (true, true) => Act::<16, true>::BYTES,
-    }
+/// The form of activations.
+const fn form<C: Codes>() -> Form {
+    Form { group: if C::FINE { 16 } else { 32 }, offsets: C::OFFSETS, bits: 8 }
 }
 
 /// Dot products of eight rows of [`Small`] blocks. `ahead` bytes further are the rows that come next.
@@ -397,7 +395,7 @@ unsafe fn small_rows<B: Small>(k: usize, x: Rows8, ahead: usize, act: *const u8)
                 x.iter().for_each(|x| prefetch(x.wrapping_add(ahead), 64));
                 fetched += 64;
             }
-            let at = act.add(i * act_block::<B>());
+            let at = act.add(i * form::<B>().act_bytes());
             let a = [twice(at), twice(at.add(16))];
             let sums = by_row([
                 dot::<B>(B::codes(x[0], x[4]), a),
@@ -415,13 +413,17 @@ unsafe fn small_rows<B: Small>(k: usize, x: Rows8, ahead: usize, act: *const u8)
 /// Turns eight rows of `n` floats, `n` apart, into `n` vectors.
 #[inline(always)]
 unsafe fn by_group<const N: usize>(rows: &[[f32; N]; ROWS]) -> [__m256; N] {
-    use crate::cpu::simd::lanes::Lanes;
     let mut turned = [[0f32; ROWS]; N];
     // SAFETY: eight rows of eight floats from column `c` on are inside of `rows`, and eight rows from `c` on inside of `turned`. The caller promises
     // AVX2.
     unsafe {
         for c in (0..N).step_by(8) {
-            super::lanes::Avx2::transpose(rows[0].as_ptr().add(c), N, turned[c].as_mut_ptr(), ROWS);
+            Avx2::transpose(
+                rows.as_ptr().cast::<f32>().add(c),
+                N,
+                turned.as_mut_ptr().cast::<f32>().add(c * ROWS),
+                ROWS,
+            );
         }
         let mut all = [_mm256_setzero_ps(); N];
         for (all, turned) in all.iter_mut().zip(&turned) {
@@ -456,7 +458,7 @@ unsafe fn super_rows<B: Super, const N: usize>(k: usize, x: Rows8, ahead: usize,
                     ];
                     for half in 0..2 {
                         let t = 2 * $j + half;
-                        let at = act.add((8 * i + t) * act_block::<B>());
+                        let at = act.add((8 * i + t) * form::<B>().act_bytes());
                         let a = [twice(at), twice(at.add(16))];
                         if B::FINE {
                             for g in 0..2 {
@@ -523,24 +525,24 @@ kernel!(fine, Super, super_rows, 16);
 /// # Safety
 /// The processor has AVX2, FMA and F16C.
 pub(super) unsafe fn fill(k: &mut Kernels) {
-    for (t, rows) in [
-        (GGML_TYPE_Q4_0, small::<Q4_0> as crate::cpu::simd::gemv::Rows),
-        (GGML_TYPE_Q4_1, small::<Q4_1>),
-        (GGML_TYPE_Q5_0, small::<Q5_0>),
-        (GGML_TYPE_Q5_1, small::<Q5_1>),
-        (GGML_TYPE_Q8_0, small::<Q8_0>),
-        (GGML_TYPE_IQ4_NL, small::<Iq4Nl>),
-        (GGML_TYPE_MXFP4, small::<Mxfp4>),
-        (GGML_TYPE_Q2_K, fine::<Q2K>),
-        (GGML_TYPE_Q3_K, fine::<Q3K>),
-        (GGML_TYPE_Q4_K, wide::<Q4K>),
-        (GGML_TYPE_Q5_K, wide::<Q5K>),
-        (GGML_TYPE_Q6_K, fine::<Q6K>),
-        (GGML_TYPE_IQ4_XS, wide::<Iq4Xs>),
-        (GGML_TYPE_TQ2_0, wide::<Tq2_0>),
+    for (t, form, rows) in [
+        (GGML_TYPE_Q4_0, form::<Q4_0>(), small::<Q4_0> as crate::cpu::simd::gemv::Rows),
+        (GGML_TYPE_Q4_1, form::<Q4_1>(), small::<Q4_1>),
+        (GGML_TYPE_Q5_0, form::<Q5_0>(), small::<Q5_0>),
+        (GGML_TYPE_Q5_1, form::<Q5_1>(), small::<Q5_1>),
+        (GGML_TYPE_Q8_0, form::<Q8_0>(), small::<Q8_0>),
+        (GGML_TYPE_IQ4_NL, form::<Iq4Nl>(), small::<Iq4Nl>),
+        (GGML_TYPE_MXFP4, form::<Mxfp4>(), small::<Mxfp4>),
+        (GGML_TYPE_Q2_K, form::<Q2K>(), fine::<Q2K>),
+        (GGML_TYPE_Q3_K, form::<Q3K>(), fine::<Q3K>),
+        (GGML_TYPE_Q4_K, form::<Q4K>(), wide::<Q4K>),
+        (GGML_TYPE_Q5_K, form::<Q5K>(), wide::<Q5K>),
+        (GGML_TYPE_Q6_K, form::<Q6K>(), fine::<Q6K>),
+        (GGML_TYPE_IQ4_XS, form::<Iq4Xs>(), wide::<Iq4Xs>),
+        (GGML_TYPE_TQ2_0, form::<Tq2_0>(), wide::<Tq2_0>),
     ] {
-        let Some(form) = k.byte_tiles.unpack[t as usize].map(|u| u.form) else { continue };
-        k.gemv[t as usize] =
-            Some(Gemv { layout: Layout::Blocks(form.act_bytes()), act: k.byte_tiles.act[form.index()], rows });
+        let act = k.byte_tiles.act[form.act_index()];
+        assert!(k.byte_tiles.unpack[t as usize].is_some_and(|u| u.form.act_index() == form.act_index()));
+        k.gemv[t as usize] = Some(Gemv { layout: Layout::Blocks(form), act, rows });
     }
 }

@@ -1,6 +1,7 @@
 //! Eight lanes for the float kernels and the block kernels, with AVX2, FMA and F16C.
 
 use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
+use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 
 /// Eight floats in a 256-bit register.
@@ -126,6 +127,28 @@ impl Dots for Avx2Dots {
             Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         };
         to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
+        add(self |b: Self) -> Self = Self(_mm256_add_epi32(self.0, b.0));
+        signed_right(self |n: i32) -> Self = Self(_mm256_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
+        // Sums of pairs, with 16 bits.
+        products(|_start: Self |w: Self |a: Self |bits: u32) -> Self = Self(if bits == 8 {
+            _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(a.0, w.0))
+        } else {
+            _mm256_maddubs_epi16(w.0, a.0)
+        });
+        more_products(self |w: Self |a: Self |bits: u32) -> Self =
+            Self(_mm256_add_epi16(self.0, Self::products(self, w, a, bits).0));
+        sum(self |start: Self) -> Self = Self(_mm256_add_epi32(start.0, _mm256_madd_epi16(self.0, _mm256_set1_epi16(1))));
+    }
+    const NARROW: bool = true;
+    #[inline(always)]
+    fn run(bits: u32, all: usize) -> usize {
+        // 2 * 127 * 15 * 8, 2 * 127 * 31 * 4, 2 * 127 * 63 * 2 and 2 * 127 * 128 are below 2^15.
+        match bits {
+            0..=4 => all.min(8),
+            5 => 4,
+            6 => 2,
+            _ => 1,
+        }
     }
 }
 
@@ -133,5 +156,55 @@ impl AnyDots for Avx2Dots {
     methods! {
         least(self |a: Self) -> Self = Self(_mm256_min_epi8(self.0, a.0));
         has_least(self) -> bool = _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.0, _mm256_set1_epi8(-128))) != 0;
+    }
+}
+
+impl Words for Avx2Dots {
+    methods! {
+        store(self |p: *mut u8) = _mm256_storeu_si256(p.cast(), self.0);
+        load_bytes(|p: *const u8) -> Self = Self(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p.cast())));
+        and(self |b: Self) -> Self = Self(_mm256_and_si256(self.0, b.0));
+        or(self |b: Self) -> Self = Self(_mm256_or_si256(self.0, b.0));
+        xor(self |b: Self) -> Self = Self(_mm256_xor_si256(self.0, b.0));
+        left(self |n: i32) -> Self = Self(_mm256_sll_epi32(self.0, _mm_cvtsi32_si128(n)));
+        right(self |n: i32) -> Self = Self(_mm256_srl_epi32(self.0, _mm_cvtsi32_si128(n)));
+        add_bytes(self |b: Self) -> Self = Self(_mm256_add_epi8(self.0, b.0));
+        repeat_byte(self |i: usize) -> Self = {
+            let first = _mm256_set_epi8(
+                12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0, 12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0,
+            );
+            Self(_mm256_shuffle_epi8(self.0, _mm256_add_epi8(first, _mm256_set1_epi8(i as i8))))
+        };
+        join(self |flags: Self |mask: Self |bit: u8) -> Self = {
+            let set = _mm256_cmpeq_epi8(_mm256_and_si256(flags.0, mask.0), mask.0);
+            Self(_mm256_or_si256(self.0, _mm256_and_si256(set, _mm256_set1_epi8(bit as i8))))
+        };
+        look_up(self |values: &[i8; 16]) -> Self =
+            Self(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(values.as_ptr().cast())), self.0));
+        replace(self |keys: Self |key: i32 |value: i32) -> Self = {
+            let equal = _mm256_cmpeq_epi32(keys.0, _mm256_set1_epi32(key));
+            Self(_mm256_blendv_epi8(self.0, _mm256_set1_epi32(value), equal))
+        };
+        low_halves(self) -> Avx2 = {
+            let low = _mm256_and_si256(self.0, _mm256_set1_epi32(0xffff));
+            let packed = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low));
+            Avx2(_mm256_cvtph_ps(packed))
+        };
+        as_floats(self) -> Avx2 = Avx2(_mm256_castsi256_ps(self.0));
+        interleave_4(|rows: *const *const u8 |at: usize |dst: *mut u8) = {
+            // Rows r and r + 4 in the two halves of a vector, transposed by halves.
+            let pair = |r: usize| {
+                let low = _mm_loadu_si128(rows.add(r).read().add(at).cast());
+                let high = _mm_loadu_si128(rows.add(r + 4).read().add(at).cast());
+                _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
+            };
+            let (a, b, c, d) = (pair(0), pair(1), pair(2), pair(3));
+            let (ab, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (cd, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            _mm256_storeu_si256(dst.cast(), _mm256_unpacklo_epi64(ab, cd));
+            _mm256_storeu_si256(dst.add(32).cast(), _mm256_unpackhi_epi64(ab, cd));
+            _mm256_storeu_si256(dst.add(64).cast(), _mm256_unpacklo_epi64(ab_high, cd_high));
+            _mm256_storeu_si256(dst.add(96).cast(), _mm256_unpackhi_epi64(ab_high, cd_high));
+        };
     }
 }

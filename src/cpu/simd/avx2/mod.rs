@@ -3,12 +3,13 @@
 mod gemv;
 pub mod lanes;
 
-use super::{Kernels, blocks, float, tile};
+use super::{Kernels, blocks, float, interleave, tile};
 
 float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
 tile::instantiate_floats!(lanes::Avx2, [6 4 3 2 1], "avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::transpose, [3 2 1], "avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::transpose, [4 3 2 1], narrow, "avx2,fma,f16c");
+interleave::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///
@@ -19,6 +20,7 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_blocks(k);
     k.float_tiles = float_tiles::FLOAT_TILES;
     k.byte_tiles = byte_tiles::table();
+    k.interleaved = interleaved::table();
     // SAFETY: forwarded to the caller.
     unsafe { gemv::fill(k) };
 }

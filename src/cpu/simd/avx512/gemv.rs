@@ -1,4 +1,5 @@
-//! Matrix times column with VNNI. Blocks of 256 values are processed one by one, blocks of 32 values sixteen at a time.
+//! Matrix times column with VNNI. Sixteen rows are processed at once, and a lane of a vector of results is a row, as in a panel. So every result is one
+//! chain of additions in the order of `k`, and has the same bits as in a tile (`tile::byte_tile`).
 //!
 //! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the sums start with
 //! minus that number.
@@ -10,30 +11,15 @@ use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
 use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
 
-/// Rows that are processed at once.
-const ROWS: usize = 4;
+/// Rows that are processed at once: a lane of a vector of results is a row.
+const ROWS: usize = 16;
+/// Blocks of 32 values whose scales are collected at a time.
+const BLOCKS: usize = 16;
 /// Maximum size in bytes of a [`Super`] block that consists of smaller ones.
 const LAST: usize = 144;
 
-/// The group of each lane, for the four vectors of 64 values of a block.
-type Lanes = [[i32; 16]; 4];
-
-/// Groups of 32, with values in order.
-static BY_32: Lanes = lanes([0, 1, 2, 3, 4, 5, 6, 7], 8);
-/// Groups of 32, with the even groups of each four before the odd ones.
-static SPLIT_BY_32: Lanes = lanes([0, 2, 1, 3, 4, 6, 5, 7], 8);
-/// Groups of 16, with values in order.
-static BY_16: Lanes = lanes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], 4);
-
-const fn lanes<const N: usize>(order: [i32; N], width: usize) -> Lanes {
-    let mut all = [[0; 16]; 4];
-    let mut i = 0;
-    while i < 64 {
-        all[i / 16][i % 16] = order[i / width];
-        i += 1;
-    }
-    all
-}
+/// The rows, at the first block.
+type Rows16 = [*const u8; ROWS];
 
 /// A block of 256 values, or several smaller blocks with 256 values together.
 ///
@@ -51,7 +37,7 @@ pub(super) unsafe trait Super {
     const OFFSETS: bool = false;
     /// Whether vectors have even groups of 32 before odd ones.
     const SPLIT: bool = false;
-    /// Scales and offsets, one per lane.
+    /// Scales and offsets, one per lane, for each group.
     unsafe fn scales(b: *const u8) -> (__m512, __m512);
     /// The values plus the bias.
     unsafe fn quants(b: *const u8) -> [__m512i; 4];
@@ -66,7 +52,7 @@ pub(super) unsafe trait Small {
     const BIAS: i8;
     /// Whether there is an offset for each scale.
     const OFFSETS: bool = false;
-    /// Scales and offsets of sixteen blocks, from the first four bytes of each.
+    /// Scales and offsets of sixteen blocks of different rows, from the first four bytes of each.
     unsafe fn scales(heads: __m512i) -> (__m512, __m512);
     /// The values of two blocks plus the bias.
     unsafe fn quants(a: *const u8, b: *const u8) -> __m512i;
@@ -409,144 +395,211 @@ with_simd! {
     }
 }
 
-/// Dot products of `R` rows of [`Super`] blocks.
-#[inline(always)]
-unsafe fn super_rows<B: Super, const R: usize>(
-    k: usize,
-    x: [*const u8; R],
-    ahead: usize,
-    act: *const u8,
-    dst: *mut f32,
-) {
-    // SAFETY: the contract of `Rows`: `R` rows of `k` values, a `WideAct` row for `k` values, `R` floats at `dst`. Block indices are below
-    // the number of blocks, and the parts of the `WideAct` row are padded to whole blocks of 256 values. The caller promises the features.
-    unsafe {
-        let layout = WideAct::new(k);
-        let (scales, sums) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
-        let fine_sums = act.add(layout.fine_sums()).cast::<f32>();
-        let lanes = if B::FINE {
-            &BY_16
-        } else if B::SPLIT {
-            &SPLIT_BY_32
-        } else {
-            &BY_32
-        };
-        let lanes: [__m512i; 4] = std::array::from_fn(|t| _mm512_loadu_si512(lanes[t].as_ptr().cast()));
-        let pairs = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
-        let mut acc = [_mm512_setzero_ps(); R];
-        let mut shift = [_mm512_setzero_ps(); R];
-        // Blocks of fewer than 256 values that are left over are copied, followed by zeros.
-        let whole = k / 256;
-        let rest = if B::UNIT < 256 { k % 256 / B::UNIT * (B::BYTES * B::UNIT / 256) } else { 0 };
-        let mut last = [[0u8; LAST]; R];
-        if B::UNIT < 256 && rest > 0 {
-            for r in 0..R {
-                x[r].add(whole * B::BYTES).copy_to_nonoverlapping(last[r].as_mut_ptr(), rest);
-            }
-        }
-        for i in 0..whole + usize::from(rest > 0) {
-            let [a, b, c, d]: [__m512i; 4] = std::array::from_fn(|t| load(act.add(256 * i + 64 * t)));
-            let a = if B::SPLIT {
-                [
-                    _mm512_shuffle_i64x2::<0x44>(a, b),
-                    _mm512_shuffle_i64x2::<0xee>(a, b),
-                    _mm512_shuffle_i64x2::<0x44>(c, d),
-                    _mm512_shuffle_i64x2::<0xee>(c, d),
-                ]
-            } else {
-                [a, b, c, d]
-            };
-            let starts = [start(B::BIAS, a[0]), start(B::BIAS, a[1]), start(B::BIAS, a[2]), start(B::BIAS, a[3])];
-            let scale = _mm512_castps256_ps512(_mm256_loadu_ps(scales.add(8 * i)));
-            let scale = if B::FINE { _mm512_permutexvar_ps(pairs, scale) } else { scale };
-            for r in 0..R {
-                let block = if B::UNIT < 256 && i == whole { last[r].as_ptr() } else { x[r].add(i * B::BYTES) };
-                prefetch(block.wrapping_add(ahead), B::BYTES);
-                let (s, o) = B::scales(block);
-                let s = _mm512_mul_ps(s, scale);
-                let q = B::quants(block);
-                for t in 0..4 {
-                    let dot = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(starts[t], q[t], a[t]));
-                    acc[r] = _mm512_fmadd_ps(dot, _mm512_permutexvar_ps(lanes[t], s), acc[r]);
-                }
-                if B::OFFSETS && B::FINE {
-                    shift[r] = _mm512_fmadd_ps(o, _mm512_loadu_ps(fine_sums.add(16 * i)), shift[r]);
-                } else if B::OFFSETS {
-                    let sums = _mm512_maskz_loadu_ps(0xff, sums.add(8 * i));
-                    shift[r] = _mm512_mask3_fmadd_ps(o, sums, shift[r], 0xff);
-                }
-            }
-        }
-        for r in 0..R {
-            dst.add(r).write_unaligned(_mm512_reduce_add_ps(_mm512_add_ps(acc[r], shift[r])));
-        }
+with_simd! {
+    // Sums of the lanes of each 128-bit part: lane r of a part is the sum of that part of vector r.
+    unsafe fn sum_parts(v: [__m512i; 4]) -> __m512i {
+        let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+        let cd = _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd))
+    }
+    // The sums of two groups of 32 values of sixteen rows, from the parts of four rows each.
+    unsafe fn two_groups(v: [__m512i; 4]) -> [__m512i; 2] {
+        let a = _mm512_add_epi32(_mm512_shuffle_i32x4::<0x88>(v[0], v[1]), _mm512_shuffle_i32x4::<0xdd>(v[0], v[1]));
+        let b = _mm512_add_epi32(_mm512_shuffle_i32x4::<0x88>(v[2], v[3]), _mm512_shuffle_i32x4::<0xdd>(v[2], v[3]));
+        [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b)]
+    }
+    // The sums of four groups of 16 values.
+    unsafe fn four_groups(v: [__m512i; 4]) -> [__m512i; 4] {
+        let (a, b) = (_mm512_shuffle_i32x4::<0x44>(v[0], v[1]), _mm512_shuffle_i32x4::<0x44>(v[2], v[3]));
+        let (c, d) = (_mm512_shuffle_i32x4::<0xee>(v[0], v[1]), _mm512_shuffle_i32x4::<0xee>(v[2], v[3]));
+        [
+            _mm512_shuffle_i32x4::<0x88>(a, b),
+            _mm512_shuffle_i32x4::<0xdd>(a, b),
+            _mm512_shuffle_i32x4::<0x88>(c, d),
+            _mm512_shuffle_i32x4::<0xdd>(c, d),
+        ]
+    }
+    unsafe fn splat(p: *const f32) -> __m512 {
+        _mm512_set1_ps(p.read_unaligned())
+    }
+    // Adds the products of a group of sixteen rows, whose sums in integers are `sums`, in the order of a tile. `d` is the scale of the activations.
+    unsafe fn add_group(acc: __m512, sums: __m512i, scale: __m512, d: *const f32) -> __m512 {
+        _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale), splat(d), acc)
     }
 }
 
-/// Dot products of `R` rows of [`Small`] blocks.
+/// Scales or offsets of a block of each row, one for each group.
+type ByRow = [[f32; 16]; ROWS];
+
+/// Turns the first `N` (8 or 16) numbers of each row into vectors with a lane for each row.
 #[inline(always)]
-unsafe fn small_rows<B: Small, const R: usize>(
-    k: usize,
-    x: [*const u8; R],
-    ahead: usize,
-    act: *const u8,
-    dst: *mut f32,
-) {
-    // SAFETY: the contract of `Rows`: `R` rows of `k` values, a `WideAct` row for `k` values, `R` floats at `dst`. Block indices are below
-    // k / 32, and the parts of the `WideAct` row are padded to 16 blocks. The caller promises the features.
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+unsafe fn by_group<const N: usize>(rows: &ByRow) -> [__m512; N] {
+    // SAFETY: rows and columns are inside of `rows`, and the caller promises the features.
+    unsafe {
+        let mut all = [_mm512_setzero_ps(); N];
+        let at = rows.as_ptr().cast::<f32>();
+        for column in (0..N).step_by(8) {
+            let mut fours = [[_mm512_setzero_ps(); 4]; 2];
+            for (half, fours) in fours.iter_mut().enumerate() {
+                // Columns of rows r and r + 4 in the two halves of a vector.
+                let mut v = [_mm512_setzero_ps(); 4];
+                for (r, v) in v.iter_mut().enumerate() {
+                    let low = at.add((8 * half + r) * 16 + column);
+                    let both = _mm512_castps256_ps512(_mm256_loadu_ps(low));
+                    *v = _mm512_insertf32x8::<1>(both, _mm256_loadu_ps(low.add(4 * 16)));
+                }
+                let (ab, ab_high) = (_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+                let (cd, cd_high) = (_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+                *fours = [
+                    _mm512_shuffle_ps::<0x44>(ab, cd),
+                    _mm512_shuffle_ps::<0xee>(ab, cd),
+                    _mm512_shuffle_ps::<0x44>(ab_high, cd_high),
+                    _mm512_shuffle_ps::<0xee>(ab_high, cd_high),
+                ];
+            }
+            for q in 0..4 {
+                all[column + q] = _mm512_shuffle_f32x4::<0x88>(fours[0][q], fours[1][q]);
+                all[column + q + 4] = _mm512_shuffle_f32x4::<0xdd>(fours[0][q], fours[1][q]);
+            }
+        }
+        all
+    }
+}
+
+/// Dot products of sixteen rows of [`Super`] blocks with `N` groups.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+unsafe fn super_rows<B: Super, const N: usize>(k: usize, x: Rows16, ahead: usize, act: *const u8) -> __m512 {
+    const { assert!(N == if B::FINE { 16 } else { 8 }) };
+    // SAFETY: the contract of `Rows`: sixteen rows of `k` values, and a `WideAct` row for `k` values. Block indices are below the number of blocks,
+    // and the parts of the `WideAct` row are padded to whole blocks of 256 values. The caller promises the features.
     unsafe {
         let layout = WideAct::new(k);
-        let (scales, sums) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
-        let count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-        let places = _mm512_mullo_epi32(count, _mm512_set1_epi32(B::BYTES as i32));
-        let pair = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-        let blocks = k / 32;
-        let mut acc = [_mm512_setzero_ps(); R];
-        let mut shift = [_mm512_setzero_ps(); R];
-        let mut first = 0;
-        while first < blocks {
-            let n = (blocks - first).min(16);
-            let scale = _mm512_loadu_ps(scales.add(first));
-            let mut s = [_mm512_setzero_ps(); R];
-            for r in 0..R {
-                let heads = x[r].add(first * B::BYTES);
-                prefetch(heads.wrapping_add(ahead), n * B::BYTES);
-                // The mask excludes blocks after the end of the row.
-                let heads = _mm512_mask_i32gather_epi32::<1>(
-                    _mm512_setzero_si512(),
-                    ((1u32 << n) - 1) as u16,
-                    places,
-                    heads.cast(),
-                );
-                let (d, o) = B::scales(heads);
-                s[r] = _mm512_mul_ps(d, scale);
-                if B::OFFSETS {
-                    shift[r] = _mm512_fmadd_ps(o, _mm512_loadu_ps(sums.add(first)), shift[r]);
+        let d = act.add(layout.scales()).cast::<f32>();
+        let totals = act.add(if B::FINE { layout.fine_sums() } else { layout.sums() }).cast::<f32>();
+        let mut acc = _mm512_setzero_ps();
+        // Blocks of fewer than 256 values that are left over are copied, followed by zeros.
+        let whole = k / 256;
+        let rest = if B::UNIT < 256 { k % 256 / B::UNIT * (B::BYTES * B::UNIT / 256) } else { 0 };
+        let mut last = [[0u8; LAST]; ROWS];
+        if B::UNIT < 256 && rest > 0 {
+            for (x, last) in x.iter().zip(&mut last) {
+                x.add(whole * B::BYTES).copy_to_nonoverlapping(last.as_mut_ptr(), rest);
+            }
+        }
+        let (mut scales, mut offsets): (ByRow, ByRow) = ([[0.0; 16]; ROWS], [[0.0; 16]; ROWS]);
+        for i in 0..whole + usize::from(rest > 0) {
+            let mut a = [_mm512_setzero_si512(); 4];
+            for (t, a) in a.iter_mut().enumerate() {
+                *a = load(act.add(256 * i + 64 * t));
+            }
+            if B::SPLIT {
+                a = [
+                    _mm512_shuffle_i64x2::<0x44>(a[0], a[1]),
+                    _mm512_shuffle_i64x2::<0xee>(a[0], a[1]),
+                    _mm512_shuffle_i64x2::<0x44>(a[2], a[3]),
+                    _mm512_shuffle_i64x2::<0xee>(a[2], a[3]),
+                ];
+            }
+            let starts = [start(B::BIAS, a[0]), start(B::BIAS, a[1]), start(B::BIAS, a[2]), start(B::BIAS, a[3])];
+            let mut parts = [[_mm512_setzero_si512(); 4]; 4];
+            for four in 0..4 {
+                let mut dots = [[_mm512_setzero_si512(); 4]; 4];
+                for r in 0..4 {
+                    let row = 4 * four + r;
+                    let block = if B::UNIT < 256 && i == whole { last[row].as_ptr() } else { x[row].add(i * B::BYTES) };
+                    prefetch(block.wrapping_add(ahead), B::BYTES);
+                    let (s, o) = B::scales(block);
+                    _mm512_storeu_ps(scales[row].as_mut_ptr(), s);
+                    if B::OFFSETS {
+                        _mm512_storeu_ps(offsets[row].as_mut_ptr(), o);
+                    }
+                    let q = B::quants(block);
+                    for t in 0..4 {
+                        dots[t][r] = _mm512_dpbusd_epi32(starts[t], q[t], a[t]);
+                    }
+                }
+                for t in 0..4 {
+                    parts[t][four] = sum_parts(dots[t]);
                 }
             }
-            let mut lane = pair;
+            let mut sums = [_mm512_setzero_si512(); N];
+            for t in 0..4 {
+                if B::FINE {
+                    sums[4 * t..][..4].copy_from_slice(&four_groups(parts[t]));
+                } else {
+                    let [low, high] = two_groups(parts[t]);
+                    let (first, second) =
+                        if B::SPLIT { (4 * (t / 2) + t % 2, 4 * (t / 2) + t % 2 + 2) } else { (2 * t, 2 * t + 1) };
+                    (sums[first], sums[second]) = (low, high);
+                }
+            }
+            let scale: [__m512; N] = by_group(&scales);
+            let offset: [__m512; N] = if B::OFFSETS { by_group(&offsets) } else { scale };
+            for g in 0..N {
+                acc = add_group(acc, sums[g], scale[g], d.add(8 * i + g * 8 / N));
+                if B::OFFSETS {
+                    acc = _mm512_fmadd_ps(offset[g], splat(totals.add(N * i + g)), acc);
+                }
+            }
+        }
+        acc
+    }
+}
+
+/// Dot products of sixteen rows of [`Small`] blocks.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+unsafe fn small_rows<B: Small>(k: usize, x: Rows16, ahead: usize, act: *const u8) -> __m512 {
+    // SAFETY: the contract of `Rows`: sixteen rows of `k` values, and a `WideAct` row for `k` values. Block indices are below k / 32, and a block has at
+    // least four bytes. The caller promises the features.
+    unsafe {
+        let layout = WideAct::new(k);
+        let (d, totals) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
+        let blocks = k / 32;
+        let mut acc = _mm512_setzero_ps();
+        let mut heads = [[0i32; ROWS]; BLOCKS];
+        for first in (0..blocks).step_by(BLOCKS) {
+            let n = (blocks - first).min(BLOCKS);
+            for (r, x) in x.iter().enumerate() {
+                let x = x.add(first * B::BYTES);
+                prefetch(x.wrapping_add(ahead), n * B::BYTES);
+                for (j, heads) in heads[..n].iter_mut().enumerate() {
+                    heads[r] = x.add(j * B::BYTES).cast::<i32>().read_unaligned();
+                }
+            }
             for j in (0..n).step_by(2) {
                 let a = load(act.add(32 * (first + j)));
                 let start = start(B::BIAS, a);
-                // An odd last block is paired with itself, because the activations after the end are zero.
-                let (here, next) = ((first + j) * B::BYTES, (first + j + usize::from(j + 1 < n)) * B::BYTES);
-                for r in 0..R {
-                    let q = B::quants(x[r].add(here), x[r].add(next));
-                    let dot = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, q, a));
-                    acc[r] = _mm512_fmadd_ps(dot, _mm512_permutexvar_ps(lane, s[r]), acc[r]);
+                // An odd last block is paired with itself; the second half of the sums is not used then.
+                let pair = j + 1 < n;
+                let (here, next) = ((first + j) * B::BYTES, (first + j + usize::from(pair)) * B::BYTES);
+                let mut parts = [_mm512_setzero_si512(); 4];
+                for (four, parts) in parts.iter_mut().enumerate() {
+                    let mut dots = [_mm512_setzero_si512(); 4];
+                    for (r, dot) in dots.iter_mut().enumerate() {
+                        let x = x[4 * four + r];
+                        *dot = _mm512_dpbusd_epi32(start, B::quants(x.add(here), x.add(next)), a);
+                    }
+                    *parts = sum_parts(dots);
                 }
-                lane = _mm512_add_epi32(lane, _mm512_set1_epi32(2));
+                let sums = two_groups(parts);
+                for h in 0..1 + usize::from(pair) {
+                    let (scale, offset) = B::scales(_mm512_loadu_si512(heads[j + h].as_ptr().cast()));
+                    acc = add_group(acc, sums[h], scale, d.add(first + j + h));
+                    if B::OFFSETS {
+                        acc = _mm512_fmadd_ps(offset, splat(totals.add(first + j + h)), acc);
+                    }
+                }
             }
-            first += n;
         }
-        for r in 0..R {
-            dst.add(r).write_unaligned(_mm512_reduce_add_ps(_mm512_add_ps(acc[r], shift[r])));
-        }
+        acc
     }
 }
 
 macro_rules! kernel {
-    ($name:ident, $block:ident, $rows:ident) => {
+    ($name:ident, $block:ident, $rows:ident $(, $groups:literal)?) => {
         #[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
         pub(super) unsafe fn $name<B: $block>(
             k: usize,
@@ -556,29 +609,22 @@ macro_rules! kernel {
             act: *const u8,
             dst: *mut f32,
         ) {
-            let mut r = 0;
-            // SAFETY: the contract of `Rows`, for parts of its `rows` rows. The features of this function are those that the callees require.
-            unsafe {
-                while rows - r >= ROWS {
-                    $rows::<B, ROWS>(
-                        k,
-                        std::array::from_fn(|i| x.add((r + i) * stride)),
-                        ROWS * stride,
-                        act,
-                        dst.add(r),
-                    );
-                    r += ROWS;
-                }
-                while r < rows {
-                    $rows::<B, 1>(k, [x.add(r * stride)], stride, act, dst.add(r));
-                    r += 1;
+            for first in (0..rows).step_by(ROWS) {
+                let n = ROWS.min(rows - first);
+                // SAFETY: the contract of `Rows`, for at most sixteen of its rows: where fewer are left, the last stands for the others. The features
+                // of this function are those that the callees require.
+                unsafe {
+                    let x = std::array::from_fn(|i| x.add((first + i.min(n - 1)) * stride));
+                    let acc = $rows::<B $(, $groups)?>(k, x, ROWS * stride, act);
+                    _mm512_mask_storeu_ps(dst.add(first), ((1u32 << n) - 1) as u16, acc);
                 }
             }
         }
     };
 }
-kernel!(super_kernel, Super, super_rows);
-kernel!(small_kernel, Small, small_rows);
+kernel!(coarse, Super, super_rows, 8);
+kernel!(fine, Super, super_rows, 16);
+kernel!(small, Small, small_rows);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
@@ -592,20 +638,20 @@ unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.
 pub unsafe fn fill(k: &mut Kernels) {
     for (t, rows) in [
-        (GGML_TYPE_Q2_K, super_kernel::<Q2K> as crate::cpu::simd::gemv::Rows),
-        (GGML_TYPE_Q3_K, super_kernel::<Q3K>),
-        (GGML_TYPE_Q4_K, super_kernel::<Q4K>),
-        (GGML_TYPE_Q5_K, super_kernel::<Q5K>),
-        (GGML_TYPE_Q6_K, super_kernel::<Q6K>),
-        (GGML_TYPE_IQ4_XS, super_kernel::<Iq4Xs>),
-        (GGML_TYPE_TQ2_0, super_kernel::<Tq2_0>),
-        (GGML_TYPE_Q4_0, small_kernel::<Q4_0>),
-        (GGML_TYPE_Q4_1, small_kernel::<Q4_1>),
-        (GGML_TYPE_Q5_0, small_kernel::<Q5_0>),
-        (GGML_TYPE_Q5_1, small_kernel::<Q5_1>),
-        (GGML_TYPE_Q8_0, small_kernel::<Q8_0>),
-        (GGML_TYPE_IQ4_NL, small_kernel::<Iq4Nl>),
-        (GGML_TYPE_MXFP4, small_kernel::<Mxfp4>),
+        (GGML_TYPE_Q2_K, fine::<Q2K> as crate::cpu::simd::gemv::Rows),
+        (GGML_TYPE_Q3_K, fine::<Q3K>),
+        (GGML_TYPE_Q4_K, coarse::<Q4K>),
+        (GGML_TYPE_Q5_K, coarse::<Q5K>),
+        (GGML_TYPE_Q6_K, fine::<Q6K>),
+        (GGML_TYPE_IQ4_XS, coarse::<Iq4Xs>),
+        (GGML_TYPE_TQ2_0, coarse::<Tq2_0>),
+        (GGML_TYPE_Q4_0, small::<Q4_0>),
+        (GGML_TYPE_Q4_1, small::<Q4_1>),
+        (GGML_TYPE_Q5_0, small::<Q5_0>),
+        (GGML_TYPE_Q5_1, small::<Q5_1>),
+        (GGML_TYPE_Q8_0, small::<Q8_0>),
+        (GGML_TYPE_IQ4_NL, small::<Iq4Nl>),
+        (GGML_TYPE_MXFP4, small::<Mxfp4>),
     ]
     .into_iter()
     .chain(super::gemv_codes::KERNELS)

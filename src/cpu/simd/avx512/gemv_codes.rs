@@ -1,7 +1,7 @@
 //! [`Super`] blocks of formats with grid points or ternary digits, and of formats with fewer than 256 values in a block, of which several
 //! are processed at a time.
 
-use super::gemv::{Super, bytes, half_at, load, super_kernel, table, with_simd};
+use super::gemv::{Super, bytes, coarse, fine, half_at, load, table, with_simd};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::gemv::Rows;
 use crate::quant::mxfp4::FP4_DOUBLED;
@@ -456,15 +456,15 @@ unsafe impl Super for Nvfp4 {
 
 /// The kernels of these formats.
 pub const KERNELS: [(ggml_type, Rows); 11] = [
-    (GGML_TYPE_IQ3_XXS, super_kernel::<Iq3Xxs>),
-    (GGML_TYPE_IQ3_S, super_kernel::<Iq3S>),
-    (GGML_TYPE_IQ2_XXS, super_kernel::<Iq2Xxs>),
-    (GGML_TYPE_IQ2_XS, super_kernel::<Iq2Xs>),
-    (GGML_TYPE_IQ2_S, super_kernel::<Iq2S>),
-    (GGML_TYPE_IQ1_S, super_kernel::<Iq1S>),
-    (GGML_TYPE_IQ1_M, super_kernel::<Iq1M>),
-    (GGML_TYPE_TQ1_0, super_kernel::<Tq1_0>),
-    (GGML_TYPE_Q1_0, super_kernel::<Q1_0>),
-    (GGML_TYPE_Q2_0, super_kernel::<Q2_0>),
-    (GGML_TYPE_NVFP4, super_kernel::<Nvfp4>),
+    (GGML_TYPE_IQ3_XXS, coarse::<Iq3Xxs>),
+    (GGML_TYPE_IQ3_S, coarse::<Iq3S>),
+    (GGML_TYPE_IQ2_XXS, coarse::<Iq2Xxs>),
+    (GGML_TYPE_IQ2_XS, fine::<Iq2Xs>),
+    (GGML_TYPE_IQ2_S, fine::<Iq2S>),
+    (GGML_TYPE_IQ1_S, coarse::<Iq1S>),
+    (GGML_TYPE_IQ1_M, fine::<Iq1M>),
+    (GGML_TYPE_TQ1_0, coarse::<Tq1_0>),
+    (GGML_TYPE_Q1_0, coarse::<Q1_0>),
+    (GGML_TYPE_Q2_0, coarse::<Q2_0>),
+    (GGML_TYPE_NVFP4, fine::<Nvfp4>),
 ];

@@ -1,6 +1,7 @@
 //! Sixteen lanes for the float kernels, with AVX-512, and integer lanes with VNNI.
 
 use crate::cpu::simd::lanes::{Dots, Lanes};
+use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 
 /// Sixteen floats in a 512-bit register.
@@ -101,5 +102,51 @@ impl Dots for VnniDots {
         load(|p: *const u8) -> Self = Self(_mm512_loadu_si512(p.cast()));
         dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
         to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
+        add(self |b: Self) -> Self = Self(_mm512_add_epi32(self.0, b.0));
+        signed_right(self |n: i32) -> Self = Self(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
+    }
+}
+
+impl Words for VnniDots {
+    methods! {
+        store(self |p: *mut u8) = _mm512_storeu_si512(p.cast(), self.0);
+        load_bytes(|p: *const u8) -> Self = Self(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())));
+        and(self |b: Self) -> Self = Self(_mm512_and_si512(self.0, b.0));
+        or(self |b: Self) -> Self = Self(_mm512_or_si512(self.0, b.0));
+        xor(self |b: Self) -> Self = Self(_mm512_xor_si512(self.0, b.0));
+        left(self |n: i32) -> Self = Self(_mm512_sll_epi32(self.0, _mm_cvtsi32_si128(n)));
+        right(self |n: i32) -> Self = Self(_mm512_srl_epi32(self.0, _mm_cvtsi32_si128(n)));
+        add_bytes(self |b: Self) -> Self = Self(_mm512_add_epi8(self.0, b.0));
+        repeat_byte(self |i: usize) -> Self = {
+            let first = _mm512_broadcast_i32x4(_mm_set_epi8(12, 12, 12, 12, 8, 8, 8, 8, 4, 4, 4, 4, 0, 0, 0, 0));
+            Self(_mm512_shuffle_epi8(self.0, _mm512_add_epi8(first, _mm512_set1_epi8(i as i8))))
+        };
+        join(self |flags: Self |mask: Self |bit: u8) -> Self = {
+            let set = _mm512_test_epi8_mask(flags.0, mask.0);
+            Self(_mm512_mask_add_epi8(self.0, set, self.0, _mm512_set1_epi8(bit as i8)))
+        };
+        look_up(self |values: &[i8; 16]) -> Self =
+            Self(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast())), self.0));
+        replace(self |keys: Self |key: i32 |value: i32) -> Self = {
+            let equal = _mm512_cmpeq_epi32_mask(keys.0, _mm512_set1_epi32(key));
+            Self(_mm512_mask_mov_epi32(self.0, equal, _mm512_set1_epi32(value)))
+        };
+        low_halves(self) -> Avx512 = Avx512(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(self.0)));
+        as_floats(self) -> Avx512 = Avx512(_mm512_castsi512_ps(self.0));
+        interleave_4(|rows: *const *const u8 |at: usize |dst: *mut u8) = {
+            // Rows r, r + 4, r + 8 and r + 12 in the four parts of a vector, transposed by parts.
+            let four = |r: usize| {
+                let row = |r: usize| _mm_loadu_si128(rows.add(r).read().add(at).cast());
+                let v = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 4));
+                _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(v, row(r + 8)), row(r + 12))
+            };
+            let (a, b, c, d) = (four(0), four(1), four(2), four(3));
+            let (ab, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let (cd, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+            _mm512_storeu_si512(dst.cast(), _mm512_unpacklo_epi64(ab, cd));
+            _mm512_storeu_si512(dst.add(64).cast(), _mm512_unpackhi_epi64(ab, cd));
+            _mm512_storeu_si512(dst.add(128).cast(), _mm512_unpacklo_epi64(ab_high, cd_high));
+            _mm512_storeu_si512(dst.add(192).cast(), _mm512_unpackhi_epi64(ab_high, cd_high));
+        };
     }
 }

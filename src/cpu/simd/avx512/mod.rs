@@ -5,11 +5,12 @@ pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::{Kernels, float, tile};
+use super::{Kernels, float, interleave, tile};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_floats!(lanes::Avx512, [12 8 6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::VnniDots, float_tiles::transpose, [6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::VnniDots, float_tiles::transpose, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+interleave::instantiate!(lanes::VnniDots, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
 /// as wide, but it lacks the instruction that moves signs between bytes.
@@ -27,6 +28,7 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 /// As for [`fill`], and the processor has AVX-512 VNNI.
 pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
+    k.interleaved = interleaved::table();
     // SAFETY: the caller promises AVX-512 F, BW, DQ, VL and VNNI.
     unsafe { gemv::fill(k) };
 }

@@ -1,11 +1,11 @@
 //! Kernels for every processor: the generic code over plain arrays.
 
-use super::{Kernels, Level, TYPES, blocks, float, lanes, tile};
+use super::{Kernels, Level, TYPES, blocks, float, interleave, lanes, tile};
 
 float::instantiate!(lanes::Plain);
 blocks::instantiate!(lanes::Plain, lanes::PlainDots);
 tile::instantiate_floats!(lanes::Plain, [3 2 1]);
-tile::instantiate_bytes!(lanes::PlainDots, float_tiles::transpose, [2 1]);
+tile::instantiate_bytes!(lanes::PlainDots, float_tiles::transpose, [2 1], signed_only);
 
 /// The table of this level.
 pub(super) fn table() -> Kernels {
@@ -46,6 +46,7 @@ pub(super) fn table() -> Kernels {
         dot_f8,
         float_tiles: float_tiles::FLOAT_TILES,
         byte_tiles: byte_tiles::table(),
+        interleaved: interleave::Table::NONE,
     };
     fill_float(&mut k);
     fill_blocks(&mut k);

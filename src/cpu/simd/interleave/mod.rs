@@ -1,0 +1,435 @@
+//! Interleaved weights: the blocks of as many rows as a vector has lanes, word by word, so that a lane has the data of a row. No kernel
+//! needs sums or shuffles across lanes then, and weights are unpacked in registers.
+//!
+//! An interleaved block has the size of the blocks that it is made of: first the 32-bit words of the blocks in order, each as a vector with
+//! a word of each row; then the scale in front of or behind the words, as an array with an element for each row, if the format has such a
+//! scale of one or two bytes ([`Shape`]).
+//!
+//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `formats` has the formats.
+//!
+//! Every result is one chain of additions in the order of `k`, as in a tile: the exact sum of a group, times its scale, times the scale of
+//! the activations, is added to the result; then the offset times the sum of the activations.
+
+pub mod formats;
+
+use super::lanes::{Dots, Lanes};
+use super::tile::{Act, Form, start};
+use super::words::Words;
+
+/// Where the data of a block is.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Values of a block.
+    pub values: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// Offset of the 32-bit words.
+    pub words_at: usize,
+    /// Number of words, at least 4.
+    pub words: usize,
+    /// Offset of the separate scale.
+    pub scale_at: usize,
+    /// Bytes of the separate scale: 0, 1 or 2.
+    pub scale: usize,
+}
+
+impl Shape {
+    /// A block of words only.
+    const fn words(values: usize, words: usize) -> Self {
+        Self { values, bytes: 4 * words, words_at: 0, words, scale_at: 0, scale: 0 }
+    }
+    /// Words after a scale.
+    const fn scale_first(values: usize, scale: usize, words: usize) -> Self {
+        Self { values, bytes: 4 * words + scale, words_at: scale, words, scale_at: 0, scale }
+    }
+    /// Words before a scale of two bytes.
+    const fn scale_last(values: usize, words: usize) -> Self {
+        Self { values, bytes: 4 * words + 2, words_at: 0, words, scale_at: 4 * words, scale: 2 }
+    }
+}
+
+/// An interleaved block, which is readable, on a processor with the instruction set of `D`.
+pub struct Block<D> {
+    at: *const u8,
+    lanes: std::marker::PhantomData<D>,
+}
+
+impl<D> Clone for Block<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<D> Copy for Block<D> {}
+
+/// A format whose blocks can be interleaved.
+///
+/// # Safety
+/// The methods read words below `SHAPE.words`, and the separate scale only if there is one. Call them only with `t` below the number of
+/// groups of 32 of a block and `g` below that of groups of `GROUP`.
+#[allow(clippy::missing_safety_doc)] // the section above is for all methods
+pub unsafe trait Format {
+    /// Where the data of a block is.
+    const SHAPE: Shape;
+    /// Bits of unpacked weights: unsigned bytes below `2^BITS`, or signed bytes `^ FLIP` if it is 8.
+    const BITS: u32;
+    /// Number that the unpacked unsigned bytes exceed the weights by: 0 or a power of two up to 32.
+    const BIAS: i32 = 0;
+    /// Values that share a scale: 16 or 32.
+    const GROUP: usize = 32;
+    /// Whether there is an offset for each scale.
+    const OFFSETS: bool = false;
+    /// The scales of group `g`.
+    unsafe fn scale<D: Words>(b: Block<D>, g: usize) -> D::Floats;
+    /// The offsets of group `g`.
+    #[inline(always)]
+    unsafe fn offset<D: Words>(_b: Block<D>, _g: usize) -> D::Floats {
+        // SAFETY: the processor has the instruction set of `D` (`Block`).
+        unsafe { D::Floats::splat(0.0) }
+    }
+    /// The values of the 32 values number `t`, four in each lane.
+    unsafe fn codes<D: Words>(b: Block<D>, t: usize) -> [D; 8];
+}
+
+/// The form of unpacked weights.
+pub const fn form<D: Dots, F: Format>() -> Form {
+    Form {
+        group: F::GROUP,
+        offsets: F::OFFSETS,
+        bits: if D::NARROW && F::BITS > 4 {
+            F::BITS
+        } else if D::NARROW {
+            4
+        } else {
+            8
+        },
+    }
+}
+
+/// By what the unpacked bytes of weights exceed them in a kernel of this module.
+const fn bias<D: Dots, F: Format>() -> i32 {
+    match (F::BITS, D::FLIP) {
+        (8, 0) => 0,
+        (8, _) => 128,
+        _ => F::BIAS,
+    }
+}
+
+/// `start` plus the products of the weights of a group, in `w`, and four activations for each of its vectors.
+#[inline(always)]
+unsafe fn dot_group<D: Dots, const N: usize>(start: D, w: [D; N], a: *const u8, bits: u32) -> D {
+    // SAFETY: the caller promises the activations and the instruction set.
+    unsafe {
+        let run = D::run(bits, N);
+        let (mut sums, mut products) = (start, start);
+        for (i, w) in w.into_iter().enumerate() {
+            let a = D::splat(a.add(4 * i).cast::<i32>().read_unaligned());
+            products = if i % run == 0 { D::products(sums, w, a, bits) } else { products.more_products(w, a, bits) };
+            if (i + 1) % run == 0 {
+                sums = products.sum(sums);
+            }
+        }
+        sums
+    }
+}
+
+/// Results of as many rows as there are lanes, for one column: `acc` plus the products.
+///
+/// # Safety
+/// `strip` has `k` values of each row in interleaved blocks, `act` `k / 32` blocks of [`Act`] in the form of `F`. The processor has the
+/// instruction set of `D`.
+#[inline(always)]
+pub unsafe fn column<D: Words, F: Format>(k: usize, strip: *const u8, act: *const u8, acc: D::Floats) -> D::Floats {
+    const SCALE: usize = Act::<32, false>::SCALE;
+    const START: usize = Act::<32, false>::START;
+    let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
+    let act_bytes = form::<D, F>().act_bytes();
+    let mut acc = acc;
+    // SAFETY: the caller promises the blocks, the activations and the instruction set; block indices are below `k / values`, and groups are
+    // those of the block.
+    unsafe {
+        for i in 0..k / F::SHAPE.values {
+            let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
+            macro_rules! group {
+                ($($t:literal)*) => {$(
+                    if $t < per {
+                        let at = act.add((i * per + $t) * act_bytes);
+                        let codes = F::codes(b, $t);
+                        let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
+                        for g in 0..groups {
+                            let start = start::<D>(at.add(START + 4 * g), bias::<D, F>());
+                            let sums = if groups == 1 {
+                                dot_group(start, codes, at, F::BITS)
+                            } else {
+                                dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
+                            };
+                            acc = sums.to_floats().mul(F::scale(b, $t * groups + g)).mul_add(d, acc);
+                            if F::OFFSETS {
+                                let sum = at.add(START + 4 * (groups + g)).cast::<f32>().read_unaligned();
+                                acc = F::offset(b, $t * groups + g).mul_add(D::Floats::splat(sum), acc);
+                            }
+                        }
+                    }
+                )*};
+            }
+            group!(0 1 2 3 4 5 6 7);
+        }
+    }
+    acc
+}
+
+/// The vectors of one of the two groups of 16 values.
+#[inline(always)]
+fn half<D: Copy>(codes: [D; 8], g: usize) -> [D; 4] {
+    let [a, b, c, d, e, f, g_, h] = codes;
+    if g == 0 { [a, b, c, d] } else { [e, f, g_, h] }
+}
+
+/// Parts of a panel to fill; see [`super::tile::BytePanel`].
+#[derive(Clone, Copy)]
+pub struct Unpacked {
+    /// The bytes.
+    pub q: *mut u8,
+    /// The scales.
+    pub scales: *mut f32,
+    /// The offsets; not written if the format has none.
+    pub offsets: *mut f32,
+}
+
+/// Unpacks a strip to a part of a panel that has `height` rows: bytes in the form of the format, scales and offsets.
+///
+/// # Safety
+/// `strip` has `k` values of each row in interleaved blocks. The parts of `to` are writable for a panel of `k` values, from the first row of the
+/// strip on. The processor has the instruction set of `D`.
+#[inline(always)]
+pub unsafe fn unpack<D: Words, F: Format>(k: usize, strip: *const u8, to: Unpacked, height: usize) {
+    let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
+    // SAFETY: the caller promises the blocks, the panel and the instruction set; all indices are below those of `k` values.
+    unsafe {
+        let more = form::<D, F>().bias::<D>() - bias::<D, F>();
+        let more = D::splat(i32::from_le_bytes([more as u8; 4]));
+        for i in 0..k / F::SHAPE.values {
+            let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
+            macro_rules! group {
+                ($($t:literal)*) => {$(
+                    if $t < per {
+                        let n = i * per + $t;
+                        for (j, codes) in F::codes(b, $t).into_iter().enumerate() {
+                            codes.add_bytes(more).store(to.q.add((8 * n + j) * 4 * height));
+                        }
+                        for g in 0..groups {
+                            let at = (n * groups + g) * height;
+                            F::scale(b, $t * groups + g).store(to.scales.add(at));
+                            if F::OFFSETS {
+                                F::offset(b, $t * groups + g).store(to.offsets.add(at));
+                            }
+                        }
+                    }
+                )*};
+            }
+            group!(0 1 2 3 4 5 6 7);
+        }
+    }
+}
+
+/// Interleaves `k` values of as many rows as there are lanes.
+///
+/// # Safety
+/// `rows` has an address for each lane, with `k` values in blocks of `F`. `strip` is writable for as many bytes, and does not overlap them. The
+/// processor has the instruction set of `D`.
+#[inline(always)]
+pub unsafe fn interleave<D: Words, F: Format>(k: usize, rows: *const *const u8, strip: *mut u8) {
+    let Shape { values, bytes, words_at, words, scale_at, scale } = F::SHAPE;
+    let lanes = D::Floats::N;
+    // SAFETY: the caller promises the blocks, the strip and the instruction set; all offsets are inside of a block.
+    unsafe {
+        for i in 0..k / values {
+            let (from, to) = (i * bytes, strip.add(i * bytes * lanes));
+            // The last four words may overlap those before.
+            for w in (0..words).step_by(4) {
+                let w = w.min(words - 4);
+                D::interleave_4(rows, from + words_at + 4 * w, to.add(4 * w * lanes));
+            }
+            let to = to.add(4 * words * lanes);
+            let scales = if scale > 0 { lanes } else { 0 };
+            for r in 0..scales {
+                let from = rows.add(r).read().add(from + scale_at);
+                if scale == 2 {
+                    to.cast::<u16>().add(r).write_unaligned(from.cast::<u16>().read_unaligned());
+                } else {
+                    to.add(r).write(from.read());
+                }
+            }
+        }
+    }
+}
+
+/// Maximum number of lanes.
+pub const MAX_LANES: usize = 16;
+
+/// The reverse of [`interleave`].
+pub fn restore(shape: Shape, strip: &[u8], rows: &mut [u8], stride: usize, lanes: usize) {
+    let Shape { bytes, words_at, words, scale_at, scale, .. } = shape;
+    for (i, block) in strip.chunks_exact(bytes * lanes).enumerate() {
+        for r in 0..lanes {
+            let to = &mut rows[r * stride + i * bytes..][..bytes];
+            for w in 0..words {
+                to[words_at + 4 * w..][..4].copy_from_slice(&block[4 * (w * lanes + r)..][..4]);
+            }
+            to[scale_at..][..scale].copy_from_slice(&block[4 * words * lanes + scale * r..][..scale]);
+        }
+    }
+}
+
+impl<D: Words> Block<D> {
+    /// # Safety
+    /// See [`Block`].
+    #[inline(always)]
+    unsafe fn new(at: *const u8) -> Self {
+        Self { at, lanes: std::marker::PhantomData }
+    }
+    /// Word `w` of each row.
+    #[inline(always)]
+    unsafe fn word(self, w: usize) -> D {
+        // SAFETY: the caller promises that `w` is below the words of the format; see also `Block`.
+        unsafe { D::load(self.at.add(4 * w * D::Floats::N)) }
+    }
+    /// The separate scales, after `words` words, as halves.
+    #[inline(always)]
+    unsafe fn halves(self, words: usize) -> D::Floats {
+        // SAFETY: the caller promises that the format has `words` words and a scale of two bytes; see also `Block`.
+        unsafe { D::Floats::load_f16(self.at.add(4 * words * D::Floats::N).cast()) }
+    }
+    /// The separate scales, after `words` words, as bytes.
+    #[inline(always)]
+    unsafe fn bytes(self, words: usize) -> D {
+        // SAFETY: the caller promises that the format has `words` words and a scale of one byte; see also `Block`.
+        unsafe { D::load_bytes(self.at.add(4 * words * D::Floats::N)) }
+    }
+}
+
+/// Interleaves rows; see [`interleave`].
+///
+/// # Safety
+/// As for that function.
+pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8);
+
+/// Adds the products of a strip and a column to `rows` results, at most the lanes. `add` is false for the first step of `k`: the results are not
+/// read then.
+///
+/// # Safety
+/// As for [`column()`], and `dst` is writable for `rows` floats, and readable if `add`.
+pub type Column = unsafe fn(k: usize, strip: *const u8, act: *const u8, dst: *mut f32, rows: usize, add: bool);
+
+/// Unpacks a strip; see [`unpack`].
+///
+/// # Safety
+/// As for that function.
+pub type Unpack = unsafe fn(k: usize, strip: *const u8, to: Unpacked, height: usize);
+
+/// The kernels of a format.
+#[derive(Clone, Copy)]
+pub struct Interleaved {
+    /// Where the data of a block is.
+    pub shape: Shape,
+    /// The form of unpacked weights.
+    pub form: Form,
+    /// Interleaves rows.
+    pub interleave: Interleave,
+    /// Matrix times column.
+    pub column: Column,
+    /// Unpacks into panels.
+    pub unpack: Unpack,
+}
+
+/// The kernels of interleaved weights of an instruction set.
+#[derive(Clone, Copy)]
+pub struct Table {
+    /// Rows of a strip.
+    pub lanes: usize,
+    /// By format; `None` for formats that are not interleaved.
+    pub formats: [Option<Interleaved>; super::TYPES],
+}
+
+impl Table {
+    /// No kernels.
+    pub const NONE: Self = Self { lanes: 1, formats: [None; super::TYPES] };
+}
+
+/// Compiles the kernels for one instruction set, with a function `interleaved::table`.
+macro_rules! instantiate {
+    ($words:ty $(, $features:literal)?) => {
+        mod interleaved {
+            use super::*;
+            use $crate::cpu::simd::interleave::{self, Format, Interleaved, Table, formats};
+            use $crate::cpu::simd::{TYPES, lanes::{Dots, Lanes}};
+
+            type Floats = <$words as Dots>::Floats;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn interleave<F: Format>(k: usize, rows: *const *const u8, strip: *mut u8) {
+                // SAFETY: this function enables the features, and the contract of `Interleave` covers the rest.
+                unsafe { interleave::interleave::<$words, F>(k, rows, strip) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn column<F: Format>(k: usize, strip: *const u8, act: *const u8, dst: *mut f32, rows: usize, add: bool) {
+                // SAFETY: this function enables the features, and the contract of `Column` covers the rest.
+                unsafe {
+                    let all = rows == Floats::N;
+                    let acc = match (add, all) {
+                        (false, _) => Floats::splat(0.0),
+                        (true, true) => Floats::load(dst),
+                        (true, false) => Floats::load_part(dst, rows),
+                    };
+                    let acc = interleave::column::<$words, F>(k, strip, act, acc);
+                    if all { acc.store(dst) } else { acc.store_part(dst, rows) }
+                }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn unpack<F: Format>(k: usize, strip: *const u8, to: interleave::Unpacked, height: usize) {
+                // SAFETY: this function enables the features, and the contract of `Unpack` covers the rest.
+                unsafe { interleave::unpack::<$words, F>(k, strip, to, height) }
+            }
+            const fn kernels<F: Format>() -> Option<Interleaved> {
+                Some(Interleaved {
+                    shape: F::SHAPE,
+                    form: interleave::form::<$words, F>(),
+                    interleave: interleave::<F>,
+                    column: column::<F>,
+                    unpack: unpack::<F>,
+                })
+            }
+            pub fn table() -> Table {
+                let mut all = [None; TYPES];
+                $crate::cpu::simd::interleave::each_format!(kernels, all);
+                Table { lanes: Floats::N, formats: all }
+            }
+        }
+    };
+}
+pub(super) use instantiate;
+
+macro_rules! each_format {
+    ($kernels:ident, $all:ident) => {
+        use $crate::abi::ggml::ggml_type::*;
+        for (t, kernels) in [
+            (GGML_TYPE_Q4_0, $kernels::<formats::Q4_0>()),
+            (GGML_TYPE_Q4_1, $kernels::<formats::Q4_1>()),
+            (GGML_TYPE_Q5_0, $kernels::<formats::Q5_0>()),
+            (GGML_TYPE_Q5_1, $kernels::<formats::Q5_1>()),
+            (GGML_TYPE_Q8_0, $kernels::<formats::Q8_0>()),
+            (GGML_TYPE_Q2_K, $kernels::<formats::Q2K>()),
+            (GGML_TYPE_Q3_K, $kernels::<formats::Q3K>()),
+            (GGML_TYPE_Q4_K, $kernels::<formats::Q4K>()),
+            (GGML_TYPE_Q5_K, $kernels::<formats::Q5K>()),
+            (GGML_TYPE_Q6_K, $kernels::<formats::Q6K>()),
+            (GGML_TYPE_IQ4_NL, $kernels::<formats::Iq4Nl>()),
+            (GGML_TYPE_IQ4_XS, $kernels::<formats::Iq4Xs>()),
+            (GGML_TYPE_MXFP4, $kernels::<formats::Mxfp4>()),
+            (GGML_TYPE_NVFP4, $kernels::<formats::Nvfp4>()),
+            (GGML_TYPE_TQ2_0, $kernels::<formats::Tq2_0>()),
+        ] {
+            $all[t as usize] = kernels;
+        }
+    };
+}
+pub(super) use each_format;
