@@ -96,8 +96,16 @@ with_simd! {
     }
     // Loads eight grid points. The indices must be below the length of the grid.
     unsafe fn points(grid: *const u64, index: *const u16) -> __m512i {
-        let at = |i: usize| *grid.add(usize::from(*index.add(i))) as i64;
-        _mm512_set_epi64(at(7), at(6), at(5), at(4), at(3), at(2), at(1), at(0))
+        _mm512_set_epi64(
+            *grid.add(usize::from(*index.add(7))) as i64,
+            *grid.add(usize::from(*index.add(6))) as i64,
+            *grid.add(usize::from(*index.add(5))) as i64,
+            *grid.add(usize::from(*index.add(4))) as i64,
+            *grid.add(usize::from(*index.add(3))) as i64,
+            *grid.add(usize::from(*index.add(2))) as i64,
+            *grid.add(usize::from(*index.add(1))) as i64,
+            *grid.add(usize::from(*index)) as i64,
+        )
     }
     // Loads eight points of IQ2_XXS, whose indices are bytes: four, then a gap of four bytes, then four.
     unsafe fn two_fours(index: *const u8) -> __m512i {
@@ -130,7 +138,13 @@ with_simd! {
         let (mut indices, mut minus) = ([0u16; 32], [0u64; 4]);
         _mm512_storeu_si512(indices.as_mut_ptr().cast(), index);
         _mm256_storeu_si256(minus.as_mut_ptr().cast(), signs);
-        std::array::from_fn(|t| signed(points(grid, indices.as_ptr().add(8 * t)), minus[t]))
+        let index = indices.as_ptr();
+        [
+            signed(points(grid, index), minus[0]),
+            signed(points(grid, index.add(8)), minus[1]),
+            signed(points(grid, index.add(16)), minus[2]),
+            signed(points(grid, index.add(24)), minus[3]),
+        ]
     }
     // Moves seven bits of each 32-bit word to each of its bytes, and adds an eighth that makes their number even.
     unsafe fn even_of_words(words: __m256i) -> __m256i {
