@@ -11,11 +11,11 @@ import re
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
+import page  # noqa: E402
+from page import ROOT  # noqa: E402
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import test_placement  # noqa: E402 (its devices)
-import page  # noqa: E402
 
 LINE = re.compile(r"print_info: arch +=\s*(\S+)|buffers: (.*?) end\n")
 

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod barrier;
+pub mod batch;
 pub mod check;
 pub mod convert;
 pub mod device;

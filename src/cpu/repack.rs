@@ -56,29 +56,22 @@ struct Strips {
     kernels: &'static Interleaved,
     /// Bytes of a row.
     row: usize,
-    /// Rows of a strip.
-    lanes: usize,
 }
 
 /// The strips of a tensor in a buffer of this type, or `None` if its data is stored as usual.
 fn strips(t: TensorRef) -> Option<Strips> {
-    let table = &kernels().interleaved;
-    let f = table.formats[ggml_type::from_raw(t.dtype_raw())? as usize].as_ref()?;
+    let f = kernels().interleaved[ggml_type::from_raw(t.dtype_raw())? as usize].as_ref()?;
     let (ne, nb) = (t.ne(), t.nb());
     let values = usize::try_from(ne[0]).ok().filter(|n| n.is_multiple_of(f.shape.values))?;
     let row = values / f.shape.values * f.shape.bytes;
-    let whole = usize::try_from(ne[1]).is_ok_and(|rows| rows.is_multiple_of(table.lanes));
-    (whole && row > 0 && nb[0] == f.shape.bytes && t.is_contiguous()).then_some(Strips {
-        kernels: f,
-        row,
-        lanes: table.lanes,
-    })
+    let whole = usize::try_from(ne[1]).is_ok_and(|rows| rows.is_multiple_of(f.lanes));
+    (whole && row > 0 && nb[0] == f.shape.bytes && t.is_contiguous()).then_some(Strips { kernels: f, row })
 }
 
 impl Strips {
     /// Bytes of a strip.
     fn bytes(&self) -> usize {
-        self.row * self.lanes
+        self.row * self.kernels.lanes
     }
 
     /// Interleaves the rows of a strip.
@@ -93,7 +86,7 @@ impl Strips {
 
     /// The rows of a strip.
     fn restore(&self, strip: &[u8], rows: &mut [u8]) {
-        restore(self.kernels.shape, strip, rows, self.row, self.lanes);
+        restore(self.kernels, strip, rows, self.row);
     }
 
     /// The strips that bytes `range` of a tensor are in: number, and the part of the strip's rows.

@@ -25,6 +25,8 @@ pub enum Tasks {
     From(i64),
     /// Like `From`, for a kernel that does not divide rows between threads.
     Rows(i64),
+    /// All threads if at least so many elements, in more than one row, are read from a table or written to one.
+    Moved(i64),
     /// One thread.
     One,
     /// All threads if the function returns true, else one.
@@ -77,6 +79,11 @@ impl Row {
             Tasks::All => true,
             Tasks::From(n) => SMALL_TOO || work(node) >= n,
             Tasks::Rows(n) => (SMALL_TOO || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
+            // The table may be much larger: a vocabulary, or a cache.
+            Tasks::Moved(n) => {
+                let source = node.src(0).unwrap_or(node);
+                (SMALL_TOO || node.nelements().min(source.nelements()) >= n) && node.nrows().min(source.nrows()) > 1
+            }
             Tasks::If(f) => f(node),
             Tasks::One => false,
         }
@@ -158,9 +165,9 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     empty(GGML_OP_VIEW),
     empty(GGML_OP_PERMUTE),
     empty(GGML_OP_TRANSPOSE),
-    op(GGML_OP_GET_ROWS, rows::get_rows, rows::check_get_rows).tasks(Tasks::Rows(1 << 13)),
+    op(GGML_OP_GET_ROWS, rows::get_rows, rows::check_get_rows).tasks(Tasks::Moved(1 << 13)),
     op(GGML_OP_GET_ROWS_BACK, rows::get_rows_back, rows::check_get_rows_back),
-    op(GGML_OP_SET_ROWS, rows::set_rows, rows::check_set_rows).tasks(Tasks::Rows(1 << 13)).in_place(THIRD),
+    op(GGML_OP_SET_ROWS, rows::set_rows, rows::check_set_rows).tasks(Tasks::Moved(1 << 13)).in_place(THIRD),
     op(GGML_OP_DIAG, matrix::diag, matrix::check_diag),
     op(GGML_OP_DIAG_MASK_INF, matrix::diag_mask_inf, matrix::check_diag_mask).in_place(FIRST),
     op(GGML_OP_DIAG_MASK_ZERO, matrix::diag_mask_zero, matrix::check_diag_mask).in_place(FIRST),
@@ -244,9 +251,25 @@ pub fn is_empty_op(node: TensorRef) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::ggml::ggml_type::*;
+    use crate::cpu::tests::ctx;
+    use crate::tensor::ops::rows;
 
     #[test]
     fn rows_stand_in_the_order_of_their_numbers() {
         assert!(TABLE.iter().enumerate().all(|(i, row)| row.op as usize == i));
+    }
+
+    #[test]
+    fn one_row_of_a_large_table_needs_one_thread() {
+        let mut c = ctx();
+        let table = c.new_tensor(GGML_TYPE_F32, &[64, 1000]).unwrap();
+        let wide = |node: TensorRef| row(node).unwrap().is_wide(node);
+        for (n, many) in [(1, false), (300, true)] {
+            let ids = c.new_tensor(GGML_TYPE_I32, &[n]).unwrap();
+            assert_eq!(wide(rows::get_rows(&mut c, table, ids).unwrap()), many);
+            let values = c.new_tensor(GGML_TYPE_F32, &[64, n]).unwrap();
+            assert_eq!(wide(rows::set_rows(&mut c, table, values, ids).unwrap()), many);
+        }
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::excessive_precision)]
 
 use super::convert::{f16, to_f16};
-use super::simd::{Map, Map2, kernels, tile};
+use super::simd::{Map, Map2, kernels};
 use std::sync::OnceLock;
 
 /// A kernel of two sources.
@@ -151,94 +151,6 @@ pub fn max(x: &[f32]) -> f32 {
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     // SAFETY: the contract of `Kernels`: both rows have as many floats as the shorter one.
     unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
-}
-
-/// Dot product of half and single precision.
-#[inline]
-pub fn dot_f16(x: &[u16], y: &[f32]) -> f32 {
-    // SAFETY: the contract of `Kernels`: both rows have as many numbers as the shorter one.
-    unsafe { (kernels().dot_f16)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
-}
-
-/// y += s * x with half-precision x
-#[inline]
-pub fn axpy_f16(y: &mut [f32], s: f32, x: &[u16]) {
-    let n = y.len().min(x.len());
-    // SAFETY: the contract of `Kernels`: both rows have `n` numbers, and `y` is a `&mut`, so they do not overlap.
-    unsafe { (kernels().axpy_f16)(n, y.as_mut_ptr(), x.as_ptr(), s) }
-}
-
-/// A matrix in row-major order.
-#[derive(Clone, Copy)]
-pub struct Matrix<'a> {
-    /// The elements.
-    pub data: &'a [f32],
-    /// Elements from one row to the next.
-    pub stride: usize,
-}
-
-/// Packs `n` rows of `k` elements into panels, each with as many transposed rows as its height. If the last panel is not full, it
-/// contains the data after the rows, so `rows` must be long enough for whole panels.
-pub fn panels_of_rows(rows: &[f32], k: usize, n: usize, panels: &mut Vec<f32>) {
-    let tiles = kernels().float_tiles;
-    let size = tiles.height * k;
-    let count = n.div_ceil(tiles.height);
-    assert!(rows.len() >= count * size);
-    panels.resize(count * size, 0.0);
-    for (panel, rows) in panels.chunks_exact_mut(size.max(1)).zip(rows.chunks_exact(size.max(1))) {
-        // SAFETY: the contract of `Transpose`: both chunks have `size` elements, `height` rows of `k`.
-        unsafe { (tiles.transpose)(k, rows.as_ptr(), k, panel.as_mut_ptr()) }
-    }
-}
-
-/// Packs the columns of `k` rows of `n` elements into panels, each with as many columns as its height.
-pub fn panels_of_columns(rows: &[f32], n: usize, k: usize, panels: &mut Vec<f32>) {
-    let height = kernels().float_tiles.height;
-    panels.resize(n.div_ceil(height) * height * k, 0.0);
-    for (p, panel) in panels.chunks_exact_mut((height * k).max(1)).enumerate() {
-        let columns = p * height..(p * height + height).min(n);
-        for (row, step) in rows.chunks_exact(n).zip(panel.chunks_exact_mut(height)) {
-            step[..columns.len()].copy_from_slice(&row[columns.clone()]);
-        }
-    }
-}
-
-/// Multiplies the first `k` elements of each row in `which` by the `n` columns of the panels, and writes the results to the same row of
-/// `out`, or adds them if `add`. Each result is one chain of additions that does not depend on the other rows.
-pub fn times_panels(
-    panels: &[f32],
-    n: usize,
-    k: usize,
-    rows: Matrix<'_>,
-    which: &[usize],
-    out: &mut [f32],
-    out_stride: usize,
-    add: bool,
-) {
-    let tiles = kernels().float_tiles;
-    let size = tiles.height * k;
-    assert!(panels.len() >= n.div_ceil(tiles.height) * size && k <= rows.stride && n <= out_stride);
-    assert!(which.iter().all(|&i| (i + 1) * rows.stride <= rows.data.len() && (i + 1) * out_stride <= out.len()));
-    assert!(which.windows(2).all(|w| w[0] < w[1]), "rows are named once");
-    let base = out.as_mut_ptr();
-    let mut acts = [std::ptr::null::<f32>(); tile::MAX_COLS];
-    let mut dst = [std::ptr::null_mut::<f32>(); tile::MAX_COLS];
-    for p in 0..n.div_ceil(tiles.height) {
-        let mut left = which;
-        while !left.is_empty() {
-            let Some(&(width, kernel)) = tiles.kernels.iter().find(|(width, _)| *width <= left.len()) else { return };
-            let (now, later) = left.split_at(width);
-            left = later;
-            for (c, &i) in now.iter().enumerate() {
-                acts[c] = rows.data[i * rows.stride..].as_ptr();
-                dst[c] = base.wrapping_add(i * out_stride + p * tiles.height);
-            }
-            let count = tiles.height.min(n - p * tiles.height);
-            // SAFETY: the contract of `FloatTile`: by the assertions there are `k` steps of the panel, rows of `k` elements, and room for
-            // `count` results in different rows of `out`.
-            unsafe { kernel(k, panels[p * size..].as_ptr(), acts.as_ptr(), dst.as_ptr(), count, add) }
-        }
-    }
 }
 
 /// y = exp(y - max); returns the sum.

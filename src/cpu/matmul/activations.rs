@@ -94,7 +94,11 @@ fn convert_row(
                     from_float(floats, y, k);
                 }
             }
-            ActForm::Wide(gemv) => (gemv.act)(k, floats, y),
+            ActForm::Wide => {
+                if let Some(gemv) = plan.gemv {
+                    (gemv.act)(k, floats, y);
+                }
+            }
             ActForm::Bytes(form) => kernels.byte_tiles.act[form.act_index()](k, floats, y),
         }
     }

@@ -1,20 +1,22 @@
 //! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every format.
 //!
 //! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion), `panels` (packed
-//! weights), `product` (computing a piece), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
+//! weights), `product` (computing a piece), `floats` (the same for plain numbers), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
 //!
-//! There are two methods. Few columns use a dot product for each result, or matrix times column (`simd::gemv`), which is limited by memory
-//! bandwidth. More columns use tiles (`simd::tile`), which unpack weights once for many columns. Weights in a buffer of the type `cpu::repack` are
-//! interleaved already (`simd::interleave`). Weights in floats or halves are multiplied with activations in F32, to
-//! avoid rounding. Weights in blocks are multiplied with activations in bytes, as in the original; tiles have a scale for every 32 of
-//! them.
+//! Weights of plain numbers are read as they are in memory, and multiplied with activations in F32 (`simd::products`). Weights in blocks are
+//! multiplied with activations in bytes, as in the original, which have a scale for every 32 of them. Few columns use a dot product for each
+//! result, matrix times column (`simd::gemv`), or strips of interleaved rows (`simd::interleave`), which are limited by memory bandwidth. More
+//! columns use tiles (`simd::tile`), which unpack weights once for many columns. Weights in a buffer of the type `cpu::repack` are interleaved
+//! already.
 //!
 //! Results are bit-identical for any number of threads: the method depends only on shapes, and one thread computes each result in an
-//! order that does not depend on the partition. Matrix times column has the order of the tiles, so that weights in blocks give the same bits
-//! for any number of columns where there is such a kernel; other formats use dot products with activations in another format.
+//! order that does not depend on the partition. All kernels of a format at one level have the same order, so that a result has the same bits for
+//! any number of columns. Exceptions are formats that have neither strips nor a kernel for one column: they use dot products with activations in
+//! another format.
 
 mod activations;
 mod experts;
+mod floats;
 mod hadamard;
 mod panels;
 mod plan;

@@ -1,14 +1,12 @@
 //! Panels of weights: their layout in the memory of a thread, and packing of rows.
 
 use super::plan::spaced;
-use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::ggml_type;
 use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
 use crate::cpu::simd::{Kernels, tile};
 
-/// Values of a row in a panel of floats, so that panels fit into the L2 cache.
-const FLOAT_STEP: usize = 512;
-/// Values of a row in a panel of bytes; a multiple of every block.
-const BYTE_STEP: usize = 2048;
+/// Values of a row in a panel; a multiple of every block.
+const STEP: usize = 2048;
 /// Number of panels that a piece of work packs at a time.
 pub const PANELS: usize = 2;
 
@@ -19,7 +17,7 @@ pub struct PanelLayout {
     pub height: usize,
     /// Maximum number of values of a row in a panel.
     pub step: usize,
-    /// The form of unpacked blocks; `None` for floats.
+    /// The form of unpacked blocks; `None` for plain numbers, which are not packed.
     pub form: Option<tile::Form>,
 }
 
@@ -46,16 +44,13 @@ const fn line(words: usize) -> usize {
 impl PanelLayout {
     /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they are used.
     pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<tile::Form>) -> Self {
-        if weights.blck_size() == 1 {
-            return Self { height: kernels.float_tiles.height, step: k.min(FLOAT_STEP), form: None };
-        }
         let form = strips.or(kernels.byte_tiles.unpack[weights as usize].map(|u| u.form));
-        Self { height: kernels.byte_tiles.height, step: k.min(BYTE_STEP), form }
+        Self { height: kernels.byte_tiles.height, step: k.min(STEP), form }
     }
 
     /// Number of words for `values` values of a row.
     fn words(&self, values: usize) -> usize {
-        if self.form.is_some() { values / 4 } else { values }
+        values / 4
     }
 
     /// Number of scales and of offsets for `values` values of a row.
@@ -108,11 +103,6 @@ fn transpose_into(
 }
 
 impl Panels<'_> {
-    /// Panel `p` with `k` values of each row, for float tiles.
-    pub fn floats(&self, p: usize, k: usize) -> &[f32] {
-        &self.panels[p].values[..self.layout.height * k]
-    }
-
     /// Panel `p` with `k` values of each row, for byte tiles.
     pub fn bytes(&self, p: usize, k: usize) -> tile::BytePanel {
         let Panel { values, scales, offsets } = &self.panels[p];
@@ -128,19 +118,18 @@ impl Panels<'_> {
     /// Unpacks strips of interleaved rows into panel `p`.
     ///
     /// # Safety
-    /// `strips` are the kernels of the format, for strips of `lanes` rows. For `r` below `rows`, a multiple of `lanes`, `strip(r)` has `k` values of
-    /// the rows from there, and `k` is a multiple of the block.
+    /// `strips` are the kernels of the format. For `r` below `rows`, a multiple of the rows of a strip, `strip(r)` has `k` values of the rows from
+    /// there, and `k` is a multiple of the block.
     pub unsafe fn unpack_strips(
         &mut self,
         strips: &Interleaved,
-        lanes: usize,
         p: usize,
         k: usize,
         rows: usize,
         strip: impl Fn(usize) -> *const u8,
     ) {
-        for r in (0..rows).step_by(lanes) {
-            let to = self.part(strips, lanes, p, k, r);
+        for r in (0..rows).step_by(strips.lanes) {
+            let to = self.part(strips, p, k, r);
             // SAFETY: the contract of `Unpack`: the caller promises the strip, and `part` has checked the room in the panel.
             unsafe { (strips.unpack)(k, strip(r), to, self.layout.height) };
         }
@@ -149,38 +138,51 @@ impl Panels<'_> {
     /// Interleaves rows, and unpacks them into panel `p`.
     ///
     /// # Safety
-    /// `strips` are the kernels of the format, for strips of `lanes` rows. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and
-    /// `k` is a multiple of the block.
+    /// `strips` are the kernels of the format. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and `k` is a multiple of the
+    /// block.
     pub unsafe fn pack_strips(
         &mut self,
         strips: &Interleaved,
-        lanes: usize,
         p: usize,
         k: usize,
         rows: usize,
         row: impl Fn(usize) -> *const u8,
     ) {
-        let bytes = k / strips.shape.values * strips.shape.bytes;
-        assert!(lanes <= MAX_LANES && lanes * bytes <= size_of_val(self.rows.values));
-        for r in (0..rows).step_by(lanes) {
-            let to = self.part(strips, lanes, p, k, r);
-            let strip = self.rows.values.as_mut_ptr().cast::<u8>();
-            // The last row stands for rows that are missing.
-            let at: [*const u8; MAX_LANES] = std::array::from_fn(|i| row((r + i.min(lanes - 1)).min(rows - 1)));
-            // SAFETY: the contracts of `Interleave` and `Unpack`: the caller promises the rows, the assertion ensures room for the strip, and `part`
-            // has checked the room in the panel.
+        for r in (0..rows).step_by(strips.lanes) {
+            let to = self.part(strips, p, k, r);
+            // SAFETY: the contracts of `strip`, and of `Unpack`: the caller promises the rows, and `part` has checked the room in the panel.
             unsafe {
-                (strips.interleave)(k, at.as_ptr(), strip);
+                let strip = self.strip(strips, k, rows - r, |i| row(r + i));
                 (strips.unpack)(k, strip, to, self.layout.height);
             }
         }
     }
 
-    /// The part of panel `p` for a strip of `lanes` rows from row `r` on, with room for `k` values of each.
-    fn part(&mut self, strips: &Interleaved, lanes: usize, p: usize, k: usize, r: usize) -> Unpacked {
+    /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. The last one stands for rows that are missing.
+    ///
+    /// # Safety
+    /// `strips` are the kernels of the format. For `r` below `rows`, which is not 0, `k` values of the format are readable at `row(r)`, and `k` is a
+    /// multiple of the block.
+    pub unsafe fn strip(
+        &mut self,
+        strips: &Interleaved,
+        k: usize,
+        rows: usize,
+        row: impl Fn(usize) -> *const u8,
+    ) -> *const u8 {
+        let (lanes, bytes) = (strips.lanes, k / strips.shape.values * strips.shape.bytes);
+        assert!(lanes <= MAX_LANES && lanes * bytes <= size_of_val(self.rows.values));
+        let at: [*const u8; MAX_LANES] = std::array::from_fn(|i| row(i.min(lanes.min(rows) - 1)));
+        // SAFETY: the contract of `Interleave`: the caller promises the rows, and the assertion ensures room for the strip.
+        unsafe { (strips.interleave)(k, at.as_ptr(), self.rows.values.as_mut_ptr().cast()) };
+        self.rows.values.as_ptr().cast()
+    }
+
+    /// The part of panel `p` for a strip from row `r` on, with room for `k` values of each row.
+    fn part(&mut self, strips: &Interleaved, p: usize, k: usize, r: usize) -> Unpacked {
         let (layout, height) = (self.layout, self.layout.height);
         let ([n_scales, n_offsets], Panel { values, scales, offsets }) = (layout.groups(k), &mut self.panels[p]);
-        assert!(layout.form == Some(strips.form) && r + lanes <= height);
+        assert!(layout.form == Some(strips.form) && r + strips.lanes <= height);
         let room = [(values.len(), layout.words(k)), (scales.len(), n_scales), (offsets.len(), n_offsets)];
         assert!(room.iter().all(|(len, n)| *len >= height * n));
         Unpacked {
@@ -188,50 +190,6 @@ impl Panels<'_> {
             scales: scales.as_mut_ptr().wrapping_add(r),
             offsets: offsets.as_mut_ptr().wrapping_add(r),
         }
-    }
-
-    /// Packs `k` floats of each of `rows` rows into panel `p`, and fills the rest with zeros.
-    ///
-    /// # Safety
-    /// `weights` is a format of plain numbers. For `r` below `rows`, `k` numbers of the format are readable at `row(r)`, which is
-    /// `row(0) + r * stride`.
-    pub unsafe fn pack_floats(
-        &mut self,
-        kernels: &Kernels,
-        weights: ggml_type,
-        p: usize,
-        k: usize,
-        rows: usize,
-        row: impl Fn(usize) -> *const u8,
-        stride: usize,
-    ) {
-        let (transpose, height) = (kernels.float_tiles.transpose, self.layout.height);
-        let panel = &mut *self.panels[p].values;
-        if weights == GGML_TYPE_F32 && rows == height && stride.is_multiple_of(4) {
-            assert!(panel.len() >= height * k);
-            // SAFETY: the contract of `Transpose`: the caller promises `height` readable rows, and the assertion ensures room in the panel.
-            return unsafe { transpose(k, row(0).cast(), stride / 4, panel.as_mut_ptr()) };
-        }
-        let space = spaced(k);
-        for (r, to) in self.rows.values[..height * space].chunks_exact_mut(space).enumerate() {
-            let to = &mut to[..k];
-            if r >= rows {
-                to.fill(0.0);
-                continue;
-            }
-            let from = row(r);
-            // SAFETY: the contract of `Kernels`: the caller promises `k` readable numbers at `from`. `to` is a `&mut` to `k` floats, so
-            // it does not overlap them.
-            unsafe {
-                match weights {
-                    GGML_TYPE_F16 => (kernels.f16_to_f32)(k, to.as_mut_ptr(), from.cast()),
-                    GGML_TYPE_BF16 => (kernels.bf16_to_f32)(k, to.as_mut_ptr(), from.cast()),
-                    GGML_TYPE_F8_E4M3 => (kernels.f8_to_f32)(k, to.as_mut_ptr(), from),
-                    _ => to.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, 4 * k),
-                }
-            }
-        }
-        transpose_into(transpose, height, k, self.rows.values, space, panel);
     }
 
     /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and fills the rest with zeros.

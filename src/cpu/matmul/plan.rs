@@ -1,6 +1,7 @@
 //! The method for a product, its scratch memory, and the partition of its work.
 #![forbid(unsafe_code)]
 
+use super::floats;
 use super::panels::{PANELS, PanelLayout};
 use super::product::COLUMN_ROWS;
 use crate::abi::ggml::ggml_type::{self, *};
@@ -88,15 +89,13 @@ pub enum ActForm {
     /// Bytes for tiles.
     Bytes(Form),
     /// A [`WideAct`](gemv::WideAct) row for matrix times column.
-    Wide(Gemv),
+    Wide,
 }
 
-/// Minimum number of columns for tiles of floats.
-const FLOAT_TILES_FROM: usize = 4;
 /// Minimum number of columns for tiles of bytes.
-const BYTE_TILES_FROM: usize = 6;
+const BYTE_TILES_FROM: usize = 4;
 /// The same for formats whose rows can be interleaved, which are unpacked faster.
-const STRIP_TILES_FROM: usize = 3;
+const STRIP_TILES_FROM: usize = 2;
 /// Minimum number of rows for tiles: with fewer, tiles would be mostly empty.
 const TILE_ROWS: usize = 8;
 
@@ -121,6 +120,8 @@ pub struct ProductPlan {
     pub panels: PanelLayout,
     /// Kernels for interleaved rows, if they are used.
     pub strips: Option<Interleaved>,
+    /// Matrix times column, if it is used.
+    pub gemv: Option<Gemv>,
     /// Whether the weights are interleaved in memory.
     pub interleaved: bool,
     /// Bytes of scratch memory for each thread.
@@ -144,7 +145,7 @@ pub fn spaced(words: usize) -> usize {
 
 /// The kernels for interleaved rows, if the product uses them.
 fn strips(k: &Kernels, s: &Shapes) -> Option<Interleaved> {
-    k.interleaved.formats[s.src0.dtype as usize].filter(|_| !k.dots_only && s.src1.dtype.blck_size() == 1)
+    k.interleaved[s.src0.dtype as usize].filter(|_| !k.dots_only && s.src1.dtype.blck_size() == 1)
 }
 
 impl ProductPlan {
@@ -155,12 +156,11 @@ impl ProductPlan {
             Some(_) if k.gemv[s.src0.dtype as usize].is_some() => STRIP_TILES_FROM,
             // There is no kernel for one column with the order of a tile.
             Some(_) => 1,
-            None if floats => FLOAT_TILES_FROM,
             None => BYTE_TILES_FROM,
         };
         // The reference kernels convert activations like the others, so that a comparison of both shows differences between
         // kernels only.
-        let enough = !(k.dots_only && floats) && columns >= from && s.src0.ne[1] >= TILE_ROWS;
+        let enough = if floats { !k.dots_only } else { columns >= from && s.src0.ne[1] >= TILE_ROWS };
         // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
         // Activations in blocks are used without conversion, by dot products.
@@ -174,32 +174,36 @@ impl ProductPlan {
         let floats = s.src0.dtype.blck_size() == 1;
         let unpacker = kernels.byte_tiles.unpack[s.src0.dtype as usize];
         let strips = strips(kernels, s);
-        let act = match (strips, method, unpacker, dot_type(s.src0.dtype)) {
+        let dot_type = dot_type(s.src0.dtype).filter(|d| *d != s.src1.dtype);
+        let gemv = kernels.gemv[s.src0.dtype as usize]
+            .filter(|_| method == Method::Dots && !s.interleaved && !kernels.dots_only && dot_type.is_some());
+        let act = match (strips, method, unpacker, dot_type) {
             _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
             (Some(f), Method::Tiles, ..) => ActForm::Bytes(f.form),
             (None, Method::Tiles, Some(u), _) => ActForm::Bytes(u.form),
             (Some(f), ..) if s.interleaved => ActForm::Bytes(f.form),
-            (_, _, _, Some(d)) if d != s.src1.dtype => {
-                match kernels.gemv[s.src0.dtype as usize].filter(|_| !kernels.dots_only) {
-                    Some(Gemv { layout: gemv::Layout::Blocks(form), .. }) => ActForm::Bytes(form),
-                    Some(gemv) => ActForm::Wide(gemv),
-                    None => ActForm::Blocks(d),
-                }
-            }
+            (_, _, _, Some(d)) => match gemv.map(|g| g.layout) {
+                Some(gemv::Layout::Blocks(form)) => ActForm::Bytes(form),
+                Some(gemv::Layout::Wide) => ActForm::Wide,
+                None => ActForm::Blocks(d),
+            },
             _ => ActForm::AsIs,
         };
         let act_bytes = line_up(match act {
             ActForm::AsIs => 0,
             ActForm::Floats => 4 * k,
             ActForm::Blocks(d) => d.row_size(k as i64).unwrap_or(0),
-            ActForm::Bytes(form) => k / 32 * form.act_bytes(),
-            ActForm::Wide(gemv) => gemv.act_bytes(k),
+            ActForm::Bytes(form) => gemv::Layout::Blocks(form).act_bytes(k),
+            ActForm::Wide => gemv::Layout::Wide.act_bytes(k),
         });
         let panels = PanelLayout::new(kernels, s.src0.dtype, k, strips.map(|f| f.form));
-        let mut own_bytes = if method == Method::Tiles { panels.total() * size_of::<f32>() } else { 0 };
-        if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide(_))
-        {
+        let mut own_bytes = match method {
+            Method::Dots => 0,
+            Method::Tiles if floats => line_up(size_of::<f32>() * floats::own_floats(k)),
+            Method::Tiles => panels.total() * size_of::<f32>(),
+        };
+        if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide) {
             // A row as floats before it is quantized.
             own_bytes = own_bytes.max(line_up(4 * k));
         }
@@ -218,6 +222,7 @@ impl ProductPlan {
             act_rows,
             panels,
             strips,
+            gemv,
             interleaved,
             own_bytes,
             own_at,

@@ -2,10 +2,11 @@
 
 use super::activations::Activations;
 use super::panels::Panels;
-use super::plan::{ActForm, Method, ProductPlan};
+use super::plan::{Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, RowIndex, Source};
-use crate::cpu::simd::{Kernels, interleave::Interleaved, tile};
+use crate::cpu::simd::interleave::{Interleaved, MAX_FEW};
+use crate::cpu::simd::{Kernels, tile};
 use std::ops::Range;
 
 /// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
@@ -28,13 +29,13 @@ pub struct Matrix<'a> {
 
 /// A piece of work: `rows` of a matrix by `columns`.
 pub struct Job<'a, C> {
-    kernels: &'a Kernels,
-    plan: &'a ProductPlan,
+    pub(super) kernels: &'a Kernels,
+    pub(super) plan: &'a ProductPlan,
     matrix: Matrix<'a>,
-    activations: Activations<'a>,
-    columns: C,
-    rows: Range<usize>,
-    cols: Range<usize>,
+    pub(super) activations: Activations<'a>,
+    pub(super) columns: C,
+    pub(super) rows: Range<usize>,
+    pub(super) cols: Range<usize>,
 }
 
 impl<'a, C: Columns> Job<'a, C> {
@@ -53,42 +54,41 @@ impl<'a, C: Columns> Job<'a, C> {
         assert!(weights.dtype == plan.weights && weights.ne[0] == plan.k && weights.has_dense_rows());
         assert!(rows.start <= rows.end && rows.end <= weights.ne[1]);
         if plan.interleaved {
-            let lanes = kernels.interleaved.lanes;
             let dense = weights.nb[1] == weights.ne[0] / weights.block() * weights.dtype.type_size();
-            assert!(
-                plan.strips.is_some() && dense && rows.start.is_multiple_of(lanes) && rows.end.is_multiple_of(lanes)
-            );
+            let whole = |f: &Interleaved| rows.start.is_multiple_of(f.lanes) && rows.end.is_multiple_of(f.lanes);
+            assert!(dense && plan.strips.as_ref().is_some_and(whole));
         }
         Self { kernels, plan, matrix, activations, columns, rows, cols }
     }
 
     /// Computes the piece. `own` is memory of this thread with the length in the plan.
     pub fn run(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
-        match (self.plan.method, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
-            (Method::Dots, _) => self.dots(dest),
-            (Method::Tiles, None) => self.float_tiles(dest, self.plan.panels.split(own)),
-            (Method::Tiles, Some(unpacker)) => self.byte_tiles(dest, self.plan.panels.split(own), unpacker),
+        let few = |f: &&Interleaved| self.cols.len() <= f.few;
+        match (self.plan.method, &self.plan.strips, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
+            (Method::Dots, Some(strips), _) if self.plan.interleaved => self.columns(dest, strips, None),
+            (Method::Dots, ..) => self.dots(dest),
+            (Method::Tiles, Some(strips), _) if few(&strips) => {
+                self.columns(dest, strips, Some(self.plan.panels.split(own)));
+            }
+            (Method::Tiles, _, Some(unpacker)) => self.byte_tiles(dest, self.plan.panels.split(own), unpacker),
+            (Method::Tiles, _, None) => self.floats(dest, own),
         }
     }
 
     /// Address of row `i` of the matrix. The rows of the piece are `stride` bytes apart.
-    fn row(&self, i: usize) -> *const u8 {
+    pub(super) fn row(&self, i: usize) -> *const u8 {
         let [i2, i3] = self.matrix.at;
         self.matrix.source.row_ptr([i, i2, i3])
     }
 
-    fn stride(&self) -> usize {
+    /// Bytes from one row to the next.
+    pub(super) fn stride(&self) -> usize {
         self.matrix.source.nb[1]
     }
 
     fn dots(&self, dest: &mut Dest<'_>) {
-        if let Some(strips) = self.plan.strips.as_ref().filter(|_| self.plan.interleaved) {
-            return self.columns(dest, strips);
-        }
         let (k, n, stride) = (self.kernels, self.plan.k, self.stride());
         let vec_dot = k.vec_dot[self.plan.weights as usize];
-        let gemv = k.gemv[self.plan.weights as usize]
-            .filter(|_| matches!(self.plan.act, ActForm::Wide(_) | ActForm::Bytes(_)));
         // A few rows at a time: they stay in the cache for all columns, and the addresses of a column (some divisions) are computed once
         // for these rows.
         for first in self.rows.clone().step_by(COLUMN_ROWS) {
@@ -97,7 +97,7 @@ impl<'a, C: Columns> Job<'a, C> {
             for j in self.cols.clone() {
                 let (from, to) = self.columns.get(j);
                 let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
-                if let Some(gemv) = gemv {
+                if let Some(gemv) = self.plan.gemv {
                     // SAFETY: the contract of `Rows`: by the assertions in `new` there are `rows` rows of `n` values. The column has `n`
                     // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
                     unsafe { (gemv.rows)(n, weights, stride, rows, act, dst) };
@@ -122,21 +122,53 @@ impl<'a, C: Columns> Job<'a, C> {
         }
     }
 
-    /// Matrix times column for each column, for interleaved weights.
-    fn columns(&self, dest: &mut Dest<'_>, strips: &Interleaved) {
-        let (n, lanes) = (self.plan.k, self.kernels.interleaved.lanes);
-        for first in self.rows.clone().step_by(COLUMN_ROWS) {
-            let rows = COLUMN_ROWS.min(self.rows.end - first);
-            for j in self.cols.clone() {
-                let (from, to) = self.columns.get(j);
-                let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
-                for r in (0..rows).step_by(lanes) {
-                    // SAFETY: the contract of `Column`: by the assertions in `new` there are whole strips of rows of `n` values. The column has `n`
-                    // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
-                    unsafe { (strips.column)(n, self.row(first + r), act, dst.wrapping_add(r), lanes, false) }
+    /// A few columns at a time, in strips. `packed` has room to interleave the rows; it is not needed if they are interleaved.
+    fn columns(&self, dest: &mut Dest<'_>, strips: &Interleaved, mut packed: Option<Panels<'_>>) {
+        let (stride, lanes) = (self.stride(), strips.lanes);
+        let (values, bytes) = (strips.shape.values, strips.shape.bytes);
+        // A strip stays in the L1 cache for all columns.
+        let step = if self.plan.interleaved { self.plan.k } else { self.strip_step(strips) };
+        for some in self.cols.clone().step_by(MAX_FEW) {
+            let n = MAX_FEW.min(self.cols.end - some);
+            let (mut acts, mut dsts) = ([std::ptr::null(); MAX_FEW], [std::ptr::null_mut(); MAX_FEW]);
+            for c in 0..n {
+                let (from, to) = self.columns.get(some + c);
+                (acts[c], dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
+            }
+            for first in self.rows.clone().step_by(lanes) {
+                let (rows, done) = (lanes.min(self.rows.end - first), first - self.rows.start);
+                for k0 in (0..self.plan.k).step_by(step) {
+                    let step = step.min(self.plan.k - k0);
+                    let from = self.row(first).wrapping_add(k0 / values * bytes);
+                    let strip = match &mut packed {
+                        Some(packed) if !self.plan.interleaved => {
+                            // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
+                            // the block.
+                            unsafe { packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride)) }
+                        }
+                        _ => from,
+                    };
+                    let acts = acts.map(|a| a.wrapping_add(k0 / 32 * strips.form.act_bytes()));
+                    let dsts = dsts.map(|d| d.wrapping_add(done));
+                    let mut c = 0;
+                    for &(width, kernel) in strips.columns {
+                        while n - c >= width {
+                            // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the
+                            // matrix. The columns have `step` values from `k0` in the form of the plan (`Activations::row`), and `dest.floats` has checked
+                            // the results.
+                            unsafe { kernel(step, strip, acts[c..].as_ptr(), dsts[c..].as_ptr(), rows, k0 > 0) };
+                            c += width;
+                        }
+                    }
                 }
             }
         }
+    }
+
+    /// Values of a row for a strip of at most 16 KiB: a multiple of every block.
+    fn strip_step(&self, strips: &Interleaved) -> usize {
+        let row = (16 << 10) / strips.lanes;
+        (row / strips.shape.bytes * strips.shape.values / 256 * 256).clamp(256, self.plan.panels.step.max(256))
     }
 
     /// Calls `tile(kernel, activations, results)` for all columns, in tiles as wide as possible. Each pointer to activations has `k` values
@@ -173,66 +205,25 @@ impl<'a, C: Columns> Job<'a, C> {
         (0..k).step_by(step).map(move |k0| (k0, step.min(k - k0)))
     }
 
-    fn float_tiles(&self, dest: &mut Dest<'_>, mut packed: Panels<'_>) {
-        let (stride, size) = (self.stride(), self.plan.weights.type_size());
-        for (k0, step) in self.steps() {
-            for (p, first, rows) in self.panels() {
-                let from = self.row(first).wrapping_add(k0 * size);
-                // SAFETY: the rows are inside the matrix by the assertions in `new`, `stride` bytes apart, and `k0 + step` is at most `k`.
-                unsafe {
-                    packed.pack_floats(
-                        self.kernels,
-                        self.plan.weights,
-                        p,
-                        step,
-                        rows,
-                        |r| from.wrapping_add(r * stride),
-                        stride,
-                    );
-                }
-            }
-            self.for_tiles(dest, self.kernels.float_tiles.kernels, |kernel, acts, dsts| {
-                let acts = acts.map(|a| a.cast::<f32>().wrapping_add(k0));
-                for (p, first, rows) in self.panels() {
-                    let dsts = dsts.map(|d| d.wrapping_add(first - self.rows.start));
-                    let panel = packed.floats(p, step);
-                    // SAFETY: the contract of `FloatTile`: the panel has `step` values of each row. The columns have `step` floats from `k0`,
-                    // and the results have the rows of this panel (`for_tiles`).
-                    unsafe { kernel(step, panel.as_ptr(), acts.as_ptr(), dsts.as_ptr(), rows, k0 > 0) };
-                }
-            });
-        }
-    }
-
     fn byte_tiles(&self, dest: &mut Dest<'_>, mut packed: Panels<'_>, unpacker: tile::Unpacker) {
         let (tiles, stride) = (&self.kernels.byte_tiles, self.stride());
         let form = self.plan.panels.form.unwrap_or(unpacker.form);
         let (values, bytes) = (self.plan.weights.blck_size() as usize, self.plan.weights.type_size());
         for (k0, step) in self.steps() {
             for (p, first, rows) in self.panels() {
-                if let Some(strips) = &self.plan.strips {
-                    let lanes = self.kernels.interleaved.lanes;
-                    let row = |r: usize| self.row(first).wrapping_add(r * stride);
-                    // SAFETY: the rows are inside the matrix by the assertions in `new`, in whole strips if they are interleaved; `k0 + step` is at
-                    // most `k`, and both are multiples of the block.
-                    unsafe {
-                        if self.plan.interleaved {
-                            let strip = |r: usize| row(r).wrapping_add(k0 / values * bytes * lanes);
-                            packed.unpack_strips(strips, lanes, p, step, rows, strip);
-                        } else {
-                            packed.pack_strips(strips, lanes, p, step, rows, |r| {
-                                row(r).wrapping_add(k0 / values * bytes)
-                            });
-                        }
-                    }
-                    continue;
-                }
-                let from = self.row(first).wrapping_add(k0 / values * bytes);
-                // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
-                // the block.
+                let row = |r: usize| self.row(first).wrapping_add(r * stride + k0 / values * bytes);
+                // SAFETY: the rows are inside the matrix by the assertions in `new`, in whole strips if they are interleaved; `k0 + step` is at most
+                // `k`, and both are multiples of the block.
                 unsafe {
-                    packed.pack_blocks(tiles.transpose, unpacker, p, step, rows, |r| from.wrapping_add(r * stride))
-                };
+                    match &self.plan.strips {
+                        Some(f) if self.plan.interleaved => {
+                            let at = k0 / values * bytes * f.lanes;
+                            packed.unpack_strips(f, p, step, rows, |r| self.row(first + r).wrapping_add(at));
+                        }
+                        Some(f) => packed.pack_strips(f, p, step, rows, row),
+                        None => packed.pack_blocks(tiles.transpose, unpacker, p, step, rows, row),
+                    }
+                }
             }
             self.for_tiles(dest, tiles.kernels[form.index()], |kernel, acts, dsts| {
                 let acts = acts.map(|a| a.wrapping_add(k0 / 32 * form.act_bytes()));

@@ -247,18 +247,24 @@ unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
     bits[0]
 }
 
-/// Compiles the dot products and conversions for one instruction set, and defines a function `fill_blocks` that sets them in the table.
+/// Compiles the dot products, matrix times column and conversions for one instruction set, and defines a function `fill_blocks` that sets the dot
+/// products and conversions in the table.
 macro_rules! instantiate {
     ($lanes:ty, $dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.
         mod block_kernels {
             use super::*;
-            use $crate::cpu::simd::{blocks, unpack::Unpack};
+            use $crate::cpu::simd::{blocks, gemv, unpack::Unpack};
 
             $(#[target_feature(enable = $features)])?
             pub unsafe fn vec_dot<B: Unpack, A: blocks::Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
                 // SAFETY: this function enables the features, and the contract of `VecDot` covers the rest.
                 unsafe { blocks::vec_dot::<$dots, B, A>(n, x, y) }
+            }
+            $(#[target_feature(enable = $features)])?
+            pub unsafe fn rows<B: Unpack>(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32) {
+                // SAFETY: this function enables the features, and the contract of `Rows` covers the rest.
+                unsafe { gemv::unpacked_rows::<$dots, B>(k, x, stride, rows, act, dst) }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
@@ -295,3 +301,11 @@ macro_rules! set_dots {
     )*};
 }
 pub(super) use set_dots;
+
+/// Sets matrix times column of all formats in the table `$k`, which has the tiles of this level.
+macro_rules! set_rows {
+    (($k:ident) $($module:ident::$block:ident: $type:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {$(
+        $crate::cpu::simd::gemv::set($k, $type, block_kernels::rows::<$module::$block>);
+    )*};
+}
+pub(super) use set_rows;

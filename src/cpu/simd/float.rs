@@ -276,19 +276,6 @@ kernels! {
         dot_with::<V>(n, |i| V::load_bf16(x.add(i)), |i| V::load_bf16(y.add(i)), |i, r| widen_part(r, x.add(i), |p| V::load_bf16(p)), |i, r| widen_part(r, y.add(i), |p| V::load_bf16(p)))
     };
     fn vec_dot_f8(n: usize, x: *const u8, y: *const u8) -> f32 = dot_f8::<V>(n, x, y.cast());
-    fn axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32) = {
-        let v = V::splat(v);
-        let whole = n - n % V::N;
-        let mut i = 0;
-        while i < whole {
-            V::load_f16(x.add(i)).mul_add(v, V::load(dst.add(i))).store(dst.add(i));
-            i += V::N;
-        }
-        if i < n {
-            let r = n - i;
-            widen_part::<V>(r, x.add(i), |p| V::load_f16(p)).mul_add(v, V::load_part(dst.add(i), r)).store_part(dst.add(i), r);
-        }
-    };
     fn from_float_f32(x: *const f32, y: *mut u8, n: usize) = std::ptr::copy(x.cast::<u8>(), y, 4 * n);
     fn from_float_f16(x: *const f32, y: *mut u8, n: usize) = f32_to_f16::<V>(n, y.cast(), x);
     fn from_float_bf16(x: *const f32, y: *mut u8, n: usize) = f32_to_bf16::<V>(n, y.cast(), x);
@@ -381,7 +368,6 @@ macro_rules! instantiate {
                 dot_f16(n: usize, x: *const u16, y: *const f32) -> f32;
                 dot_bf16(n: usize, x: *const u16, y: *const f32) -> f32;
                 dot_f8(n: usize, x: *const u8, y: *const f32) -> f32;
-                axpy_f16(n: usize, dst: *mut f32, x: *const u16, v: f32);
                 vec_dot_f32(n: usize, x: *const u8, y: *const u8) -> f32;
                 vec_dot_f16(n: usize, x: *const u8, y: *const u8) -> f32;
                 vec_dot_bf16(n: usize, x: *const u8, y: *const u8) -> f32;
@@ -396,7 +382,7 @@ macro_rules! instantiate {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
                 add, sub, mul, div, axpy, scale, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
-                center, max, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8, axpy_f16);
+                center, max, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [
                 (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),

@@ -2,7 +2,11 @@
 //! that they share the work on the column.
 
 use super::act;
-use super::tile::Form;
+use super::blocks::block;
+use super::lanes::{Dots, Lanes};
+use super::tile::{self, Form};
+use super::unpack::Unpack;
+use crate::abi::ggml::ggml_type;
 
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
@@ -10,6 +14,64 @@ use super::tile::Form;
 /// `x` has `rows` readable rows of `k` values, `stride` bytes apart, where `k` is a multiple of the block. `act` is a row of `k` activations in the layout of the [`Gemv`], and `dst` is writable
 /// for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
+
+/// Values that are unpacked at a time; a multiple of every block.
+const BATCH: usize = 1024;
+
+/// [`Rows`] of every format, with activations in blocks of [`tile::Act`]: unpacks one row after the other, and adds in the order of a tile.
+///
+/// # Safety
+/// As for [`Rows`], and the processor has the instruction set of `D`.
+#[inline(always)]
+pub unsafe fn unpacked_rows<D: Dots, B: Unpack>(
+    k: usize,
+    x: *const u8,
+    stride: usize,
+    rows: usize,
+    act: *const u8,
+    dst: *mut f32,
+) {
+    const { assert!(D::FLIP == 0 && D::Floats::N == 8) };
+    let form = Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
+    let (act_bytes, groups, per_block) = (form.act_bytes(), 32 / B::GROUP, B::VALUES / B::GROUP);
+    let (scale_at, sum_at) = (tile::Act::<32, false>::SCALE, tile::Act::<32, false>::START + 4 * groups);
+    let (mut q, mut scales, mut offsets) = ([0i8; BATCH], [0.0; BATCH / 16], [0.0; BATCH / 16]);
+    for r in 0..rows {
+        let row = x.wrapping_add(r * stride);
+        // SAFETY: the caller promises rows and activations of `k` values and the instruction set; block indices are below `k / VALUES`, or
+        // `k / 32` for activations.
+        unsafe {
+            // All lanes have the result.
+            let mut acc = D::Floats::splat(0.0);
+            for first in (0..k).step_by(BATCH) {
+                let n = BATCH.min(k - first);
+                // Unpacks several blocks before the first is used, because loading a vector right after narrower stores to it stalls.
+                for i in 0..n / B::VALUES {
+                    let (s, o) = (&mut scales[i * per_block..], &mut offsets[i * per_block..]);
+                    block::<B>(row, first / B::VALUES + i).unpack(&mut q[i * B::VALUES..], s, o);
+                }
+                for t in 0..n / 32 {
+                    let at = act.add((first / 32 + t) * act_bytes);
+                    let w = D::load(q.as_ptr().add(32 * t).cast());
+                    let (all, halves) = D::splat(0).dot4(w, D::load(at)).totals();
+                    let d = D::Floats::splat(at.add(scale_at).cast::<f32>().read_unaligned());
+                    for g in 0..groups {
+                        let sum = if groups == 1 { all } else { halves[g] };
+                        let scale = D::Floats::splat(scales[groups * t + g]);
+                        acc = D::splat(sum).to_floats().mul(scale).mul_add(d, acc);
+                        if B::OFFSETS {
+                            let sum = D::Floats::splat(at.add(sum_at + 4 * g).cast::<f32>().read_unaligned());
+                            acc = D::Floats::splat(offsets[groups * t + g]).mul_add(sum, acc);
+                        }
+                    }
+                }
+            }
+            let mut result = [0.0; 8];
+            acc.store(result.as_mut_ptr());
+            dst.add(r).write_unaligned(result[0]);
+        }
+    }
+}
 
 /// Layout of a row of activations: values as bytes, a scale for every 32 values, and the scaled sums of every 32 and of every 16 values.
 /// Each part is padded with zeros to a multiple of 512 values.
@@ -89,7 +151,7 @@ pub enum Layout {
 /// Quantizes `k` floats.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, a multiple of 32, and `y` is writable for [`Gemv::act_bytes`].
+/// `x` is readable for `k` floats, a multiple of 32, and `y` is writable for a row in the layout.
 pub type Act = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 
 /// The matrix times column functions of a format.
@@ -103,12 +165,20 @@ pub struct Gemv {
     pub rows: Rows,
 }
 
-impl Gemv {
+/// Sets matrix times column for a format, with activations in the form of its unpacked blocks, in a table with the tiles of the level.
+pub fn set(k: &mut super::Kernels, t: ggml_type, rows: Rows) {
+    k.gemv[t as usize] = k.byte_tiles.unpack[t as usize].map(|unpacker| {
+        let form = unpacker.form;
+        Gemv { layout: Layout::Blocks(form), act: k.byte_tiles.act[form.act_index()], rows }
+    });
+}
+
+impl Layout {
     /// Bytes of a row of `k` activations.
-    pub fn act_bytes(&self, k: usize) -> usize {
-        match self.layout {
-            Layout::Wide => WideAct::new(k).bytes(),
-            Layout::Blocks(form) => k / 32 * form.act_bytes(),
+    pub fn act_bytes(self, k: usize) -> usize {
+        match self {
+            Self::Wide => WideAct::new(k).bytes(),
+            Self::Blocks(form) => k / 32 * form.act_bytes(),
         }
     }
 }

@@ -56,6 +56,8 @@ pub trait Lanes: Copy {
     unsafe fn exp2_less_one(self) -> Self;
     /// Sum of the lanes.
     unsafe fn sum(self) -> f32;
+    /// Sums of the lanes of each vector. They may be added in another order than in [`Lanes::sum`].
+    unsafe fn sum4(v: [Self; 4]) -> [f32; 4];
     /// Greatest lane.
     unsafe fn top(self) -> f32;
     /// Transposes a matrix of `N` by `N` 32-bit words: word `c` of row `r`, at `src + r * src_stride + c`, goes to
@@ -86,6 +88,8 @@ pub trait Dots: Copy {
     const NARROW: bool = false;
     /// Adds to each lane.
     unsafe fn add(self, b: Self) -> Self;
+    /// Sums of the lanes: of all of them, or of the first and of the second half.
+    unsafe fn totals(self) -> (i32, [i32; 2]);
     /// Shifts each lane to the right by `n` bits, with the sign.
     unsafe fn signed_right(self, n: i32) -> Self;
     /// How many products of weights of `bits` bits [`Dots::more_products`] can add up, at most `all`.
@@ -167,6 +171,11 @@ impl Dots for PlainDots {
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].wrapping_add(b.0[i])))
+    }
+    #[inline(always)]
+    unsafe fn totals(self) -> (i32, [i32; 2]) {
+        let halves = [0, 4].map(|i| self.0[i..i + 4].iter().sum());
+        (halves[0] + halves[1], halves)
     }
     #[inline(always)]
     unsafe fn signed_right(self, n: i32) -> Self {
@@ -293,6 +302,11 @@ impl Lanes for Plain {
     unsafe fn sum(self) -> f32 {
         let [a, b, c, d, e, f, g, h] = self.0;
         ((a + e) + (c + g)) + ((b + f) + (d + h))
+    }
+    #[inline(always)]
+    unsafe fn sum4(v: [Self; 4]) -> [f32; 4] {
+        // SAFETY: every processor has the instruction set.
+        v.map(|v| unsafe { v.sum() })
     }
     #[inline(always)]
     unsafe fn top(self) -> f32 {

@@ -1,7 +1,7 @@
 //! Micro-kernels: loops over rows of numbers, compiled for several instruction sets and selected at run time in a table ([`Kernels`]).
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
-//! `act` (activations in bytes), `gemv` (matrix times column), `tile` (matrix times matrix). Folders of instruction sets: `scalar`
+//! `act` (activations in bytes), `gemv` (matrix times column), `products` (rows of plain numbers times columns), `tile` (panels times columns). Folders of instruction sets: `scalar`
 //! (every processor), `avx2`, `avx512` (with and without VNNI).
 //!
 //! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
@@ -15,6 +15,7 @@ pub mod gemv;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
 pub mod interleave;
 pub mod lanes;
+pub mod products;
 mod scalar;
 pub mod tile;
 mod unpack;
@@ -111,8 +112,6 @@ pub struct Kernels {
     pub div: Map2,
     /// `dst += x * v`.
     pub axpy: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
-    /// `dst += x * v` with halves `x`.
-    pub axpy_f16: unsafe fn(n: usize, dst: *mut f32, x: *const u16, v: f32),
     /// `dst = x * v + bias`.
     pub scale: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32),
     /// `e^x`: zero below -86.99, at most 2 units in the last place elsewhere.
@@ -159,11 +158,11 @@ pub struct Kernels {
     pub dot_f8: unsafe fn(n: usize, x: *const u8, y: *const f32) -> f32,
     /// Matrix times column by weight format. `None` if `vec_dot` is used for each row.
     pub gemv: [Option<gemv::Gemv>; TYPES],
-    /// Matrix products of floats.
-    pub float_tiles: tile::FloatTiles,
+    /// Products of rows of plain numbers and columns.
+    pub products: products::Products,
     /// Matrix products of weights in blocks.
     pub byte_tiles: tile::ByteTiles,
-    /// Interleaved weights, with the lanes of the byte tiles.
+    /// Interleaved weights.
     pub interleaved: interleave::Table,
 }
 

@@ -325,16 +325,18 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
     // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
     unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), scales.as_mut_ptr(), more.as_mut_ptr()) };
     let flip = flip(level);
+    // The processor without features does not fuse.
+    let mul_add = |a: f32, b: f32, c: f32| if level == Level::Scalar { a * b + c } else { a.mul_add(b, c) };
     let mut result = 0.0f32;
     for (g, q) in q.chunks(group).enumerate() {
         let block = &act[group * g / 32 * unpacker.form.act_bytes()..];
         let values = &block[group * g % 32..][..group];
         let d = f32::from_le_bytes(block[32..36].try_into().unwrap());
         let sum: i32 = q.iter().zip(values).map(|(q, a)| i32::from(*q ^ flip as i8) * i32::from(*a as i8)).sum();
-        result = (sum as f32 * scales[g]).mul_add(d, result);
+        result = mul_add(sum as f32 * scales[g], d, result);
         if offsets {
             let total: i32 = values.iter().map(|a| i32::from(*a as i8)).sum();
-            result = more[g].mul_add(d * total as f32, result);
+            result = mul_add(more[g], d * total as f32, result);
         }
     }
     result
@@ -388,7 +390,7 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
                 let mut y = noise.floats(n);
                 y[n - 1] = if rows == 9 { f32::INFINITY } else { 0.5 };
                 let form = unpacker.form;
-                let (mut a, mut blocks) = (vec![0u8; gemv.act_bytes(n)], vec![0u8; n / 32 * form.act_bytes()]);
+                let (mut a, mut blocks) = (vec![0u8; gemv.layout.act_bytes(n)], vec![0u8; n / 32 * form.act_bytes()]);
                 let mut got = vec![f32::NAN; rows + 1];
                 // SAFETY: the contracts of `Gemv` and `ActRow`: `y` has `n` floats, `a` and `blocks` the bytes of a row, `x` has `rows` rows, and `got`
                 // room for them.
@@ -405,8 +407,8 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
             }
         }
         let least = match k.level {
-            Level::Scalar => 0,
-            Level::Avx2 | Level::Avx512 => 14,
+            Level::Scalar => 25,
+            Level::Avx2 | Level::Avx512 => 24,
             Level::Avx512Vnni => 25,
         };
         assert!(n_formats >= least, "{n_formats} formats at {:?}", k.level);
@@ -418,10 +420,11 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
 #[test]
 fn interleaved_rows_compute_in_the_order_of_a_tile() {
     for k in levels() {
-        let (lanes, mut n_formats) = (k.interleaved.lanes, 0);
+        let mut n_formats = 0;
         for t in 0..TYPES {
-            let (Some(f), Some(unpacker)) = (k.interleaved.formats[t], k.byte_tiles.unpack[t]) else { continue };
+            let (Some(f), Some(unpacker)) = (k.interleaved[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
+            let lanes = f.lanes;
             let t = ggml_type::from_raw(t as i32).unwrap();
             assert_eq!(
                 (f.form.act_index(), f.shape.values as i64, f.shape.bytes),
@@ -433,25 +436,25 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                 let x = rows_of(t, n, lanes, &mut noise);
                 let stride = x.len() / lanes;
                 let rows: Vec<*const u8> = x.chunks(stride).map(<[u8]>::as_ptr).collect();
-                let mut y = noise.floats(n);
-                y[n - 1] = if n == 96 { f32::NAN } else { 0.5 };
-                let (mut strip, mut act) = (vec![0u8; x.len()], vec![0u8; n / 32 * f.form.act_bytes()]);
+                let most = f.columns[0].0;
+                let columns: Vec<Vec<u8>> = (0..most)
+                    .map(|c| {
+                        let mut y = noise.floats(n);
+                        y[n - 1] = if n == 96 && c == 0 { f32::NAN } else { 0.5 };
+                        let mut act = vec![0u8; n / 32 * f.form.act_bytes()];
+                        // SAFETY: the contract of `ActRow`: `y` has `n` floats, and `act` the bytes of a row.
+                        unsafe { k.byte_tiles.act[f.form.act_index()](n, y.as_ptr(), act.as_mut_ptr()) };
+                        act
+                    })
+                    .collect();
+                let mut strip = vec![0u8; x.len()];
                 let step = n / 2 / f.shape.values * f.shape.values;
-                let (mut got, mut twice) = (vec![f32::NAN; lanes], vec![f32::NAN; lanes]);
+                let (strip_at, act_at) = (step * stride / n * lanes, step / 32 * f.form.act_bytes());
                 let groups = n / f.form.group;
                 let mut panel = (vec![0u8; n * lanes], vec![0.0f32; groups * lanes], vec![0.0f32; groups * lanes]);
-                // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip, the activations, the
-                // results and the panel.
+                // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip and the panel.
                 unsafe {
                     (f.interleave)(n, rows.as_ptr(), strip.as_mut_ptr());
-                    k.byte_tiles.act[f.form.act_index()](n, y.as_ptr(), act.as_mut_ptr());
-                    (f.column)(n, strip.as_ptr(), act.as_ptr(), got.as_mut_ptr(), lanes, false);
-                    let rest = (
-                        strip.as_ptr().add(step * stride / n * lanes),
-                        act.as_ptr().add(step / 32 * f.form.act_bytes()),
-                    );
-                    (f.column)(step, strip.as_ptr(), act.as_ptr(), twice.as_mut_ptr(), lanes - 1, false);
-                    (f.column)(n - step, rest.0, rest.1, twice.as_mut_ptr(), lanes - 1, true);
                     let to = interleave::Unpacked {
                         q: panel.0.as_mut_ptr(),
                         scales: panel.1.as_mut_ptr(),
@@ -459,14 +462,32 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                     };
                     (f.unpack)(n, strip.as_ptr(), to, lanes);
                 }
+                let mut widths = Vec::new();
+                for &(width, kernel) in f.columns {
+                    widths.push(width);
+                    let (mut got, mut twice) = (vec![vec![f32::NAN; lanes]; width], vec![vec![f32::NAN; lanes]; width]);
+                    let acts: Vec<*const u8> = columns.iter().map(|a| a.as_ptr()).collect();
+                    let rest: Vec<*const u8> = columns.iter().map(|a| a[act_at..].as_ptr()).collect();
+                    let to: Vec<*mut f32> = got.iter_mut().map(|d| d.as_mut_ptr()).collect();
+                    let in_two: Vec<*mut f32> = twice.iter_mut().map(|d| d.as_mut_ptr()).collect();
+                    // SAFETY: the contract of `Columns`: there are `width` columns of `n` values, and room for `lanes` results of each.
+                    unsafe {
+                        kernel(n, strip.as_ptr(), acts.as_ptr(), to.as_ptr(), lanes, false);
+                        kernel(step, strip.as_ptr(), acts.as_ptr(), in_two.as_ptr(), lanes - 1, false);
+                        kernel(n - step, strip[strip_at..].as_ptr(), rest.as_ptr(), in_two.as_ptr(), lanes - 1, true);
+                    }
+                    for (c, act) in columns[..width].iter().enumerate() {
+                        for (r, row) in x.chunks(stride).enumerate() {
+                            let want = in_order(k.level, unpacker, row, act, n);
+                            let at = format!("{:?} {t:?}, {n} values, row {r}, column {c} of {width}", k.level);
+                            assert!(same(got[c][r], want), "{at}: {}, not {want}", got[c][r]);
+                            assert!(r == lanes - 1 || same(twice[c][r], want), "{at}: in two steps");
+                        }
+                        assert!(twice[c][lanes - 1].is_nan(), "{t:?}: written behind the rows");
+                    }
+                }
+                assert!(widths.is_sorted_by(|a, b| a > b) && widths.last() == Some(&1), "{t:?}: {widths:?}");
                 for (r, row) in x.chunks(stride).enumerate() {
-                    let want = in_order(k.level, unpacker, row, &act, n);
-                    assert!(same(got[r], want), "{:?} {t:?}, {n} values, row {r}: {}, not {want}", k.level, got[r]);
-                    assert!(
-                        r == lanes - 1 || same(twice[r], want),
-                        "{:?} {t:?}, {n} values, row {r} in two steps",
-                        k.level
-                    );
                     let (mut q, mut s, mut o) = (vec![0i8; n], vec![0.0f32; groups], vec![0.0f32; groups]);
                     // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
                     unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), s.as_mut_ptr(), o.as_mut_ptr()) };
@@ -486,9 +507,8 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                         );
                     }
                 }
-                assert!(twice[lanes - 1].is_nan(), "{t:?}: written behind the rows");
                 let mut back = vec![0u8; x.len()];
-                interleave::restore(f.shape, &strip, &mut back, stride, lanes);
+                interleave::restore(&f, &strip, &mut back, stride);
                 assert!(back == x, "{t:?}: the rows are not restored");
             }
         }

@@ -1,4 +1,4 @@
-//! Matrix products in tiles: weights are packed into panels, columns of activations are streamed, and results accumulate in
+//! Matrix products of weights in blocks in tiles: weights are packed into panels, columns of activations are streamed, and results accumulate in
 //! registers. The generic code over [`Lanes`] and [`Dots`] is compiled for each instruction set.
 //!
 //! A *panel* has a fixed number of rows of weights, transposed so that a vector has the same element of several rows. So kernels need
@@ -14,15 +14,7 @@ use super::lanes::{Dots, Lanes};
 /// Vectors of rows in a panel.
 pub const VECTORS: usize = 2;
 /// Maximum number of columns of a tile.
-pub const MAX_COLS: usize = 12;
-
-/// Computes a tile of floats: `rows` rows, at most those of a panel, by the number of columns of the kernel.
-///
-/// # Safety
-/// `panel` has `k` steps of a panel. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is readable for
-/// `k` floats, and each in `dst` is writable for `rows` floats (readable, too, if `add`).
-pub type FloatTile =
-    unsafe fn(k: usize, panel: *const f32, acts: *const *const f32, dst: *const *mut f32, rows: usize, add: bool);
+pub const MAX_COLS: usize = 6;
 
 /// Addresses of the parts of a panel of bytes.
 #[derive(Clone, Copy)]
@@ -35,11 +27,12 @@ pub struct BytePanel {
     pub offsets: *const f32,
 }
 
-/// Computes a tile of bytes.
+/// Computes a tile: `rows` rows, at most those of a panel, by the number of columns of the kernel. Adds to the results if `add`.
 ///
 /// # Safety
-/// As for [`FloatTile`], except that `k` is a multiple of 32, and each pointer in `acts` is readable for `k / 32` blocks of [`Act`] with
-/// the group and offset of the kernel.
+/// `panel` has `k` values of its rows, a multiple of 32. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
+/// readable for `k / 32` blocks of [`Act`] with the group and offset of the kernel, and each in `dst` is writable for `rows` floats (readable, too,
+/// if `add`).
 pub type ByteTile =
     unsafe fn(k: usize, panel: BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
 
@@ -58,14 +51,16 @@ impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
     pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
 
-/// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `VECTORS` vectors that are there. A result is one chain of
+/// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `N` vectors that are there. A result is one chain of
 /// additions, however `k` is divided into steps.
+///
+/// # Safety
+/// `dst` is readable for `rows` floats if `add`, and the processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn begin<V: Lanes>(dst: *const f32, rows: usize, add: bool) -> [V; VECTORS] {
-    // SAFETY: the contracts of `FloatTile` and `Lanes`: `dst` has `rows` floats to read if `add`, of which `left` are from here, and the
-    // processor has the instruction set.
+pub unsafe fn begin<V: Lanes, const N: usize>(dst: *const f32, rows: usize, add: bool) -> [V; N] {
+    // SAFETY: the caller promises `rows` floats to read if `add`, of which `left` are from here, and the instruction set.
     unsafe {
-        let mut acc = [V::splat(0.0); VECTORS];
+        let mut acc = [V::splat(0.0); N];
         if add {
             for (r, acc) in acc.iter_mut().enumerate() {
                 let (left, dst) = (rows.saturating_sub(r * V::N), dst.wrapping_add(r * V::N));
@@ -80,13 +75,15 @@ unsafe fn begin<V: Lanes>(dst: *const f32, rows: usize, add: bool) -> [V; VECTOR
     }
 }
 
-/// Stores a column of a tile: the first `rows` lanes of `VECTORS` vectors.
+/// Stores a column of a tile: the first `rows` lanes of `N` vectors.
+///
+/// # Safety
+/// `dst` is writable for `rows` floats, and the processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize) {
+pub unsafe fn put<V: Lanes, const N: usize>(acc: [V; N], dst: *mut f32, rows: usize) {
     for (r, acc) in acc.into_iter().enumerate() {
         let left = rows.saturating_sub(r * V::N);
-        // SAFETY: the contracts of `FloatTile` and `Lanes`: `dst` has `rows` floats, of which `left` are from here, and the processor has the
-        // instruction set.
+        // SAFETY: the caller promises `rows` floats, of which `left` are from here, and the instruction set.
         unsafe {
             let dst = dst.wrapping_add(r * V::N);
             if left >= V::N {
@@ -94,44 +91,6 @@ unsafe fn put<V: Lanes>(acc: [V; VECTORS], dst: *mut f32, rows: usize) {
             } else if left > 0 {
                 acc.store_part(dst, left);
             }
-        }
-    }
-}
-
-/// [`FloatTile`] for `C` columns.
-///
-/// # Safety
-/// As for [`FloatTile`], and the processor has the instruction set of `V`.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // the loops index several arrays
-pub unsafe fn float_tile<V: Lanes, const C: usize>(
-    k: usize,
-    panel: *const f32,
-    acts: *const *const f32,
-    dst: *const *mut f32,
-    rows: usize,
-    add: bool,
-) {
-    // SAFETY: the contracts of `FloatTile` and `Lanes`; all offsets are below `k` steps of the panel and `k` floats of a column.
-    unsafe {
-        let mut acc = [[V::splat(0.0); VECTORS]; C];
-        for (c, acc) in acc.iter_mut().enumerate() {
-            *acc = begin(*dst.add(c), rows, add);
-        }
-        let acts = acts.cast::<[*const f32; C]>().read_unaligned();
-        let mut panel = panel;
-        for i in 0..k {
-            let w: [V; VECTORS] = std::array::from_fn(|r| V::load(panel.add(r * V::N)));
-            panel = panel.add(VECTORS * V::N);
-            for c in 0..C {
-                let a = V::splat(acts[c].add(i).read_unaligned());
-                for r in 0..VECTORS {
-                    acc[c][r] = w[r].mul_add(a, acc[c][r]);
-                }
-            }
-        }
-        for (c, acc) in acc.into_iter().enumerate() {
-            put(acc, *dst.add(c), rows);
         }
     }
 }
@@ -303,17 +262,6 @@ pub type ActRow = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 /// As for that function.
 pub type Transpose = unsafe fn(words: usize, src: *const f32, src_stride: usize, panel: *mut f32);
 
-/// The tile kernels for floats.
-#[derive(Clone, Copy)]
-pub struct FloatTiles {
-    /// Rows of a panel.
-    pub height: usize,
-    /// Kernels with their number of columns, in descending order, down to one column.
-    pub kernels: &'static [(usize, FloatTile)],
-    /// Transposes rows into panels.
-    pub transpose: Transpose,
-}
-
 /// The tile kernels for bytes.
 #[derive(Clone, Copy)]
 pub struct ByteTiles {
@@ -382,37 +330,9 @@ impl Form {
     }
 }
 
-/// Compiles the float tiles for one instruction set, as a static `FLOAT_TILES`.
-macro_rules! instantiate_floats {
-    ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
-        mod float_tiles {
-            use super::*;
-            use $crate::cpu::simd::{lanes::Lanes, tile};
-            $(#[target_feature(enable = $features)])?
-            unsafe fn float_tile<const C: usize>(
-                k: usize, panel: *const f32, acts: *const *const f32, dst: *const *mut f32, rows: usize, add: bool,
-            ) {
-                // SAFETY: this function enables the features, and the contract of `FloatTile` covers the rest.
-                unsafe { tile::float_tile::<$lanes, C>(k, panel, acts, dst, rows, add) }
-            }
-            $(#[target_feature(enable = $features)])?
-            pub unsafe fn transpose(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
-                // SAFETY: this function enables the features, and the contract of `Transpose` covers the rest.
-                unsafe { tile::transpose::<$lanes>(words, src, src_stride, panel) }
-            }
-            pub static FLOAT_TILES: tile::FloatTiles = tile::FloatTiles {
-                height: tile::VECTORS * <$lanes as Lanes>::N,
-                kernels: &[$(($cols, float_tile::<$cols>)),*],
-                transpose,
-            };
-        }
-    };
-}
-pub(super) use instantiate_floats;
-
 /// Compiles the byte tiles for one instruction set, with a function `byte_tiles::table`.
 macro_rules! instantiate_bytes {
-    ($dots:ty, $transpose:path, [$($cols:literal)*], $more:ident $(, $features:literal)?) => {
+    ($dots:ty, [$($cols:literal)*], $more:ident $(, $features:literal)?) => {
         mod byte_tiles {
             use super::*;
             use $crate::cpu::simd::{TYPES, blocks, lanes::{Dots, Lanes}, tile, unpack::Unpack};
@@ -432,6 +352,11 @@ macro_rules! instantiate_bytes {
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
                 // SAFETY: the contract of `ActRow`, which is that of `act_row`.
                 unsafe { tile::act_row::<GROUP, OFFSETS>(k, x, y) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn transpose(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
+                // SAFETY: this function enables the features, and the contract of `Transpose` covers the rest.
+                unsafe { tile::transpose::<<$dots as Dots>::Floats>(words, src, src_stride, panel) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {
                 let form = tile::Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
@@ -454,7 +379,7 @@ macro_rules! instantiate_bytes {
                         all
                     },
                     act: [act_row::<32, false>, act_row::<32, true>, act_row::<16, false>, act_row::<16, true>],
-                    transpose: $transpose,
+                    transpose,
                     unpack,
                 }
             }

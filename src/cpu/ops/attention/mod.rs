@@ -8,6 +8,9 @@
 mod back;
 mod sparse;
 
+#[cfg(test)]
+mod tests;
+
 pub use back::{check_flash_attn_back, flash_attn_back};
 pub use sparse::{check_lightning_indexer, check_top_k_mask, lightning_indexer, top_k_mask};
 
@@ -17,16 +20,17 @@ use super::super::convert;
 use super::check_type;
 use super::softmax::Slopes;
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::batch::{self, Matrix, Results};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// Queries in a tile.
 const QUERIES: usize = 32;
-/// Keys that a tile processes at a time; a multiple of the height of every panel.
+/// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = 64;
-/// Minimum number of queries for packing keys and values into panels.
-const PANELS_FROM: usize = 4;
+/// Minimum number of queries for converting keys and values to floats once for all of them.
+const CONVERT_FROM: usize = 16;
 
 /// One query of a tile.
 struct Query {
@@ -85,8 +89,8 @@ impl<'g> Attention<'g> {
 
 /// Buffers of a thread, reused for all its tiles.
 struct Buffers {
-    /// Minimum number of queries for packing keys and values into panels.
-    panels_from: usize,
+    /// Whether each product and sum is computed on its own.
+    reference: bool,
     queries: Vec<Query>,
     /// Queries that see at least one of the current keys.
     live: Vec<usize>,
@@ -96,16 +100,14 @@ struct Buffers {
     scores: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
-    k_panels: Vec<f32>,
-    v_panels: Vec<f32>,
 }
 
 impl Buffers {
-    fn new(a: &Attention<'_>, panels_from: usize) -> Self {
+    fn new(a: &Attention<'_>, reference: bool) -> Self {
         let (n, dk, dv) = (a.group * a.per_tile, a.k.ne[0], a.v.ne[0]);
         let zeros = |n: usize| vec![0f32; n];
         Self {
-            panels_from,
+            reference,
             queries: Vec::new(),
             live: Vec::new(),
             q: zeros(n * dk),
@@ -114,8 +116,6 @@ impl Buffers {
             scores: zeros(n * KEYS),
             k: zeros(KEYS * dk),
             v: zeros(KEYS * dv),
-            k_panels: Vec::new(),
-            v_panels: Vec::new(),
         }
     }
 
@@ -144,60 +144,48 @@ impl Buffers {
     /// Computes the products of the live queries and the keys that they see.
     fn products(&mut self, a: &Attention<'_>, [k2, k3]: [usize; 2], first: usize, n: usize) {
         let dk = a.k.ne[0];
-        if let Some(keys) = a.k_halves.filter(|_| self.live.len() < self.panels_from) {
-            for &i in &self.live {
-                for j in 0..n {
-                    let key = keys.row([first + j, k2, k3]);
-                    self.scores[i * KEYS + j] = vec::dot_f16(key, &self.q[i * dk..][..dk]);
-                }
-            }
-            return;
+        let (queries, out) = (Matrix { data: &self.q, stride: dk }, Results { data: &mut self.scores, stride: KEYS });
+        if let Some(keys) = a.k_halves.filter(|_| self.live.len() < CONVERT_FROM && !self.reference) {
+            let keys: [&[u16]; KEYS] = std::array::from_fn(|j| keys.row([first + j.min(n - 1), k2, k3]));
+            return batch::products(&keys[..n], queries, &self.live, out);
         }
         for (j, key) in self.k.chunks_exact_mut(dk).enumerate().take(n) {
             a.k.load([first + j, k2, k3], 0, key);
         }
-        if self.live.len() < self.panels_from {
+        if self.reference {
             for &i in &self.live {
-                for (s, key) in self.scores[i * KEYS..][..n].iter_mut().zip(self.k.chunks_exact(dk)) {
+                for (s, key) in out.data[i * KEYS..][..n].iter_mut().zip(self.k.chunks_exact(dk)) {
                     *s = vec::dot(&self.q[i * dk..][..dk], key);
                 }
             }
             return;
         }
-        vec::panels_of_rows(&self.k, dk, n, &mut self.k_panels);
-        let rows = vec::Matrix { data: &self.q, stride: dk };
-        vec::times_panels(&self.k_panels, n, dk, rows, &self.live, &mut self.scores, KEYS, false);
+        let keys: [&[f32]; KEYS] = std::array::from_fn(|j| &self.k[j * dk..][..dk]);
+        batch::products(&keys[..n], queries, &self.live, out);
     }
 
     /// Adds the values, weighted by the scores, to the sums of the live queries.
     fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], first: usize, n: usize) {
         let dv = a.v.ne[0];
-        if let Some(values) = a.v_halves.filter(|_| self.live.len() < self.panels_from) {
-            for &i in &self.live {
-                let acc = &mut self.acc[i * dv..][..dv];
-                for (j, &p) in self.scores[i * KEYS..][..n].iter().enumerate().filter(|(_, p)| **p != 0.0) {
-                    vec::axpy_f16(acc, p, values.row([first + j, v2, v3]));
-                }
-            }
-            return;
+        let (weights, out) = (Matrix { data: &self.scores, stride: KEYS }, Results { data: &mut self.acc, stride: dv });
+        if let Some(values) = a.v_halves.filter(|_| self.live.len() < CONVERT_FROM && !self.reference) {
+            let values: [&[u16]; KEYS] = std::array::from_fn(|j| values.row([first + j.min(n - 1), v2, v3]));
+            return batch::add_weighted(&values[..n], weights, &self.live, out);
         }
         for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
             a.v.load([first + j, v2, v3], 0, value);
         }
-        if self.live.len() < self.panels_from {
+        if self.reference {
             for &i in &self.live {
-                let acc = &mut self.acc[i * dv..][..dv];
+                let acc = &mut out.data[i * dv..][..dv];
                 for (&p, value) in self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv)) {
-                    if p != 0.0 {
-                        vec::axpy(acc, p, value);
-                    }
+                    vec::axpy(acc, p, value);
                 }
             }
             return;
         }
-        vec::panels_of_columns(&self.v, dv, n, &mut self.v_panels);
-        let rows = vec::Matrix { data: &self.scores, stride: KEYS };
-        vec::times_panels(&self.v_panels, dv, n, rows, &self.live, &mut self.acc, dv, true);
+        let values: [&[f32]; KEYS] = std::array::from_fn(|j| &self.v[j * dv..][..dv]);
+        batch::add_weighted(&values[..n], weights, &self.live, out);
     }
 
     /// Converts the products of the live queries to weights, and rescales the sums for a new maximum. Removes queries whose scores are all
@@ -207,7 +195,7 @@ impl Buffers {
         let (queries, scores, masks, sums) = (&mut self.queries, &mut self.scores, &self.masks, &mut self.acc);
         self.live.retain(|&i| {
             let query = &mut queries[i];
-            let s = &mut scores[i * KEYS..][..n];
+            let (s, missing) = scores[i * KEYS..][..KEYS].split_at_mut(n);
             vec::scale(s, a.scale);
             if a.cap != 0.0 {
                 s.iter_mut().for_each(|s| *s = a.cap * s.tanh());
@@ -228,7 +216,9 @@ impl Buffers {
                 query.sum *= shrink;
                 query.max = top;
             }
-            query.sum += vec::exp_shifted(s, query.max) as f32;
+            // Keys that are missing count like masked ones, so that the order of the sum does not depend on their number.
+            missing.fill(f32::NEG_INFINITY);
+            query.sum += vec::exp_shifted(&mut scores[i * KEYS..][..KEYS], query.max) as f32;
             true
         });
     }
@@ -239,8 +229,7 @@ impl Buffers {
 pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let a = Attention::of(node, &d);
     let mut out = Writer::new(d);
-    // The reference processes every query on its own.
-    let mut b = Buffers::new(&a, if w.use_ref() { usize::MAX } else { PANELS_FROM });
+    let mut b = Buffers::new(&a, w.use_ref());
     // With a causal mask, later tiles have more keys than earlier ones, so threads take tiles one by one.
     loop {
         let tile = w.next_chunk();

@@ -4,14 +4,14 @@
 //! Weights are unpacked to unsigned bytes with a bias (`BIAS`), or to signed bytes if the values need all eight bits. Vectors have sixteen
 //! values of row `r` in the low half and of row `r + 4` in the high half: the sums of four vectors then need two levels of horizontal additions.
 
-use super::super::gemv::{Gemv, Layout};
+use super::super::gemv::{self, Rows};
 use super::super::interleave::formats::FP4;
 use super::super::lanes::Lanes;
 use super::super::tile::{Act, Form, start};
 use super::lanes::{Avx2, Avx2Dots};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::Kernels;
-use crate::quant::iq4_nl::CURVE;
+use crate::cpu::simd::{Kernels, TYPES};
+use crate::quant::{self, iq4_nl::CURVE};
 use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
 
@@ -525,24 +525,35 @@ kernel!(fine, Super, super_rows, 16);
 /// # Safety
 /// The processor has AVX2, FMA and F16C.
 pub(super) unsafe fn fill(k: &mut Kernels) {
-    for (t, form, rows) in [
-        (GGML_TYPE_Q4_0, form::<Q4_0>(), small::<Q4_0> as crate::cpu::simd::gemv::Rows),
-        (GGML_TYPE_Q4_1, form::<Q4_1>(), small::<Q4_1>),
-        (GGML_TYPE_Q5_0, form::<Q5_0>(), small::<Q5_0>),
-        (GGML_TYPE_Q5_1, form::<Q5_1>(), small::<Q5_1>),
-        (GGML_TYPE_Q8_0, form::<Q8_0>(), small::<Q8_0>),
-        (GGML_TYPE_IQ4_NL, form::<Iq4Nl>(), small::<Iq4Nl>),
-        (GGML_TYPE_MXFP4, form::<Mxfp4>(), small::<Mxfp4>),
-        (GGML_TYPE_Q2_K, form::<Q2K>(), fine::<Q2K>),
-        (GGML_TYPE_Q3_K, form::<Q3K>(), fine::<Q3K>),
-        (GGML_TYPE_Q4_K, form::<Q4K>(), wide::<Q4K>),
-        (GGML_TYPE_Q5_K, form::<Q5K>(), wide::<Q5K>),
-        (GGML_TYPE_Q6_K, form::<Q6K>(), fine::<Q6K>),
-        (GGML_TYPE_IQ4_XS, form::<Iq4Xs>(), wide::<Iq4Xs>),
-        (GGML_TYPE_TQ2_0, form::<Tq2_0>(), wide::<Tq2_0>),
+    use super::block_kernels::rows as unpacked;
+    // NVFP4 is interleaved faster than it is unpacked.
+    k.gemv = [None; TYPES];
+    for (t, rows) in [
+        (GGML_TYPE_Q4_0, small::<Q4_0> as Rows),
+        (GGML_TYPE_Q4_1, small::<Q4_1>),
+        (GGML_TYPE_Q5_0, small::<Q5_0>),
+        (GGML_TYPE_Q5_1, small::<Q5_1>),
+        (GGML_TYPE_Q8_0, small::<Q8_0>),
+        (GGML_TYPE_IQ4_NL, small::<Iq4Nl>),
+        (GGML_TYPE_MXFP4, small::<Mxfp4>),
+        (GGML_TYPE_Q2_K, fine::<Q2K>),
+        (GGML_TYPE_Q3_K, fine::<Q3K>),
+        (GGML_TYPE_Q4_K, wide::<Q4K>),
+        (GGML_TYPE_Q5_K, wide::<Q5K>),
+        (GGML_TYPE_Q6_K, fine::<Q6K>),
+        (GGML_TYPE_IQ4_XS, wide::<Iq4Xs>),
+        (GGML_TYPE_TQ2_0, wide::<Tq2_0>),
+        (GGML_TYPE_IQ1_S, unpacked::<quant::iq1_s::BlockIq1S>),
+        (GGML_TYPE_IQ1_M, unpacked::<quant::iq1_m::BlockIq1M>),
+        (GGML_TYPE_IQ2_XXS, unpacked::<quant::iq2_xxs::BlockIq2Xxs>),
+        (GGML_TYPE_IQ2_XS, unpacked::<quant::iq2_xs::BlockIq2Xs>),
+        (GGML_TYPE_IQ2_S, unpacked::<quant::iq2_s::BlockIq2S>),
+        (GGML_TYPE_IQ3_XXS, unpacked::<quant::iq3_xxs::BlockIq3Xxs>),
+        (GGML_TYPE_IQ3_S, unpacked::<quant::iq3_s::BlockIq3S>),
+        (GGML_TYPE_TQ1_0, unpacked::<quant::tq1_0::BlockTq1_0>),
+        (GGML_TYPE_Q1_0, unpacked::<quant::q1_0::BlockQ1_0>),
+        (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
     ] {
-        let act = k.byte_tiles.act[form.act_index()];
-        assert!(k.byte_tiles.unpack[t as usize].is_some_and(|u| u.form.act_index() == form.act_index()));
-        k.gemv[t as usize] = Some(Gemv { layout: Layout::Blocks(form), act, rows });
+        gemv::set(k, t, rows);
     }
 }

@@ -87,6 +87,13 @@ impl Lanes for Avx2 {
             _mm256_set1_epi32(126),
         ))));
         sum(self) -> f32 = sum(self.0);
+        sum4(|v: [Self; 4]) -> [f32; 4] = {
+            let four = _mm256_hadd_ps(_mm256_hadd_ps(v[0].0, v[1].0), _mm256_hadd_ps(v[2].0, v[3].0));
+            let sums = _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps::<1>(four));
+            let mut all = [0.0; 4];
+            _mm_storeu_ps(all.as_mut_ptr(), sums);
+            all
+        };
         top(self) -> f32 = top(self.0);
         transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
             let row = |i: usize| _mm256_loadu_ps(src.add(i * src_stride));
@@ -128,6 +135,12 @@ impl Dots for Avx2Dots {
         };
         to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
         add(self |b: Self) -> Self = Self(_mm256_add_epi32(self.0, b.0));
+        totals(self) -> (i32, [i32; 2]) = {
+            let pairs = _mm256_add_epi32(self.0, _mm256_shuffle_epi32::<0x4e>(self.0));
+            let halves = _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0xb1>(pairs));
+            let halves = [_mm256_extract_epi32::<0>(halves), _mm256_extract_epi32::<4>(halves)];
+            (halves[0] + halves[1], halves)
+        };
         signed_right(self |n: i32) -> Self = Self(_mm256_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
         // Sums of pairs, with 16 bits.
         products(|_start: Self |w: Self |a: Self |bits: u32) -> Self = Self(if bits == 8 {

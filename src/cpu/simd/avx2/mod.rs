@@ -3,13 +3,13 @@
 mod gemv;
 pub mod lanes;
 
-use super::{Kernels, blocks, float, interleave, tile};
+use super::{Kernels, blocks, float, interleave, products, tile};
 
 float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
-tile::instantiate_floats!(lanes::Avx2, [6 4 3 2 1], "avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::Avx2Dots, float_tiles::transpose, [4 3 2 1], narrow, "avx2,fma,f16c");
-interleave::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
+products::instantiate!(lanes::Avx2, [3 2 1], "avx2,fma,f16c");
+interleave::instantiate!(lanes::Avx2Dots, few 6, [4 3 2 1], "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///
@@ -17,8 +17,8 @@ interleave::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
 /// The processor has AVX2, FMA and F16C.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
+    k.products = row_products::PRODUCTS;
     fill_blocks(k);
-    k.float_tiles = float_tiles::FLOAT_TILES;
     k.byte_tiles = byte_tiles::table();
     k.interleaved = interleaved::table();
     // SAFETY: forwarded to the caller.

@@ -7,14 +7,12 @@
 use super::super::gemv::{Gemv, Layout, WideAct, act_row};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::Kernels;
-use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
+use crate::quant::iq4_nl::CURVE;
 use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
 
 /// Rows that are processed at once: a lane of a vector of results is a row.
 const ROWS: usize = 16;
-/// Blocks of 32 values whose scales are collected at a time.
-const BLOCKS: usize = 16;
 /// Maximum size in bytes of a [`Super`] block that consists of smaller ones.
 const LAST: usize = 144;
 
@@ -43,26 +41,11 @@ pub(super) unsafe trait Super {
     unsafe fn quants(b: *const u8) -> [__m512i; 4];
 }
 
-/// A block of 32 values that starts with its scale.
-///
-/// # Safety
-/// As for [`Super`], and a block has at least four bytes.
-pub(super) unsafe trait Small {
-    const BYTES: usize;
-    const BIAS: i8;
-    /// Whether there is an offset for each scale.
-    const OFFSETS: bool = false;
-    /// Scales and offsets of sixteen blocks of different rows, from the first four bytes of each.
-    unsafe fn scales(heads: __m512i) -> (__m512, __m512);
-    /// The values of two blocks plus the bias.
-    unsafe fn quants(a: *const u8, b: *const u8) -> __m512i;
-}
-
 macro_rules! with_simd {
     ($($vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         #[inline(always)]
         $vis unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Super` and `Small`: the processor has the instructions, and the bytes of the block are readable.
+            // SAFETY: the contract of `Super`: the processor has the instructions, and the bytes of the block are readable.
             unsafe { $body }
         }
     )*};
@@ -96,17 +79,6 @@ with_simd! {
     }
     pub(super) unsafe fn table(values: &[i8; 16]) -> __m512i {
         _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast())), bytes(0x80))
-    }
-    // Unpacks 16 bytes of each block to low and then high nibbles, block by block.
-    unsafe fn nibbles(a: *const u8, b: *const u8) -> __m512i {
-        let a = _mm256_broadcastsi128_si256(_mm_loadu_si128(a.cast()));
-        let b = _mm256_broadcastsi128_si256(_mm_loadu_si128(b.cast()));
-        let both = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b);
-        _mm512_and_si512(_mm512_srlv_epi64(both, _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0)), bytes(15))
-    }
-    // Converts halves in the low 16 bits of each lane to floats.
-    unsafe fn halves(v: __m512i) -> __m512 {
-        _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v))
     }
     // Unpacks two-bit values of twice 32 bytes, where each byte has one value of four groups of 32.
     unsafe fn two_bits(x: __m512i, y: __m512i) -> [__m512i; 4] {
@@ -283,108 +255,6 @@ unsafe impl Super for Iq4Xs {
     }
 }
 
-struct Q4_0;
-// SAFETY: `Q4_0` has 18 bytes: a half at 0, values at 2.
-unsafe impl Small for Q4_0 {
-    const BYTES: usize = 18;
-    const BIAS: i8 = 8;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { nibbles(a.add(2), b.add(2)) }
-    }
-}
-
-struct Q4_1;
-// SAFETY: `Q4_1` has 20 bytes: halves at 0 and 2, values at 4.
-unsafe impl Small for Q4_1 {
-    const BYTES: usize = 20;
-    const BIAS: i8 = 0;
-    const OFFSETS: bool = true;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), halves(_mm512_srli_epi32::<16>(heads))) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { nibbles(a.add(4), b.add(4)) }
-    }
-}
-
-with_simd! {
-    // Values of two blocks with five bits: the fifth bits are in four bytes, followed by 16 bytes with the low bits.
-    unsafe fn five_bits(a: *const u8, b: *const u8) -> __m512i {
-        let bits = |p: *const u8| u64::from(p.cast::<u32>().read_unaligned());
-        let low = nibbles(a.add(4), b.add(4));
-        _mm512_mask_add_epi8(low, bits(a) | bits(b) << 32, low, bytes(16))
-    }
-}
-
-struct Q5_0;
-// SAFETY: `Q5_0` has 22 bytes: a half at 0, fifth bits at 2, values at 6.
-unsafe impl Small for Q5_0 {
-    const BYTES: usize = 22;
-    const BIAS: i8 = 16;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { five_bits(a.add(2), b.add(2)) }
-    }
-}
-
-struct Q5_1;
-// SAFETY: `Q5_1` has 24 bytes: halves at 0 and 2, fifth bits at 4, values at 8.
-unsafe impl Small for Q5_1 {
-    const BYTES: usize = 24;
-    const BIAS: i8 = 0;
-    const OFFSETS: bool = true;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), halves(_mm512_srli_epi32::<16>(heads))) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i { five_bits(a.add(4), b.add(4)) }
-    }
-}
-
-struct Q8_0;
-// SAFETY: `Q8_0` has 34 bytes: a half at 0, values at 2.
-unsafe impl Small for Q8_0 {
-    const BYTES: usize = 34;
-    const BIAS: i8 = -128;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i {
-            let a = _mm512_castsi256_si512(_mm256_loadu_si256(a.add(2).cast()));
-            _mm512_xor_si512(_mm512_inserti64x4::<1>(a, _mm256_loadu_si256(b.add(2).cast())), bytes(0x80))
-        }
-    }
-}
-
-struct Iq4Nl;
-// SAFETY: `IQ4_NL` has 18 bytes: a half at 0, codes at 2.
-unsafe impl Small for Iq4Nl {
-    const BYTES: usize = 18;
-    const BIAS: i8 = -128;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) { (halves(heads), _mm512_setzero_ps()) }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i {
-            _mm512_shuffle_epi8(table(&CURVE), nibbles(a.add(2), b.add(2)))
-        }
-    }
-}
-
-struct Mxfp4;
-// SAFETY: `MXFP4` has 17 bytes: an exponent at 0, codes at 1.
-unsafe impl Small for Mxfp4 {
-    const BYTES: usize = 17;
-    const BIAS: i8 = -128;
-    with_simd! {
-        unsafe fn scales(heads: __m512i) -> (__m512, __m512) {
-            // 2^(e - 128) has the exponent bits e - 1, except for two subnormal numbers.
-            let e = _mm512_and_si512(heads, _mm512_set1_epi32(255));
-            let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
-            let tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x0020_0000), e);
-            let is_tiny = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
-            (_mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_tiny, tiny)), _mm512_setzero_ps())
-        }
-        unsafe fn quants(a: *const u8, b: *const u8) -> __m512i {
-            _mm512_shuffle_epi8(table(&FP4_DOUBLED), nibbles(a.add(1), b.add(1)))
-        }
-    }
-}
-
 with_simd! {
     // The start of the sums: minus what the bias adds.
     unsafe fn start(bias: i8, a: __m512i) -> __m512i {
@@ -548,60 +418,10 @@ unsafe fn super_rows<B: Super, const N: usize>(k: usize, x: Rows16, ahead: usize
     }
 }
 
-/// Dot products of sixteen rows of [`Small`] blocks.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // the loops index several arrays
-unsafe fn small_rows<B: Small>(k: usize, x: Rows16, ahead: usize, act: *const u8) -> __m512 {
-    // SAFETY: the contract of `Rows`: sixteen rows of `k` values, and a `WideAct` row for `k` values. Block indices are below k / 32, and a block has at
-    // least four bytes. The caller promises the features.
-    unsafe {
-        let layout = WideAct::new(k);
-        let (d, totals) = (act.add(layout.scales()).cast::<f32>(), act.add(layout.sums()).cast::<f32>());
-        let blocks = k / 32;
-        let mut acc = _mm512_setzero_ps();
-        let mut heads = [[0i32; ROWS]; BLOCKS];
-        for first in (0..blocks).step_by(BLOCKS) {
-            let n = (blocks - first).min(BLOCKS);
-            for (r, x) in x.iter().enumerate() {
-                let x = x.add(first * B::BYTES);
-                prefetch(x.wrapping_add(ahead), n * B::BYTES);
-                for (j, heads) in heads[..n].iter_mut().enumerate() {
-                    heads[r] = x.add(j * B::BYTES).cast::<i32>().read_unaligned();
-                }
-            }
-            for j in (0..n).step_by(2) {
-                let a = load(act.add(32 * (first + j)));
-                let start = start(B::BIAS, a);
-                // An odd last block is paired with itself; the second half of the sums is not used then.
-                let pair = j + 1 < n;
-                let (here, next) = ((first + j) * B::BYTES, (first + j + usize::from(pair)) * B::BYTES);
-                let mut parts = [_mm512_setzero_si512(); 4];
-                for (four, parts) in parts.iter_mut().enumerate() {
-                    let mut dots = [_mm512_setzero_si512(); 4];
-                    for (r, dot) in dots.iter_mut().enumerate() {
-                        let x = x[4 * four + r];
-                        *dot = _mm512_dpbusd_epi32(start, B::quants(x.add(here), x.add(next)), a);
-                    }
-                    *parts = sum_parts(dots);
-                }
-                let sums = two_groups(parts);
-                for h in 0..1 + usize::from(pair) {
-                    let (scale, offset) = B::scales(_mm512_loadu_si512(heads[j + h].as_ptr().cast()));
-                    acc = add_group(acc, sums[h], scale, d.add(first + j + h));
-                    if B::OFFSETS {
-                        acc = _mm512_fmadd_ps(offset, splat(totals.add(first + j + h)), acc);
-                    }
-                }
-            }
-        }
-        acc
-    }
-}
-
 macro_rules! kernel {
-    ($name:ident, $block:ident, $rows:ident $(, $groups:literal)?) => {
+    ($name:ident, $groups:literal) => {
         #[target_feature(enable = "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-        pub(super) unsafe fn $name<B: $block>(
+        pub(super) unsafe fn $name<B: Super>(
             k: usize,
             x: *const u8,
             stride: usize,
@@ -615,16 +435,15 @@ macro_rules! kernel {
                 // of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((first + i.min(n - 1)) * stride));
-                    let acc = $rows::<B $(, $groups)?>(k, x, ROWS * stride, act);
+                    let acc = super_rows::<B, $groups>(k, x, ROWS * stride, act);
                     _mm512_mask_storeu_ps(dst.add(first), ((1u32 << n) - 1) as u16, acc);
                 }
             }
         }
     };
 }
-kernel!(coarse, Super, super_rows, 8);
-kernel!(fine, Super, super_rows, 16);
-kernel!(small, Small, small_rows);
+kernel!(coarse, 8);
+kernel!(fine, 16);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
@@ -632,7 +451,8 @@ unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
     unsafe { act_row(k, x, y) }
 }
 
-/// Sets the matrix times column kernels in the table.
+/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every 32 values: collecting the
+/// scales of sixteen rows took longer.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.
@@ -645,13 +465,6 @@ pub unsafe fn fill(k: &mut Kernels) {
         (GGML_TYPE_Q6_K, fine::<Q6K>),
         (GGML_TYPE_IQ4_XS, coarse::<Iq4Xs>),
         (GGML_TYPE_TQ2_0, coarse::<Tq2_0>),
-        (GGML_TYPE_Q4_0, small::<Q4_0>),
-        (GGML_TYPE_Q4_1, small::<Q4_1>),
-        (GGML_TYPE_Q5_0, small::<Q5_0>),
-        (GGML_TYPE_Q5_1, small::<Q5_1>),
-        (GGML_TYPE_Q8_0, small::<Q8_0>),
-        (GGML_TYPE_IQ4_NL, small::<Iq4Nl>),
-        (GGML_TYPE_MXFP4, small::<Mxfp4>),
     ]
     .into_iter()
     .chain(super::gemv_codes::KERNELS)

@@ -62,6 +62,17 @@ impl Lanes for Avx512 {
             _mm512_set1_epi32(126),
         ))));
         sum(self) -> f32 = _mm512_reduce_add_ps(self.0);
+        sum4(|v: [Self; 4]) -> [f32; 4] = {
+            let [a, b, c, d] = [v[0].0, v[1].0, v[2].0, v[3].0];
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let four = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(ab, cd), _mm512_shuffle_ps::<0xee>(ab, cd));
+            let two = _mm256_add_ps(_mm512_castps512_ps256(four), _mm512_extractf32x8_ps::<1>(four));
+            let sums = _mm_add_ps(_mm256_castps256_ps128(two), _mm256_extractf128_ps::<1>(two));
+            let mut all = [0.0; 4];
+            _mm_storeu_ps(all.as_mut_ptr(), sums);
+            all
+        };
         top(self) -> f32 = _mm512_reduce_max_ps(self.0);
         transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
             let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
@@ -103,6 +114,11 @@ impl Dots for VnniDots {
         dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
         to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
         add(self |b: Self) -> Self = Self(_mm512_add_epi32(self.0, b.0));
+        totals(self) -> (i32, [i32; 2]) = {
+            let all = _mm512_reduce_add_epi32(self.0);
+            let first = _mm512_mask_reduce_add_epi32(0xff, self.0);
+            (all, [first, all - first])
+        };
         signed_right(self |n: i32) -> Self = Self(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
     }
 }

@@ -5,12 +5,12 @@ pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::{Kernels, float, interleave, tile};
+use super::{Kernels, float, interleave, products, tile};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-tile::instantiate_floats!(lanes::Avx512, [12 8 6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::VnniDots, float_tiles::transpose, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-interleave::instantiate!(lanes::VnniDots, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_bytes!(lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+products::instantiate!(lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+interleave::instantiate!(lanes::VnniDots, few 12, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
 /// as wide, but it lacks the instruction that moves signs between bytes.
@@ -19,7 +19,7 @@ interleave::instantiate!(lanes::VnniDots, "avx512vnni,avx512f,avx512bw,avx512dq,
 /// The processor has AVX-512 F, BW, DQ and VL, and the features that `avx2` requires.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
-    k.float_tiles = float_tiles::FLOAT_TILES;
+    k.products = row_products::PRODUCTS;
 }
 
 /// Sets the kernels that require VNNI in the table.

@@ -140,27 +140,20 @@ with_simd! {
     unsafe fn small_float(code: D) -> D::Floats {
         code.and(D::splat(0x7f)).replace(code, 0x7f, 0).left(7).low_halves().mul(D::Floats::splat(128.0))
     }
-    // The six-bit scales of four groups of Q4_K and Q5_K.
-    unsafe fn six_bits(b: Block<D>, g: usize) -> D {
+    // Six bits for four groups of Q4_K and Q5_K: the scales, or the offsets for `which` 1.
+    unsafe fn six_bits(b: Block<D>, which: usize, g: usize) -> D {
+        let first = b.word(1 + which);
         if g < 4 {
-            b.word(1).and(bytes(63))
+            first.and(bytes(63))
         } else {
-            b.word(3).and(bytes(15)).or(b.word(1).right(2).and(bytes(48)))
-        }
-    }
-    // The same for the offsets.
-    unsafe fn six_bit_offsets(b: Block<D>, g: usize) -> D {
-        if g < 4 {
-            b.word(2).and(bytes(63))
-        } else {
-            b.word(3).right(4).and(bytes(15)).or(b.word(2).right(2).and(bytes(48)))
+            nibbles(b.word(3), 4 * which as i32).or(first.right(2).and(bytes(48)))
         }
     }
     unsafe fn affine_scale(b: Block<D>, g: usize) -> D::Floats {
-        b.word(0).low_halves().mul(byte(six_bits(b, g), g % 4).to_floats())
+        b.word(0).low_halves().mul(byte(six_bits(b, 0, g), g % 4).to_floats())
     }
     unsafe fn affine_offset(b: Block<D>, g: usize) -> D::Floats {
-        negative::<D>(b.word(0).right(16).low_halves()).mul(byte(six_bit_offsets(b, g), g % 4).to_floats())
+        negative::<D>(b.word(0).right(16).low_halves()).mul(byte(six_bits(b, 1, g), g % 4).to_floats())
     }
 }
 

@@ -13,7 +13,7 @@
 pub mod formats;
 
 use super::lanes::{Dots, Lanes};
-use super::tile::{Act, Form, start};
+use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
 
 /// Where the data of a block is.
@@ -95,12 +95,12 @@ pub const fn form<D: Dots, F: Format>() -> Form {
     Form {
         group: F::GROUP,
         offsets: F::OFFSETS,
-        bits: if D::NARROW && F::BITS > 4 {
-            F::BITS
-        } else if D::NARROW {
+        bits: if !D::NARROW {
+            8
+        } else if F::BITS < 4 {
             4
         } else {
-            8
+            F::BITS
         },
     }
 }
@@ -132,40 +132,58 @@ unsafe fn dot_group<D: Dots, const N: usize>(start: D, w: [D; N], a: *const u8, 
     }
 }
 
-/// Results of as many rows as there are lanes, for one column: `acc` plus the products.
+/// [`Columns`] for `C` columns. The weights are unpacked once for all of them.
 ///
 /// # Safety
-/// `strip` has `k` values of each row in interleaved blocks, `act` `k / 32` blocks of [`Act`] in the form of `F`. The processor has the
-/// instruction set of `D`.
+/// As for [`Columns`], and the processor has the instruction set of `D`.
 #[inline(always)]
-pub unsafe fn column<D: Words, F: Format>(k: usize, strip: *const u8, act: *const u8, acc: D::Floats) -> D::Floats {
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+pub unsafe fn columns<D: Words, F: Format, const C: usize>(
+    k: usize,
+    strip: *const u8,
+    acts: *const *const u8,
+    dst: *const *mut f32,
+    rows: usize,
+    add: bool,
+) {
     const SCALE: usize = Act::<32, false>::SCALE;
     const START: usize = Act::<32, false>::START;
     let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
     let act_bytes = form::<D, F>().act_bytes();
-    let mut acc = acc;
-    // SAFETY: the caller promises the blocks, the activations and the instruction set; block indices are below `k / values`, and groups are
+    // SAFETY: the caller promises the blocks, the columns and the instruction set; block indices are below `k / values`, and groups are
     // those of the block.
     unsafe {
+        let mut acc = [D::Floats::splat(0.0); C];
+        for (c, acc) in acc.iter_mut().enumerate() {
+            [*acc] = begin(*dst.add(c), rows, add);
+        }
+        let acts = acts.cast::<[*const u8; C]>().read_unaligned();
         for i in 0..k / F::SHAPE.values {
             let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
-                        let at = act.add((i * per + $t) * act_bytes);
+                        let at = (i * per + $t) * act_bytes;
                         let codes = F::codes(b, $t);
-                        let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
                         for g in 0..groups {
-                            let start = start::<D>(at.add(START + 4 * g), bias::<D, F>());
-                            let sums = if groups == 1 {
-                                dot_group(start, codes, at, F::BITS)
-                            } else {
-                                dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
-                            };
-                            acc = sums.to_floats().mul(F::scale(b, $t * groups + g)).mul_add(d, acc);
+                            let scale = F::scale(b, $t * groups + g);
+                            for c in 0..C {
+                                let at = acts[c].add(at);
+                                let start = start::<D>(at.add(START + 4 * g), bias::<D, F>());
+                                let sums = if groups == 1 {
+                                    dot_group(start, codes, at, F::BITS)
+                                } else {
+                                    dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
+                                };
+                                let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
+                                acc[c] = sums.to_floats().mul(scale).mul_add(d, acc[c]);
+                            }
                             if F::OFFSETS {
-                                let sum = at.add(START + 4 * (groups + g)).cast::<f32>().read_unaligned();
-                                acc = F::offset(b, $t * groups + g).mul_add(D::Floats::splat(sum), acc);
+                                let offset = F::offset(b, $t * groups + g);
+                                for c in 0..C {
+                                    let sum = acts[c].add(at + START + 4 * (groups + g)).cast::<f32>();
+                                    acc[c] = offset.mul_add(D::Floats::splat(sum.read_unaligned()), acc[c]);
+                                }
                             }
                         }
                     }
@@ -173,15 +191,17 @@ pub unsafe fn column<D: Words, F: Format>(k: usize, strip: *const u8, act: *cons
             }
             group!(0 1 2 3 4 5 6 7);
         }
+        for (c, acc) in acc.into_iter().enumerate() {
+            put([acc], *dst.add(c), rows);
+        }
     }
-    acc
 }
 
 /// The vectors of one of the two groups of 16 values.
 #[inline(always)]
 fn half<D: Copy>(codes: [D; 8], g: usize) -> [D; 4] {
-    let [a, b, c, d, e, f, g_, h] = codes;
-    if g == 0 { [a, b, c, d] } else { [e, f, g_, h] }
+    let [a0, a1, a2, a3, b0, b1, b2, b3] = codes;
+    if g == 0 { [a0, a1, a2, a3] } else { [b0, b1, b2, b3] }
 }
 
 /// Parts of a panel to fill; see [`super::tile::BytePanel`].
@@ -266,9 +286,9 @@ pub unsafe fn interleave<D: Words, F: Format>(k: usize, rows: *const *const u8, 
 /// Maximum number of lanes.
 pub const MAX_LANES: usize = 16;
 
-/// The reverse of [`interleave`].
-pub fn restore(shape: Shape, strip: &[u8], rows: &mut [u8], stride: usize, lanes: usize) {
-    let Shape { bytes, words_at, words, scale_at, scale, .. } = shape;
+/// The reverse of [`interleave`]. The rows are `stride` bytes apart.
+pub fn restore(f: &Interleaved, strip: &[u8], rows: &mut [u8], stride: usize) {
+    let (Shape { bytes, words_at, words, scale_at, scale, .. }, lanes) = (f.shape, f.lanes);
     for (i, block) in strip.chunks_exact(bytes * lanes).enumerate() {
         for r in 0..lanes {
             let to = &mut rows[r * stride + i * bytes..][..bytes];
@@ -313,12 +333,14 @@ impl<D: Words> Block<D> {
 /// As for that function.
 pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8);
 
-/// Adds the products of a strip and a column to `rows` results, at most the lanes. `add` is false for the first step of `k`: the results are not
-/// read then.
+/// Adds the products of a strip and the number of columns of the kernel to the results of the first `rows` rows of the strip. `add` is false for
+/// the first step of `k`: the results are not read then.
 ///
 /// # Safety
-/// As for [`column()`], and `dst` is writable for `rows` floats, and readable if `add`.
-pub type Column = unsafe fn(k: usize, strip: *const u8, act: *const u8, dst: *mut f32, rows: usize, add: bool);
+/// `strip` has `k` values of each row in interleaved blocks. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
+/// readable for `k / 32` blocks of [`Act`] in the form of the format, and each in `dst` is writable for `rows` floats (readable, too, if `add`).
+pub type Columns =
+    unsafe fn(k: usize, strip: *const u8, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
 
 /// Unpacks a strip; see [`unpack`].
 ///
@@ -329,35 +351,31 @@ pub type Unpack = unsafe fn(k: usize, strip: *const u8, to: Unpacked, height: us
 /// The kernels of a format.
 #[derive(Clone, Copy)]
 pub struct Interleaved {
+    /// Rows of a strip.
+    pub lanes: usize,
+    /// Maximum number of columns for which [`Self::columns`] is faster than unpacking to panels for tiles.
+    pub few: usize,
     /// Where the data of a block is.
     pub shape: Shape,
     /// The form of unpacked weights.
     pub form: Form,
     /// Interleaves rows.
     pub interleave: Interleave,
-    /// Matrix times column.
-    pub column: Column,
+    /// Kernels with their number of columns, in descending order, down to one column.
+    pub columns: &'static [(usize, Columns)],
     /// Unpacks into panels.
     pub unpack: Unpack,
 }
 
-/// The kernels of interleaved weights of an instruction set.
-#[derive(Clone, Copy)]
-pub struct Table {
-    /// Rows of a strip.
-    pub lanes: usize,
-    /// By format; `None` for formats that are not interleaved.
-    pub formats: [Option<Interleaved>; super::TYPES],
-}
+/// The kernels of interleaved weights of an instruction set, by format; `None` for formats that are not interleaved.
+pub type Table = [Option<Interleaved>; super::TYPES];
 
-impl Table {
-    /// No kernels.
-    pub const NONE: Self = Self { lanes: 1, formats: [None; super::TYPES] };
-}
+/// Maximum of [`Interleaved::few`].
+pub const MAX_FEW: usize = 16;
 
 /// Compiles the kernels for one instruction set, with a function `interleaved::table`.
 macro_rules! instantiate {
-    ($words:ty $(, $features:literal)?) => {
+    ($words:ty, few $few:literal, [$($cols:literal)*] $(, $features:literal)?) => {
         mod interleaved {
             use super::*;
             use $crate::cpu::simd::interleave::{self, Format, Interleaved, Table, formats};
@@ -371,18 +389,11 @@ macro_rules! instantiate {
                 unsafe { interleave::interleave::<$words, F>(k, rows, strip) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn column<F: Format>(k: usize, strip: *const u8, act: *const u8, dst: *mut f32, rows: usize, add: bool) {
-                // SAFETY: this function enables the features, and the contract of `Column` covers the rest.
-                unsafe {
-                    let all = rows == Floats::N;
-                    let acc = match (add, all) {
-                        (false, _) => Floats::splat(0.0),
-                        (true, true) => Floats::load(dst),
-                        (true, false) => Floats::load_part(dst, rows),
-                    };
-                    let acc = interleave::column::<$words, F>(k, strip, act, acc);
-                    if all { acc.store(dst) } else { acc.store_part(dst, rows) }
-                }
+            unsafe fn columns<F: Format, const C: usize>(
+                k: usize, strip: *const u8, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
+            ) {
+                // SAFETY: this function enables the features, and the contract of `Columns` covers the rest.
+                unsafe { interleave::columns::<$words, F, C>(k, strip, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack<F: Format>(k: usize, strip: *const u8, to: interleave::Unpacked, height: usize) {
@@ -391,17 +402,19 @@ macro_rules! instantiate {
             }
             const fn kernels<F: Format>() -> Option<Interleaved> {
                 Some(Interleaved {
+                    lanes: Floats::N,
+                    few: $few,
                     shape: F::SHAPE,
                     form: interleave::form::<$words, F>(),
                     interleave: interleave::<F>,
-                    column: column::<F>,
+                    columns: &[$(($cols, columns::<F, $cols>)),*],
                     unpack: unpack::<F>,
                 })
             }
             pub fn table() -> Table {
                 let mut all = [None; TYPES];
                 $crate::cpu::simd::interleave::each_format!(kernels, all);
-                Table { lanes: Floats::N, formats: all }
+                all
             }
         }
     };

@@ -1,11 +1,11 @@
 //! Kernels for every processor: the generic code over plain arrays.
 
-use super::{Kernels, Level, TYPES, blocks, float, interleave, lanes, tile};
+use super::{Kernels, Level, TYPES, blocks, float, lanes, products, tile};
 
 float::instantiate!(lanes::Plain);
 blocks::instantiate!(lanes::Plain, lanes::PlainDots);
-tile::instantiate_floats!(lanes::Plain, [3 2 1]);
-tile::instantiate_bytes!(lanes::PlainDots, float_tiles::transpose, [2 1], signed_only);
+products::instantiate!(lanes::Plain, [2 1]);
+tile::instantiate_bytes!(lanes::PlainDots, [2 1], signed_only);
 
 /// The table of this level.
 pub(super) fn table() -> Kernels {
@@ -21,7 +21,6 @@ pub(super) fn table() -> Kernels {
         mul,
         div,
         axpy,
-        axpy_f16,
         scale,
         vexp,
         sigmoid,
@@ -44,11 +43,17 @@ pub(super) fn table() -> Kernels {
         dot_f16,
         dot_bf16,
         dot_f8,
-        float_tiles: float_tiles::FLOAT_TILES,
+        products: row_products::PRODUCTS,
         byte_tiles: byte_tiles::table(),
-        interleaved: interleave::Table::NONE,
+        interleaved: [None; TYPES],
     };
     fill_float(&mut k);
     fill_blocks(&mut k);
+    let table = &mut k;
+    {
+        use crate::abi::ggml::ggml_type::*;
+        use crate::quant::*;
+        each_weight!(blocks::set_rows, (table));
+    }
     k
 }

@@ -1,0 +1,80 @@
+//! The result for a query has the same bits whatever is computed with it.
+
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::tests::{compute, ctx, noise, write};
+use crate::tensor::ops::attention;
+
+/// Values of a head.
+const D: usize = 96;
+
+/// Queries, keys and masks, from which nodes for some of the queries are made.
+struct Case {
+    dtype: ggml_type,
+    /// Heads of queries, and of keys and values.
+    heads: [usize; 2],
+    positions: usize,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+    mask: Vec<f32>,
+}
+
+/// Keys that some query sees.
+const KEYS: usize = 150;
+
+impl Case {
+    fn new(dtype: ggml_type, heads: [usize; 2], positions: usize) -> Self {
+        let seen = noise(KEYS * positions, 5);
+        let mask = seen.iter().map(|x| if *x < -0.3 { f32::NEG_INFINITY } else { *x }).collect();
+        Self {
+            dtype,
+            heads,
+            positions,
+            q: noise(D * positions * heads[0], 1),
+            k: noise(D * KEYS * heads[1], 2),
+            v: noise(D * KEYS * heads[1], 3),
+            mask,
+        }
+    }
+
+    /// Results for the `n` positions from `first`, with `more` masked keys after the others.
+    fn results(&self, first: usize, n: usize, more: usize) -> Vec<u32> {
+        let mut c = ctx();
+        let keys = KEYS + more;
+        let [heads, groups] = self.heads;
+        let of = |x: &[f32], rows: usize, from: usize, n: usize, planes: usize| -> Vec<f32> {
+            (0..planes).flat_map(|p| x[(p * rows + from) * D..][..n * D].to_vec()).collect()
+        };
+        let q = c.new_tensor(GGML_TYPE_F32, &[D as i64, n as i64, heads as i64]).unwrap();
+        write(q, &of(&self.q, self.positions, first, n, heads));
+        let [k, v] = [&self.k, &self.v].map(|x| {
+            let t = c.new_tensor(self.dtype, &[D as i64, keys as i64, groups as i64]).unwrap();
+            let padded: Vec<f32> = (0..groups)
+                .flat_map(|g| [of(&x[g * KEYS * D..], KEYS, 0, KEYS, 1), vec![9.0; more * D]].concat())
+                .collect();
+            write(t, &padded);
+            t
+        });
+        let mask = c.new_tensor(GGML_TYPE_F16, &[keys as i64, n as i64]).unwrap();
+        let rows = (first..first + n)
+            .flat_map(|i| [self.mask[i * KEYS..][..KEYS].to_vec(), vec![f32::NEG_INFINITY; more]].concat());
+        write(mask, &rows.collect::<Vec<_>>());
+        let node = attention::flash_attn(&mut c, [q, k, v], Some(mask), 0.3, 0.0, 0.0).unwrap();
+        compute(node).iter().map(|x| x.to_bits()).collect()
+    }
+}
+
+#[test]
+fn queries_give_the_same_bits_alone_and_together() {
+    for dtype in [GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0] {
+        for heads in [[4, 1], [3, 3], [8, 2]] {
+            let case = Case::new(dtype, heads, 41);
+            let row = D * heads[0];
+            let all = case.results(0, case.positions, 0);
+            for (first, n, more) in [(0, 1, 0), (7, 1, 0), (3, 2, 0), (0, 5, 42), (40, 1, 106), (20, 17, 1)] {
+                let some = case.results(first, n, more);
+                assert!(some == all[first * row..][..n * row], "{dtype:?} {heads:?}: {n} of {first}, {more} more keys");
+            }
+        }
+    }
+}
