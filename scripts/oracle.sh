@@ -15,6 +15,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
+case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2> /dev/null || echo 2)}
 CC=${CC:-cc} CXX=${CXX:-c++}
 mkdir -p "$cache"
@@ -153,7 +154,9 @@ hosts() {
     fetch
     find_cmake
     "$root/scripts/install.sh" "$cache/ours"
-    configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
+    # What these programs compute, ggml computes; they compile in half the time.
+    configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+        "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
     echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
     build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-perplexity
     # Warnings of former, partial builds count too.
@@ -164,7 +167,6 @@ tests() {
     fetch
     find_cmake
     "$root/scripts/install.sh" "$cache/ours"
-    # What these programs compute, ggml computes; they compile in half the time.
     configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
     echo "building the original's own tests against the installed library (first time: some minutes) ..."
     build "$cache/tests-build.log" "$cache/tests" --target llama-embedding llama-server test-c test-quantize-fns test-rope test-barrier \

@@ -32,7 +32,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that build everything again, which takes five minutes of processor time and more.
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts peers placement vulkan fuzz tsan status)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts vulkan peers placement fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -75,8 +75,9 @@ lints() { # what everybody gets, and what this repository's tools see
         RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps
 }
 suite_clippy() { once clippy lints; }
-suite_unit() { # with the features of the examples below, so that the library is compiled once for all of them
-    cargo test --quiet --features internals 2>&1 | tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
+suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
+    { cargo test --quiet --features internals --lib && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
+        tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
     [ "$status" = 0 ]
@@ -159,14 +160,30 @@ suite_status() { make -s check-status; }
 
 failed=()
 n=0
+beside= began=
+trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null' EXIT
 for suite in "${suites[@]}"; do
     n=$((n + 1))
     declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
+    # A software driver uses one processor: what comes after has the others.
+    if [ "$suite" = vulkan ] && [ "$n" -lt ${#suites[@]} ] && library; then
+        echo "== [$n/${#suites[@]}] vulkan, beside the others: see the end"
+        began=$SECONDS
+        suite_vulkan > "$logs/vulkan.out" 2>&1 &
+        beside=$!
+        continue
+    fi
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
     "suite_$suite" || failed+=("$suite")
     echo "   ($((SECONDS - start)) s)"
 done
+if [ -n "$beside" ]; then
+    wait "$beside" || failed+=(vulkan)
+    echo "== vulkan"
+    cat "$logs/vulkan.out"
+    echo "   ($((SECONDS - began)) s)"
+fi
 if [ ${#failed[@]} -eq 0 ]; then
     echo "all suites passed: ${suites[*]}"
 else
