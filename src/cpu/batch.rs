@@ -4,6 +4,9 @@
 use super::simd::kernels;
 use super::simd::products::{List, MAX_COLS, Product, Products, ROWS, STEP, WeightedSum};
 
+/// Rows between those that are processed and those that are loaded into the cache.
+const AHEAD: usize = 8;
+
 /// Floats, or halves as their bits.
 pub trait Number: Copy {
     /// Products of such rows.
@@ -80,17 +83,29 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
     assert!(keys.iter().all(|key| key.len() == k) && k <= rows.stride);
     assert!(keys.len().next_multiple_of(ROWS) <= out.stride);
     for_all(T::products(&kernels().products), rows, which, out, |kernel, rows, to| {
+        let (mut rows, mut to) = (*rows, *to);
         for first in (0..keys.len()).step_by(ROWS) {
             // The last key stands for keys that are missing.
-            let at: [*const T; ROWS] = std::array::from_fn(|i| keys[(first + i).min(keys.len() - 1)].as_ptr());
-            for k0 in (0..k.max(1)).step_by(STEP) {
-                let keys = at.map(|key| key.wrapping_add(k0).cast::<u8>());
-                let rows = rows.map(|row| row.wrapping_add(k0));
-                let to = to.map(|to| to.wrapping_add(first));
-                // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for
-                // the results in different rows of `out`.
-                unsafe { kernel(STEP.min(k - k0), keys.as_ptr(), rows.as_ptr(), to.as_ptr(), k0 > 0) };
+            let last = keys.len() - 1;
+            let mut at = [std::ptr::null(); ROWS];
+            for (i, at) in at.iter_mut().enumerate() {
+                *at = keys[(first + i).min(last)].as_ptr().cast::<u8>();
             }
+            let ahead = keys[(first + AHEAD).min(last)].as_ptr().addr().wrapping_sub(at[0].addr());
+            // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for the
+            // results in different rows of `out`.
+            unsafe { kernel(k.min(STEP), at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), false) };
+            for k0 in (STEP..k).step_by(STEP) {
+                at.iter_mut().for_each(|key| *key = key.wrapping_add(STEP * size_of::<T>()));
+                rows.iter_mut().for_each(|row| *row = row.wrapping_add(STEP));
+                // SAFETY: as above, for the next step.
+                unsafe { kernel(STEP.min(k - k0), at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), true) };
+            }
+            if k > STEP {
+                let steps = (k - 1) / STEP * STEP;
+                rows.iter_mut().for_each(|row| *row = row.wrapping_sub(steps));
+            }
+            to.iter_mut().for_each(|to| *to = to.wrapping_add(ROWS));
         }
     });
 }

@@ -29,6 +29,13 @@ impl<C: Columns> Job<'_, C> {
             let rows = height.min(self.rows.end - first);
             for k0 in (0..self.plan.k).step_by(STEP) {
                 let step = STEP.min(self.plan.k - k0);
+                // The next step of these rows, or the next rows.
+                let last = k0 + step == self.plan.k;
+                let ahead = if last {
+                    (ROWS * self.stride()).wrapping_sub(k0 * weights.type_size())
+                } else {
+                    STEP * weights.type_size()
+                };
                 let row = |r: usize| self.row(first).wrapping_add(r * self.stride() + k0 * weights.type_size());
                 if convert {
                     for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows) {
@@ -62,7 +69,7 @@ impl<C: Columns> Job<'_, C> {
                             // SAFETY: the contract of `Product`: the rows are inside the matrix by the assertions in `new`, or converted with `step`
                             // values. The columns have `step` floats from `k0` (`Activations::row`). There is room for all rows in the results, which
                             // `dest.floats` has checked, or in `rest`.
-                            unsafe { kernel(step, from.as_ptr(), acts.as_ptr(), to.as_ptr(), all && k0 > 0) };
+                            unsafe { kernel(step, from.as_ptr(), ahead, acts.as_ptr(), to.as_ptr(), all && k0 > 0) };
                             if !all {
                                 for (c, rest) in rest.iter().enumerate().take(width) {
                                     for (i, sum) in rest.iter().enumerate().take(rows - r) {

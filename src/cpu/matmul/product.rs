@@ -136,7 +136,7 @@ impl<'a, C: Columns> Job<'a, C> {
                 (acts[c], dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
             }
             for first in self.rows.clone().step_by(lanes) {
-                let (rows, done) = (lanes.min(self.rows.end - first), first - self.rows.start);
+                let rows = lanes.min(self.rows.end - first);
                 for k0 in (0..self.plan.k).step_by(step) {
                     let step = step.min(self.plan.k - k0);
                     let from = self.row(first).wrapping_add(k0 / values * bytes);
@@ -148,18 +148,25 @@ impl<'a, C: Columns> Job<'a, C> {
                         }
                         _ => from,
                     };
-                    let acts = acts.map(|a| a.wrapping_add(k0 / 32 * strips.form.act_bytes()));
-                    let dsts = dsts.map(|d| d.wrapping_add(done));
+                    let mut here = acts;
+                    if k0 > 0 {
+                        for a in &mut here[..n] {
+                            *a = a.wrapping_add(k0 / 32 * strips.form.act_bytes());
+                        }
+                    }
                     let mut c = 0;
                     for &(width, kernel) in strips.columns {
                         while n - c >= width {
                             // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the
                             // matrix. The columns have `step` values from `k0` in the form of the plan (`Activations::row`), and `dest.floats` has checked
                             // the results.
-                            unsafe { kernel(step, strip, acts[c..].as_ptr(), dsts[c..].as_ptr(), rows, k0 > 0) };
+                            unsafe { kernel(step, strip, here[c..].as_ptr(), dsts[c..].as_ptr(), rows, k0 > 0) };
                             c += width;
                         }
                     }
+                }
+                for d in &mut dsts[..n] {
+                    *d = d.wrapping_add(rows);
                 }
             }
         }

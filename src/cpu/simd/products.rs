@@ -8,6 +8,7 @@
 
 use super::lanes::Lanes;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::sys::memory::prefetch;
 
 /// Rows that a kernel computes at once.
 pub const ROWS: usize = 4;
@@ -17,13 +18,13 @@ pub const MAX_COLS: usize = 6;
 pub const STEP: usize = 1024;
 
 /// Products of [`ROWS`] rows and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column `c` goes to
-/// `dst[c][r]`, or is added to it if `add`.
+/// `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next; kernels for few columns load it into the cache.
 ///
 /// # Safety
 /// `rows` has [`ROWS`] pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
 /// has columns: each in `cols` is readable for `k` floats, and each in `dst` is writable for [`ROWS`] floats (readable, too, if `add`).
 pub type Product =
-    unsafe fn(k: usize, rows: *const *const u8, cols: *const *const f32, dst: *const *mut f32, add: bool);
+    unsafe fn(k: usize, rows: *const *const u8, ahead: usize, cols: *const *const f32, dst: *const *mut f32, add: bool);
 
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`.
 ///
@@ -120,6 +121,7 @@ numbers! {
 pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
     k: usize,
     rows: *const *const u8,
+    ahead: usize,
     cols: *const *const f32,
     dst: *const *mut f32,
     add: bool,
@@ -137,6 +139,9 @@ pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
                 a[c] = V::load(cols[c].add(i));
             }
             for r in 0..ROWS {
+                if C <= 2 {
+                    prefetch(rows[r].wrapping_add(W::SIZE * i + ahead), 1);
+                }
                 let w: V = W::load(rows[r].add(W::SIZE * i));
                 for c in 0..C {
                     acc[c][r] = w.mul_add(a[c], acc[c][r]);
@@ -170,6 +175,8 @@ pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
     }
 }
 
+/// Rows between those that a sum adds and those that are loaded into the cache.
+const AHEAD: usize = 8;
 /// Vectors of a sum that are computed at once.
 const VECTORS: usize = 4;
 
@@ -201,6 +208,8 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 }
                 for j in 0..n {
                     let row = *rows.add(j);
+                    let next = (*rows.add((j + AHEAD).min(n - 1))).wrapping_add(W::SIZE * i);
+                    prefetch(next, W::SIZE * $vectors * V::N);
                     let mut p = [V::splat(0.0); C];
                     for c in 0..C {
                         p[c] = V::splat(weights[c].add(j).read_unaligned());
@@ -242,10 +251,10 @@ macro_rules! instantiate {
             use $crate::cpu::simd::products::{self, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
-                k: usize, rows: *const *const u8, cols: *const *const f32, dst: *const *mut f32, add: bool,
+                k: usize, rows: *const *const u8, ahead: usize, cols: *const *const f32, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
-                unsafe { products::product::<$lanes, W, C>(k, rows, cols, dst, add) }
+                unsafe { products::product::<$lanes, W, C>(k, rows, ahead, cols, dst, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(

@@ -98,13 +98,14 @@ struct Buffers {
     acc: Vec<f32>,
     masks: Vec<f32>,
     scores: Vec<f32>,
+    /// Keys and values in single precision, if they are converted.
     k: Vec<f32>,
     v: Vec<f32>,
 }
 
 impl Buffers {
     fn new(a: &Attention<'_>, reference: bool) -> Self {
-        let (n, dk, dv) = (a.group * a.per_tile, a.k.ne[0], a.v.ne[0]);
+        let (n, dk, dv) = (a.group * a.per_tile.min(a.q.ne[1]), a.k.ne[0], a.v.ne[0]);
         let zeros = |n: usize| vec![0f32; n];
         Self {
             reference,
@@ -114,8 +115,8 @@ impl Buffers {
             acc: zeros(n * dv),
             masks: zeros(n * KEYS),
             scores: zeros(n * KEYS),
-            k: zeros(KEYS * dk),
-            v: zeros(KEYS * dv),
+            k: Vec::new(),
+            v: Vec::new(),
         }
     }
 
@@ -149,6 +150,7 @@ impl Buffers {
             let keys: [&[u16]; KEYS] = std::array::from_fn(|j| keys.row([first + j.min(n - 1), k2, k3]));
             return batch::products(&keys[..n], queries, &self.live, out);
         }
+        self.k.resize(KEYS * dk, 0.0);
         for (j, key) in self.k.chunks_exact_mut(dk).enumerate().take(n) {
             a.k.load([first + j, k2, k3], 0, key);
         }
@@ -172,6 +174,7 @@ impl Buffers {
             let values: [&[u16]; KEYS] = std::array::from_fn(|j| values.row([first + j.min(n - 1), v2, v3]));
             return batch::add_weighted(&values[..n], weights, &self.live, out);
         }
+        self.v.resize(KEYS * dv, 0.0);
         for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
             a.v.load([first + j, v2, v3], 0, value);
         }

@@ -15,6 +15,10 @@ pub mod formats;
 use super::lanes::{Dots, Lanes};
 use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
+use crate::sys::memory::prefetch;
+
+/// Bytes from what is processed to what is loaded into the cache. Kernels for one column would wait for memory otherwise.
+const AHEAD: usize = 4096;
 
 /// Where the data of a block is.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +163,9 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
         }
         let acts = acts.cast::<[*const u8; C]>().read_unaligned();
         for i in 0..k / F::SHAPE.values {
-            let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
+            let at = strip.add(i * F::SHAPE.bytes * lanes);
+            prefetch(at.wrapping_add(AHEAD), F::SHAPE.bytes * lanes);
+            let b = Block::<D>::new(at);
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
