@@ -146,6 +146,14 @@ pub fn max(x: &[f32]) -> f32 {
     unsafe { (kernels().max)(x.len(), x.as_ptr()) }
 }
 
+/// y = y * s + slope * mask, negative infinity where the mask is; returns the largest element, ignoring NaN.
+#[inline]
+pub fn mask_scores(y: &mut [f32], mask: &[f32], s: f32, slope: f32) -> f32 {
+    assert_eq!(y.len(), mask.len());
+    // SAFETY: the contract of `Kernels`: both rows have `y.len()` floats, and `y` is a `&mut`, so they do not overlap.
+    unsafe { (kernels().mask_scores)(y.len(), y.as_mut_ptr(), mask.as_ptr(), s, slope) }
+}
+
 /// Dot product.
 #[inline]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {

@@ -201,6 +201,25 @@ kernels! {
         }
         m
     };
+    fn mask_scores(n: usize, dst: *mut f32, mask: *const f32, v: f32, slope: f32) -> f32 = {
+        let (v, slope, mut top) = (V::splat(v), V::splat(slope), V::splat(f32::NEG_INFINITY));
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let m = V::load(mask.add(i));
+            let x = slope.mul(m).add(V::load(dst.add(i)).mul(v)).masked(m);
+            x.store(dst.add(i));
+            top = x.max_skip_nan(top);
+            i += V::N;
+        }
+        let mut top = top.top();
+        if i < n {
+            let m = V::load_part(mask.add(i), n - i);
+            slope.mul(m).add(V::load_part(dst.add(i), n - i).mul(v)).masked(m).store_part(dst.add(i), n - i);
+            top = top.max(max::<V>(n - i, dst.add(i)));
+        }
+        top
+    };
     fn f16_to_f32(n: usize, dst: *mut f32, x: *const u16) = {
         let whole = n - n % V::N;
         let mut i = 0;
@@ -359,6 +378,7 @@ macro_rules! instantiate {
                 sum_sq(n: usize, x: *const f32) -> f64;
                 center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64;
                 max(n: usize, x: *const f32) -> f32;
+                mask_scores(n: usize, dst: *mut f32, mask: *const f32, v: f32, slope: f32) -> f32;
                 f16_to_f32(n: usize, dst: *mut f32, x: *const u16);
                 bf16_to_f32(n: usize, dst: *mut f32, x: *const u16);
                 f8_to_f32(n: usize, dst: *mut f32, x: *const u8);
@@ -382,7 +402,7 @@ macro_rules! instantiate {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
                 add, sub, mul, div, axpy, scale, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
-                center, max, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
+                center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [
                 (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),

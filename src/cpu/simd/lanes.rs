@@ -50,6 +50,8 @@ pub trait Lanes: Copy {
     unsafe fn max_skip_nan(self, b: Self) -> Self;
     /// The lesser of the two, or `self` if either is NaN.
     unsafe fn min(self, b: Self) -> Self;
+    /// Minus infinity where `mask` is minus infinity, else `self`.
+    unsafe fn masked(self, mask: Self) -> Self;
     /// Nearest integer, ties to even.
     unsafe fn round(self) -> Self;
     /// `2^(self - 1)` for integers in `[-126, 128]`; zero for -126.
@@ -287,6 +289,10 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn min(self, b: Self) -> Self {
         self.with(b, |a, b| if b < a { b } else { a })
+    }
+    #[inline(always)]
+    unsafe fn masked(self, mask: Self) -> Self {
+        self.with(mask, |a, m| if m == f32::NEG_INFINITY { m } else { a })
     }
     #[inline(always)]
     unsafe fn round(self) -> Self {

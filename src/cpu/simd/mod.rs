@@ -138,6 +138,8 @@ pub struct Kernels {
     pub center: unsafe fn(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64,
     /// Greatest value, ignoring NaN; minus infinity if there is none.
     pub max: unsafe fn(n: usize, x: *const f32) -> f32,
+    /// `dst = dst * v + slope * mask`, minus infinity where the mask is (even for NaN); returns the greatest value of `dst`, ignoring NaN.
+    pub mask_scores: unsafe fn(n: usize, dst: *mut f32, mask: *const f32, v: f32, slope: f32) -> f32,
     /// Halves to floats (no overlap).
     pub f16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
     /// Bfloat16s to floats (no overlap).

@@ -49,6 +49,27 @@ const SIZES: [usize; 70] = {
 };
 
 #[test]
+fn masked_scores_ignore_what_is_masked() {
+    for k in levels() {
+        for n in SIZES {
+            let mut noise = Noise::new(n as u64 + 3);
+            let (mut x, mut mask) = (noise.floats(n), noise.floats(n));
+            for i in (0..n).step_by(3) {
+                mask[i] = f32::NEG_INFINITY;
+                x[i] = if i % 2 == 0 { f32::NAN } else { 100.0 };
+            }
+            let want: Vec<f32> = (0..n)
+                .map(|i| if mask[i] == f32::NEG_INFINITY { mask[i] } else { 2.0 * mask[i] + x[i] * 0.25 })
+                .collect();
+            // SAFETY: the contract of `Kernels`: both rows have `n` floats.
+            let top = unsafe { (k.mask_scores)(n, x.as_mut_ptr(), mask.as_ptr(), 0.25, 2.0) };
+            assert!(x == want, "{:?}, {n} scores", k.level);
+            assert_eq!(top, want.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b)), "{:?}, {n} scores", k.level);
+        }
+    }
+}
+
+#[test]
 fn maps_agree_with_doubles() {
     type Case = (&'static str, fn(&Kernels) -> Map, fn(f64) -> f64);
     let gelu = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh());

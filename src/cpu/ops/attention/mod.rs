@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// Queries in a tile.
-const QUERIES: usize = 32;
+const QUERIES: usize = 64;
 /// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = 64;
 /// Minimum number of queries for converting keys and values to floats once for all of them.
@@ -199,17 +199,18 @@ impl Buffers {
         self.live.retain(|&i| {
             let query = &mut queries[i];
             let (s, missing) = scores[i * KEYS..][..KEYS].split_at_mut(n);
-            vec::scale(s, a.scale);
+            let mut scale = a.scale;
             if a.cap != 0.0 {
-                s.iter_mut().for_each(|s| *s = a.cap * s.tanh());
+                s.iter_mut().for_each(|s| *s = a.cap * (*s * scale).tanh());
+                scale = 1.0;
             }
-            if a.mask.is_some() {
-                for (s, &m) in s.iter_mut().zip(&masks[i * KEYS..][..n]) {
-                    // Ignores masked scores, even NaN.
-                    *s = if m == f32::NEG_INFINITY { m } else { *s + query.slope * m };
-                }
-            }
-            let top = vec::max(s);
+            let top = if a.mask.is_some() {
+                // Ignores masked scores, even NaN.
+                vec::mask_scores(s, &masks[i * KEYS..][..n], scale, query.slope)
+            } else {
+                vec::scale(s, scale);
+                vec::max(s)
+            };
             if top == f32::NEG_INFINITY {
                 return false;
             }

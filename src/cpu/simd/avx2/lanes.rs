@@ -81,6 +81,10 @@ impl Lanes for Avx2 {
         max(self |b: Self) -> Self = Self(_mm256_max_ps(b.0, self.0));
         max_skip_nan(self |b: Self) -> Self = Self(_mm256_max_ps(self.0, b.0));
         min(self |b: Self) -> Self = Self(_mm256_min_ps(b.0, self.0));
+        masked(self |mask: Self) -> Self = {
+            let least = _mm256_set1_ps(f32::NEG_INFINITY);
+            Self(_mm256_blendv_ps(self.0, least, _mm256_cmp_ps::<_CMP_EQ_OQ>(mask.0, least)))
+        };
         round(self) -> Self = Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
         exp2_less_one(self) -> Self = Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
             _mm256_cvtps_epi32(self.0),

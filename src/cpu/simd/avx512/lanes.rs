@@ -56,6 +56,10 @@ impl Lanes for Avx512 {
         max(self |b: Self) -> Self = Self(_mm512_max_ps(b.0, self.0));
         max_skip_nan(self |b: Self) -> Self = Self(_mm512_max_ps(self.0, b.0));
         min(self |b: Self) -> Self = Self(_mm512_min_ps(b.0, self.0));
+        masked(self |mask: Self) -> Self = {
+            let least = _mm512_set1_ps(f32::NEG_INFINITY);
+            Self(_mm512_mask_mov_ps(self.0, _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(mask.0, least), least))
+        };
         round(self) -> Self = Self(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
         exp2_less_one(self) -> Self = Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(
             _mm512_cvtps_epi32(self.0),

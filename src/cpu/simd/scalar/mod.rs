@@ -34,6 +34,7 @@ pub(super) fn table() -> Kernels {
         sum_sq,
         center,
         max,
+        mask_scores,
         f16_to_f32,
         bf16_to_f32,
         f8_to_f32,
