@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions and with AVX2 only.
 
-usage: cpu.py CACHE OURS [--short] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
+usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
 lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library, then immediately with
@@ -26,13 +26,14 @@ FORMATS = ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4"]
 # Columns, feed-forward columns, layers, heads, heads of keys and values.
 SIZE = ["1024", "2816", "12", "16", "4"]
 LEVELS = {"native": "all instructions", "avx2": "AVX2 only"}
-# Name, arguments of llama-bench: prompts of a few tokens are products with as many columns.
-SHORT = [("prompt 512", ["-p", "512", "-n", "0"]), ("text", ["-p", "0", "-n", "64"])]
-LONG = SHORT + [(f"{n} columns", ["-p", str(n), "-n", "0", "-r", "10"]) for n in (2, 4, 8, 16, 32)]
-# Attention over a long context, in two formats: the cache is the same in all.
-DEEP = [("prompt 512 at 4096", ["-p", "512", "-n", "0", "-d", "4096"]), ("text at 4096", ["-p", "0", "-n", "32", "-d", "4096"]),
-        ("text at 16384", ["-p", "0", "-n", "16", "-d", "16384"])]
-DEEP_FORMATS = ["F16", "Q4_K"]
+# Names of the results, and arguments of llama-bench: prompts of a few tokens are products with as many columns.
+SHORT = [(["prompt 512"], ["-p", "512", "-n", "0"]), (["text"], ["-p", "0", "-n", "64"])]
+COLUMNS = (2, 4, 8, 16, 32)
+LONG = SHORT + [([f"{n} columns" for n in COLUMNS], ["-p", ",".join(map(str, COLUMNS)), "-n", "0", "-r", "10"])]
+# Attention over a long context, in one format and one round: the cache is the same in all, and filling it takes most of the time.
+DEEP = [(["prompt 512 at 4096"], ["-p", "512", "-n", "0", "-d", "4096"]), (["text at 4096"], ["-p", "0", "-n", "32", "-d", "4096"])]
+DEEPER = [(["text at 16384"], ["-p", "0", "-n", "16", "-d", "16384"])]
+DEEP_FORMAT = "Q4_K"
 
 
 def models(cache, ours, formats):
@@ -57,7 +58,7 @@ def models(cache, ours, formats):
 
 
 def measure(cache, library, level, model, arguments):
-    """Tokens per second of one run of llama-bench."""
+    """Tokens per second of each measurement of one run of llama-bench."""
     env = dict(os.environ, LD_LIBRARY_PATH=library, GGML_DISABLE_VULKAN="1")
     env.pop("GGML_RS_CPU_LEVEL", None)
     if level:
@@ -67,14 +68,14 @@ def measure(cache, library, level, model, arguments):
     if "-r" not in arguments:
         command += ["-r", "1"]
     run = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    (result,) = json.loads(run.stdout)
-    return statistics.median(result["samples_ts"])
+    return [statistics.median(result["samples_ts"]) for result in json.loads(run.stdout)]
 
 
 def table(level, times, rounds):
     """The results of one level as Markdown."""
     names = list(dict.fromkeys(name for _, name in times))
-    lines = [f"{LEVELS[level]}: tokens per second here / in the original, and the median ratio of {rounds} pairs.\n\n",
+    at_depth = " (one at depth)" if any(" at " in name for name in names) else ""
+    lines = [f"{LEVELS[level]}: tokens per second here / in the original, and the median ratio of {rounds} pairs{at_depth}.\n\n",
              "| | " + " | ".join(names) + " |\n", "|---" * (len(names) + 1) + "|\n"]
     for kind in dict.fromkeys(kind for kind, _ in times):
         cells = []
@@ -94,6 +95,7 @@ def main():
     parser.add_argument("cache")
     parser.add_argument("ours")
     parser.add_argument("--short", action="store_true", help="prompt and text in three formats")
+    parser.add_argument("--deep", action="store_true", help="also text at 16384, which takes half an hour more")
     parser.add_argument("--level", choices=LEVELS, action="append")
     parser.add_argument("--formats", type=lambda s: s.split(","))
     parser.add_argument("--rounds", type=int)
@@ -113,13 +115,15 @@ def main():
         times = {}
         for turn in range(rounds):
             for kind in formats:
-                for name, arguments in (SHORT if a.short else LONG) + (DEEP if not a.short and kind in DEEP_FORMATS else []):
+                deep = DEEP + (DEEPER if a.deep else []) if turn == 0 and kind == DEEP_FORMAT and not a.short else []
+                for names, arguments in (SHORT if a.short else LONG) + deep:
                     both = [None, None]
                     for side in (turn % 2, 1 - turn % 2):
                         library, forced = ((a.ours, "" if level == "native" else level), (original, ""))[side]
                         both[side] = measure(a.cache, library, forced, paths[kind], arguments)
-                    times.setdefault((kind, name), []).append(both)
-                    print(f"{level:7} {kind:8} {name:20} {both[0]:9.1f} {both[1]:9.1f} {both[0] / both[1]:6.2f}", flush=True)
+                    for name, ours, theirs in zip(names, *both):
+                        times.setdefault((kind, name), []).append((ours, theirs))
+                        print(f"{level:7} {kind:8} {name:20} {ours:9.1f} {theirs:9.1f} {ours / theirs:6.2f}", flush=True)
         text.append(table(level, times, rounds))
     if a.no_write or a.short:
         print("".join(text), end="")

@@ -139,7 +139,7 @@ pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
                 a[c] = V::load(cols[c].add(i));
             }
             for r in 0..ROWS {
-                if C <= 2 {
+                if C <= 4 {
                     prefetch(rows[r].wrapping_add(W::SIZE * i + ahead), 1);
                 }
                 let w: V = W::load(rows[r].add(W::SIZE * i));

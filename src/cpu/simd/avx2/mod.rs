@@ -9,7 +9,7 @@ float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 blocks::instantiate!(lanes::Avx2, lanes::Avx2Dots, "avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
 products::instantiate!(lanes::Avx2, [3 2 1], "avx2,fma,f16c");
-interleave::instantiate!(lanes::Avx2Dots, few 6, [4 3 2 1], "avx2,fma,f16c");
+interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///
