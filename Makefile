@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench bench-cpu test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -64,6 +64,10 @@ bench:
 # The CPU backend in llama.cpp's llama-bench, compared with the original: docs/BENCHMARKS.md. BENCH=--short takes three minutes.
 bench-cpu:
 	@DESTDIR= scripts/bench.sh cpu $(BENCH)
+
+# The other ops of the CPU, each alone, compared with the original. BENCH="--turns 3 -t 1 -k NAME_PART".
+bench-ops:
+	@DESTDIR= scripts/bench.sh ops $(BENCH)
 
 # Generates the C headers from the Rust sources and scripts/outlines/.
 headers:

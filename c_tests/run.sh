@@ -4,7 +4,7 @@
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad rs foreign refuse whisper examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -14,7 +14,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched async meta quant ops train plugin bad rs foreign refuse whisper examples}
+suites=${*:-abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -248,6 +248,18 @@ suite_ops() {
     echo "every format by itself: $out/text/ops.1.table"
 }
 
+# What a host may do, or may happen to it, that must not take it down.
+suite_robust() {
+    local source name
+    for source in "$here"/robust/test_*.c "$here"/robust/test_*.cpp; do
+        name=$(basename "$source")
+        name=${name%.*}
+        # A set-uid program among them finds the library by this path alone.
+        build ours "robust/$(basename "$source")" "robust_$name" "-Wl,-rpath,$(cd "$prefix" && pwd)/lib" || continue
+        counted "robust $name" on ours "$out/ours/robust_$name"
+    done
+}
+
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.
 suite_train() {
     local which
@@ -461,7 +473,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -610,7 +610,7 @@ typedef void (*ggml_backend_sched_realloc_callback)(
 /// - `parallel`: keep several copies of the inputs, so that a graph can start while earlier ones run.
 /// - `op_offload`: let accelerators compute nodes whose weights are in host memory, if they ask for it.
 ///
-/// The caller keeps the backends, which must outlive the scheduler.
+/// The caller keeps the backends, and uses the scheduler only while they exist. It may free them before the scheduler.
 GGML_API ggml_backend_sched_t ggml_backend_sched_new(
     ggml_backend_t *backends,
     ggml_backend_buffer_type_t *bufts,

@@ -80,7 +80,8 @@ enum ggml_rs_policy {
 /// - `ggml_get_type_traits` is called with a type that does not exist: it cannot fail.
 ///
 /// A call that made several changes before the mistake keeps them: a graph may contain the nodes that were added
-/// before the bad one. Reset a scheduler before its next use.
+/// before the bad one. Such a graph is not computed or allocated until it is cleared. A scheduler whose call has failed
+/// in the middle of a change fails all calls until it is reset.
 GGML_API enum ggml_rs_policy ggml_rs_set_policy(enum ggml_rs_policy policy);
 
 //
@@ -150,7 +151,8 @@ GGML_API size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched, struct ggml_
 /// Starts a timeline in a new file: splits of graphs, copies between backends and single nodes, in the Chrome trace
 /// format that ui.perfetto.dev reads. `%p` in the path becomes the process id. The environment variable GGML_TRACE
 /// does the same from the start of the process. There is one timeline at a time; starting another ends the first. If
-/// the file cannot be created, logs an error and returns false.
+/// the file cannot be created, logs an error and returns false. A timeline ends at a fork for the child, which never
+/// writes to its parent's file; only with "%p" in GGML_TRACE the child has one of its own.
 ///
 /// The file is readable at any moment, however the process ends. Events that are not in it yet are written by
 /// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: for an asynchronous backend they show

@@ -2932,7 +2932,7 @@ GGML_API void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst);
 /// and the moments of AdamW to 0. Does nothing for NULL.
 GGML_API void ggml_graph_reset(struct ggml_cgraph *cgraph);
 
-/// Removes all nodes and leafs from a graph.
+/// Removes all nodes and leafs from a graph. Afterwards a graph that a failed call left incomplete can be used again.
 GGML_API void ggml_graph_clear(struct ggml_cgraph *cgraph);
 
 /// Returns the number of nodes that the graph has room for; 0 for NULL.

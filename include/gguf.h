@@ -253,7 +253,8 @@ GGML_API void gguf_set_val_u16(struct gguf_context *ctx, const char *key, uint16
 /// Sets a key to a 16-bit signed integer. Replaces an existing value.
 GGML_API void gguf_set_val_i16(struct gguf_context *ctx, const char *key, int16_t val);
 
-/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2.
+/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2,
+/// at most 2^20.
 GGML_API void gguf_set_val_u32(struct gguf_context *ctx, const char *key, uint32_t val);
 
 /// Sets a key to a 32-bit signed integer. Replaces an existing value.

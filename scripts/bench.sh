@@ -3,6 +3,7 @@
 #
 #   bench.sh [rounds] [milliseconds a measurement] [most nodes]
 #   bench.sh cpu [options of c_tests/bench/cpu.py]: make bench-cpu, whole models on the CPU
+#   bench.sh ops [options of c_tests/bench/turns.py]: make bench-ops, all other ops of the CPU, with all instructions and with AVX2 only
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -13,9 +14,24 @@ if [ "${1:-}" = cpu ]; then
     shift
     scripts/oracle.sh bench
     scripts/oracle.sh hosts
+    mkdir -p target/bench
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/gemv.c -o target/bench/gemv -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu -lm
+    ${CC:-cc} -O2 -pthread c_tests/bench/peak.c -o target/bench/peak
     exec python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
 fi
-scripts/oracle.sh original
 mkdir -p target/bench
+if [ "${1:-}" = ops ]; then
+    shift
+    scripts/oracle.sh bench
+    ${CXX:-c++} -std=c++17 -O2 -Iinclude c_tests/bench/ops.cpp -o target/bench/ops -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu
+    for level in native avx2; do
+        [ -d "$GGML_CACHE/bench-$level" ] || continue
+        echo "== $level"
+        [ "$level" = native ] || export GGML_RS_CPU_LEVEL=$level
+        python3 c_tests/bench/turns.py target/bench/ops target/install/lib "$GGML_CACHE/bench-$level/lib" "$@"
+    done
+    exit
+fi
+scripts/oracle.sh original
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/bench_sched.c -o target/bench/bench_sched -Ltarget/install/lib -lggml -lggml-base -lm
 python3 c_tests/bench/bench.py target/bench/bench_sched target/install/lib "$GGML_CACHE/original/lib" "$@"

@@ -108,12 +108,15 @@ original() {
 # The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
 bench() {
     fetch
-    for level in native avx2; do
+    levels="native avx2"
+    ! grep -qsw avx_vnni /proc/cpuinfo || levels="$levels avx_vnni"
+    for level in $levels; do
         fresh "$cache/bench-$level" && continue
         [ "$level" = native ] || [ "$(uname -m)" = x86_64 ] || continue
         renew "$cache/bench-$level" "$cache/bench-$level-build"
         flags=-DGGML_NATIVE=ON
         [ "$level" = native ] || flags="-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
+        [ "$level" != avx_vnni ] || flags="$flags -DGGML_AVX_VNNI=ON"
         echo "building the original ggml $version for benchmarks ($level; some minutes) ..."
         # shellcheck disable=SC2086
         configure_ggml "bench-$level" ggml -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
@@ -150,13 +153,15 @@ configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the inst
     echo "$version $*" > "$cache/$name/configured"
 }
 
+# For programs whose time is ggml's. The tree of the tests compiles in half the time of -O3.
+fast_to_compile="-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+
 hosts() {
     fetch
     find_cmake
     "$root/scripts/install.sh" "$cache/ours"
-    # What these programs compute, ggml computes; they compile in half the time.
     configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
-        "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+        "$fast_to_compile"
     echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
     build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-perplexity
     # Warnings of former, partial builds count too.
@@ -167,7 +172,7 @@ tests() {
     fetch
     find_cmake
     "$root/scripts/install.sh" "$cache/ours"
-    configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+    configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF "$fast_to_compile"
     echo "building the original's own tests against the installed library (first time: some minutes) ..."
     build "$cache/tests-build.log" "$cache/tests" --target llama-embedding llama-server test-c test-quantize-fns test-rope test-barrier \
         test-backend-ops test-llama-archs test-col2im-1d test-tiled-mulmat test-thread-safety test-save-load-state \

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes a GGUF file of the llama architecture with random weights and the tokenizer of another GGUF file.
 
-usage: random_llama.py VOCAB.gguf OUT.gguf f32|f16 [N_EMBD N_FF N_LAYER N_HEAD N_HEAD_KV]
+usage: random_llama.py VOCAB.gguf OUT.gguf f32|f16 [N_EMBD N_FF N_LAYER N_HEAD N_HEAD_KV [N_EXPERT N_EXPERT_USED]]
 
 The same arguments give the same file. Python's standard library only: a weight is made of random bytes, the upper ones
 looked up in a table of 256 normally distributed numbers.
 """
+import math
 import random
 import statistics
 import struct
@@ -90,10 +91,11 @@ class Weights:
 
 
 def main():
-    if len(sys.argv) not in (4, 9) or sys.argv[3] not in TYPES:
+    if len(sys.argv) not in (4, 9, 11) or sys.argv[3] not in TYPES:
         sys.exit(__doc__.strip())
     vocabulary, out, kind = Vocabulary(sys.argv[1]), sys.argv[2], sys.argv[3]
-    embd, ff, layers, heads, heads_kv = map(int, sys.argv[4:]) if len(sys.argv) > 4 else (256, 704, 4, 4, 2)
+    embd, ff, layers, heads, heads_kv = map(int, sys.argv[4:9]) if len(sys.argv) > 4 else (256, 704, 4, 4, 2)
+    experts = tuple(map(int, sys.argv[9:]))
     kv = embd * heads_kv // heads
     n_vocab = vocabulary.n_tokens
 
@@ -102,7 +104,8 @@ def main():
     pairs.append((b"general.name", struct.pack("<I", STRING) + text(b"random llama %dx%d" % (embd, layers))))
     for name, value in (("context_length", 2048), ("embedding_length", embd), ("feed_forward_length", ff),
                         ("block_count", layers), ("attention.head_count", heads), ("attention.head_count_kv", heads_kv),
-                        ("rope.dimension_count", embd // heads), ("vocab_size", n_vocab)):
+                        ("rope.dimension_count", embd // heads), ("vocab_size", n_vocab),
+                        *zip(("expert_count", "expert_used_count"), experts)):
         pairs.append((b"llama." + name.encode(), struct.pack("<II", U32, value)))
     pairs.append((b"llama.attention.layer_norm_rms_epsilon", struct.pack("<If", F32, 1e-5)))
     pairs.append((b"general.file_type", struct.pack("<II", U32, TYPES[kind])))
@@ -110,15 +113,17 @@ def main():
     # (name, shape innermost first, deviation; None: a norm's weights)
     tensors = [("token_embd", (embd, n_vocab), 0.5), ("output_norm", (embd,), None), ("output", (embd, n_vocab), 0.7 / embd**0.5)]
     for i in range(layers):
+        exps, each = ("_exps", experts[:1]) if experts else ("", ())
+        router = [("ffn_gate_inp", (embd, *each))] if experts else []
         for name, shape in (("attn_norm", (embd,)), ("attn_q", (embd, embd)), ("attn_k", (embd, kv)), ("attn_v", (embd, kv)),
-                            ("attn_output", (embd, embd)), ("ffn_norm", (embd,)), ("ffn_gate", (embd, ff)),
-                            ("ffn_up", (embd, ff)), ("ffn_down", (ff, embd))):
-            tensors.append((f"blk.{i}.{name}", shape, 0.7 / shape[0]**0.5 if len(shape) == 2 else None))
+                            ("attn_output", (embd, embd)), ("ffn_norm", (embd,)), *router, ("ffn_gate" + exps, (embd, ff, *each)),
+                            ("ffn_up" + exps, (embd, ff, *each)), ("ffn_down" + exps, (ff, embd, *each))):
+            tensors.append((f"blk.{i}.{name}", shape, 0.7 / shape[0]**0.5 if len(shape) > 1 else None))
 
     weights = Weights(kind)
     info, offset, sizes = b"", 0, []
     for name, shape, deviation in tensors:
-        n = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        n = math.prod(shape)
         size = n * (weights.width if deviation else 4)
         info += text(name.encode() + b".weight") + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
         info += struct.pack("<IQ", TYPES[kind] if deviation else 0, offset)

@@ -26,30 +26,41 @@ def free_port():
         return s.getsockname()[1]
 
 
-def post(port, question):
-    """The tokens of an answer at temperature 0, which depend on the question alone: no cache of earlier questions."""
-    body = {"prompt": question, "n_predict": TOKENS, "temperature": 0, "seed": 1, "cache_prompt": False, "return_tokens": True, "ignore_eos": True}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=300) as answer:
-        return json.load(answer)["tokens"]
+def get(port, path, body=None, timeout=300):
+    """What the server answers under `path`."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answer:
+        return answer.read().decode()
+
+
+def complete(port, question, tokens=TOKENS, **more):
+    """An answer at temperature 0, which depends on the question alone: no cache of earlier questions."""
+    body = {"prompt": question, "n_predict": tokens, "temperature": 0, "seed": 1, "cache_prompt": False, "return_tokens": True, "ignore_eos": True}
+    return json.loads(get(port, "/completion", body | more))
+
+
+def log_of(t, side):
+    """What the last server on that side said."""
+    return os.path.join(t.models, f"server-{side}.log")
 
 
 @contextlib.contextmanager
-def server(t, side, model, *arguments):
-    """A server on a port of its own; ends when the block does. Gives the port, or None when it does not start."""
+def server(t, side, model, *arguments, context=256, environment=None):
+    """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
+    does not start."""
     path, port = t.path("llama-server"), free_port()
-    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1")
-    log = os.path.join(t.models, f"server-{side}.log")
+    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1") | (environment or {})
+    log = log_of(t, side)
     with open(log, "w") as err:
-        process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * 256), "-t", "2", "--no-webui",
-                                    *arguments], env=env, stdout=err, stderr=err)
+        process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2",
+                                    "--no-webui", *arguments], env=env, stdout=err, stderr=err)
     try:
         end = time.time() + START_TIMEOUT
         ready = False
         while not ready and time.time() < end and process.poll() is None:
             try:
-                with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
-                    ready = answer.status == 200
+                get(port, "/health", timeout=5)
+                ready = True
             except OSError:
                 time.sleep(0.1)
         if not ready:
@@ -78,7 +89,7 @@ def answers(t, side, model, *arguments):
             begin = time.time()
             try:
                 with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-                    found.append(list(pool.map(lambda q: post(port, q), asked)))
+                    found.append(list(pool.map(lambda q: complete(port, q)["tokens"], asked)))
             except (OSError, ValueError, KeyError) as e:
                 t.check(False, f"llama-server on {side} answers {workers} at a time", str(e))
                 return None
@@ -87,8 +98,8 @@ def answers(t, side, model, *arguments):
 
 
 def load(t, kind):
-    """Every question is answered in full at any load. How many answers stay the same is reported, not required yet: it takes kernels whose
-    columns do not depend on how many columns are computed with them."""
+    """Every question is answered in full at any load. How many answers stay the same is reported here; scripts/test_invariance.py compares them
+    number by number."""
     model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
     for side in t.libs:
         got = model and answers(t, side, model)

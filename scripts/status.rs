@@ -14,6 +14,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, process};
 
+/// Operations that call a function of the host, so that only the CPU can compute them.
+const OF_HOST: [ggml_op; 4] =
+    [ggml_op::GGML_OP_MAP_CUSTOM1, ggml_op::GGML_OP_MAP_CUSTOM2, ggml_op::GGML_OP_MAP_CUSTOM3, ggml_op::GGML_OP_CUSTOM];
+
 /// What a function says when it is not there.
 const MARK: &str = "This version of the library";
 
@@ -77,7 +81,8 @@ fn operations() -> (String, String, String) {
         on_vulkan += usize::from(vulkan);
         let name = format!("{:?}", row.op);
         let name = name.trim_start_matches("GGML_OP_");
-        let _ = writeln!(text, "| {family} | {name} | {} | {} |", mark(row.kernel.is_some()), mark(vulkan));
+        let vulkan_text = if OF_HOST.contains(&row.op) { "– calls a function of the host" } else { mark(vulkan) };
+        let _ = writeln!(text, "| {family} | {name} | {} | {vulkan_text} |", mark(row.kernel.is_some()));
     }
     assert_eq!(TABLE.len(), ggml_op::ALL.len());
     let of = |n: usize| format!("{n} of {}", TABLE.len());

@@ -12,6 +12,7 @@
 #   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
+#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for some formats of weights
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
 #   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
@@ -26,14 +27,16 @@
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
 #   cinstall  cargo cinstall, and what it lacks of make install
 #   debian    the Debian packages are built, installed, used and removed
+#   nmse      errors of products and attention in every format against double precision, never above the original's; NMSE=--write: docs/TESTS.md
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that build everything again, which takes five minutes of processor time and more.
+# Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
+# more (nmse).
 all=(fmt clippy unit headers shaders install package run upstream abi c hosts vulkan peers placement fuzz tsan status)
-known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian)
+known=("${all[@]}" invariance asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -108,6 +111,12 @@ suite_hosts() {
     scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
 }
+suite_invariance() { # INVARIANCE: formats of weights; empty for all
+    library || return 1
+    scripts/oracle.sh original && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "invariance: 0 passed, 1 failed"; return 1; }
+    # shellcheck disable=SC2086
+    python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE:-}
+}
 suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh tests || { echo "peers: 0 passed, 1 failed"; return 1; }
@@ -149,6 +158,18 @@ suite_vulkan() {
 }
 suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }
+suite_nmse() { # against the original as hosts build it, for this processor and for AVX2 only
+    library || return 1
+    local program=$root/target/c_tests/nmse lib=target/install/lib level builds=()
+    mkdir -p target/c_tests
+    scripts/oracle.sh bench && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O3 -Wall -Wextra -Werror -Itarget/install/include c_tests/diff/nmse.c -o "$program" \
+        -L$lib -Wl,-rpath-link,$lib -lggml -lggml-cpu -lggml-base -lm -ldl || { echo "nmse: 0 passed, 1 failed"; return 1; }
+    for level in native avx2; do
+        [ ! -e "$cache/bench-$level/done" ] || builds+=("$level=$cache/bench-$level/lib")
+    done
+    # shellcheck disable=SC2086
+    python3 c_tests/diff/nmse.py "$program" $lib "${builds[@]}" ${NMSE:-}
+}
 suite_asan() { scripts/asan.sh; }
 suite_mutants() { python3 scripts/mutants.py; }
 suite_max_name() { scripts/test_max_name.sh; }

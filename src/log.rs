@@ -4,10 +4,12 @@
 //! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
 
 use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
-use crate::sys::sync;
+use crate::mutant;
+use crate::sys::{process, sync};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Arguments;
+use std::panic::catch_unwind;
 use std::sync::RwLock;
 
 /// Where log lines go.
@@ -71,35 +73,60 @@ pub fn write(level: ggml_log_level, text: &CStr) {
 
 /// Writes text to standard error.
 pub fn to_stderr(text: &CStr) {
-    use std::io::Write;
-    // A closed standard error is no reason to fail.
-    let _ = std::io::stderr().lock().write_all(text.to_bytes());
+    print(text.to_bytes());
 }
 
-/// Formats one line and sends it; a line end is added.
+/// Writes text to standard error. `eprint!` must not be used: it panics if nobody can read what it writes.
+pub fn print(text: &[u8]) {
+    use std::io::Write;
+    // A standard error that is closed, or full, is no reason to fail.
+    let _ = std::io::stderr().lock().write_all(text);
+}
+
+/// Formats one line and sends it; a line end is added. What could drive a terminal, or begin another line, is escaped: names come from
+/// files.
 pub fn line(level: ggml_log_level, args: Arguments<'_>) {
-    let mut text = args.to_string();
+    let mut text = escaped(args.to_string());
     text.push('\n');
-    text.retain(|c| c != '\0');
     if let Ok(text) = CString::new(text) {
         write(level, &text);
     }
+}
+
+/// The text with escapes in place of control characters (tabs aside), of line separators and of what changes the direction of text.
+fn escaped(text: String) -> String {
+    let is_harmful = |c: char| {
+        c.is_control() && c != '\t'
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_harmful) || mutant::on("G6") {
+        return text;
+    }
+    let mut plain = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+    }
+    plain
 }
 
 /// A caller broke a contract: under the error policy (see `guard`) the guarded function that is running fails. Otherwise the
 /// process ends.
 #[cold]
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
+    let message = escaped(message.to_owned());
     crate::guard::leave(&format!("{file}:{line}: {message}"));
-    end(file, line, message)
+    end(file, line, &message)
 }
 
-/// Ends the process: calls the abort callback (or writes to standard error), then `abort`.
+/// Ends the process: calls the abort callback (or writes to standard error), then `abort`. A panic on the way is contained, so that no
+/// guarded function can turn it into a return.
 pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
-    // SAFETY: NULL stands for all of C's output streams: what the host printed so far must not be lost.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
-    crate::trace::rescue();
+    process::flush_standard_output();
+    let _ = catch_unwind(crate::trace::rescue);
     let callback = *sync::read(&ABORT);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {
@@ -107,9 +134,10 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
             unsafe { f(c.as_ptr()) };
         }
         _ => {
-            eprintln!("{text}");
+            print(format!("{text}\n").as_bytes());
             if std::env::var_os("GGML_NO_BACKTRACE").is_none() {
-                eprintln!("{}", std::backtrace::Backtrace::force_capture());
+                let backtrace = catch_unwind(|| format!("{}\n", std::backtrace::Backtrace::force_capture()));
+                print(backtrace.unwrap_or_default().as_bytes());
             }
         }
     }
@@ -152,3 +180,15 @@ macro_rules! ggml_abort {
     ($($arg:tt)+) => { $crate::log::abort(file!(), line!(), &format!($($arg)+)) };
 }
 pub(crate) use {ggml_abort, ggml_assert, log_debug, log_error, log_info, log_warn};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_drive_a_terminal_is_escaped() {
+        assert_eq!(escaped("tab\tand umlaut \u{fc}".into()), "tab\tand umlaut \u{fc}");
+        assert_eq!(escaped("a\u{1b}[31m\nb\r\0".into()), r"a\u{1b}[31m\nb\r\u{0}");
+        assert_eq!(escaped("\u{9b}\u{202e}\u{2028}\u{7f}".into()), r"\u{9b}\u{202e}\u{2028}\u{7f}");
+    }
+}

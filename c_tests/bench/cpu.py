@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions and with AVX2 only.
+"""make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions, with AVX2 only, and with AVX2 and
+AVX-VNNI where the processor has it.
 
-usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
+usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2|avx_vnni] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
-lib. The model is a random llama of 200M parameters, quantized to each format. Each measurement runs with one library, then immediately with
-the other; the order changes every round. There are as many threads as processors. Without --level, AVX2 is measured only on x86-64. Writes a
-table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
+lib. The model is a random llama of 200M parameters, quantized to each format; "MoE" is one of 490M parameters with 16 experts, of which a token
+uses 4; "1.1B" is larger than the caches, and its text shows how much of the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one
+thread, show how much of the processor's speed the kernels use (gemv.c and peak.c, built in target/bench). Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
+processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
 Exit status 1 when a program fails.
 """
 import argparse
@@ -14,7 +16,6 @@ import datetime
 import glob
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -22,10 +23,13 @@ import sys
 sys.dont_write_bytecode = True
 import page  # noqa: E402
 
-FORMATS = ["F16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4"]
+LARGE = "1.1B Q8_0"
+FORMATS = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4", "MoE Q8_0", "MoE Q4_K", "MoE IQ4_XS", LARGE]
 # Columns, feed-forward columns, layers, heads, heads of keys and values.
 SIZE = ["1024", "2816", "12", "16", "4"]
-LEVELS = {"native": "all instructions", "avx2": "AVX2 only"}
+LARGE_SIZE = ["2048", "5632", "22", "32", "4"]
+EXPERTS = ["1024", "1024", "8", "16", "4", "16", "4"]
+LEVELS = {"native": "all instructions", "avx2": "AVX2 only", "avx_vnni": "AVX2 and AVX-VNNI"}
 # Names of the results, and arguments of llama-bench: prompts of a few tokens are products with as many columns.
 SHORT = [(["prompt 512"], ["-p", "512", "-n", "0"]), (["text"], ["-p", "0", "-n", "64"])]
 COLUMNS = (2, 4, 8, 16, 32)
@@ -40,14 +44,16 @@ def models(cache, ours, formats):
     """Makes what is missing, and returns the path of each format's file."""
     folder = os.path.join(cache, "models")
     os.makedirs(folder, exist_ok=True)
-    whole = os.path.join(folder, "bench-F16.gguf")
-    if not os.path.exists(whole):
-        vocabulary = os.path.join(cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
-        subprocess.run([sys.executable, os.path.join(page.ROOT, "scripts", "random_llama.py"), vocabulary, whole + ".part", "f16", *SIZE], check=True)
-        os.replace(whole + ".part", whole)
-    paths = {"F16": whole}
-    for name in formats:
-        path = paths.setdefault(name, os.path.join(folder, f"bench-{name}.gguf"))
+    vocabulary = os.path.join(cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
+    paths = {}
+    for model in formats:
+        *kind, name = model.split()
+        stem, size = {"MoE": ("bench-moe", EXPERTS), "1.1B": ("bench-large", LARGE_SIZE)}.get("".join(kind), ("bench", SIZE))
+        whole = os.path.join(folder, stem + "-F16.gguf")
+        if not os.path.exists(whole):
+            subprocess.run([sys.executable, os.path.join(page.ROOT, "scripts", "random_llama.py"), vocabulary, whole + ".part", "f16", *size], check=True)
+            os.replace(whole + ".part", whole)
+        path = paths.setdefault(model, os.path.join(folder, f"{stem}-{name}.gguf"))
         if not os.path.exists(path):
             # --pure: all matrices in this format; llama.cpp calls MXFP4 by the models that have it.
             kind = {"MXFP4": "MXFP4_MOE", "Q4_K": "Q4_K_S"}.get(name, name)
@@ -55,6 +61,47 @@ def models(cache, ours, formats):
                            env=dict(os.environ, LD_LIBRARY_PATH=ours), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             os.replace(path + ".part", path)
     return paths
+
+
+# The kinds of products by level, as peak.c names them, the fastest first: of floats, of bfloat16s, of bytes.
+PRODUCTS = {"native": (["FMA 512", "FMA 256"], ["BF16 512"], ["VNNI 512", "VNNI 256", "bytes 256"]),
+            "avx2": (["FMA 256"], [], ["bytes 256"]), "avx_vnni": (["FMA 256"], [], ["VNNI 256"])}
+KERNELS = {"f32": 0, "f16": 0, "bf16": 1, "q8_0": 2, "q4_0": 2, "q5_0": 2, "q2_K": 2, "q3_K": 2, "q4_K": 2, "q5_K": 2, "q6_K": 2, "iq4_xs": 2, "mxfp4": 2}
+PRODUCT = (2048, 2048, 512)
+
+
+def lines(program, library, level, *arguments):
+    """The numbers that a program of this folder prints, by name."""
+    env = dict(os.environ, LD_LIBRARY_PATH=library, GGML_RS_CPU_LEVEL=level, GGML_DISABLE_VULKAN="1")
+    run = subprocess.run([os.path.join(page.ROOT, "target/bench", program), *map(str, arguments)], env=env, check=True, capture_output=True, text=True)
+    return {name: float(number) for name, number in (line.split("\t") for line in run.stdout.splitlines())}
+
+
+def kernels(ours, original, level, peaks):
+    """The products of one level, alone, as Markdown."""
+    forced = "" if level == "native" else level
+    both = [lines("gemv", library, f, *PRODUCT, 7) for library, f in ((ours, forced), (original, ""))]
+    k, m, n = PRODUCT
+    text = [f"Products of {k} x {m} by {n} columns, one thread: 10^9 operations per second, per cent of the processor's peak, and of that in the original.\n\n",
+            "| | here | of the peak | the original | of the peak |\n|---|---|---|---|---|\n"]
+    for name, kind in KERNELS.items():
+        known = [p for p in PRODUCTS[level][kind] + PRODUCTS[level][0] * (kind == 1) if p in peaks]
+        here, there = (2e-3 * k * m * n / side[name] for side in both)
+        share = lambda speed: f"{100 * speed / peaks[known[0]]:.0f} % ({known[0]})"
+        text.append(f"| {name.upper()} | {here:.0f} | {share(here)} | {there:.0f} | {share(there)} |\n")
+        print("".join(text[-1]), end="", flush=True)
+    return "".join(text) + "\n"
+
+
+def bandwidth(paths, times, peaks):
+    """How fast the text of the large model reads its weights, as a sentence."""
+    pairs = times.get((LARGE, "text"))
+    if not pairs:
+        return ""
+    size, peak = os.path.getsize(paths[LARGE]), peaks["read, all threads"]
+    here, there = (1e-9 * size * statistics.median(side) for side in zip(*pairs))
+    return (f"Text of {LARGE} ({size / 1e9:.2f} GB) reads {here:.1f} GB/s of weights, the original {there:.1f}; this machine reads {peak:.1f} GB/s "
+            f"({100 * here / peak:.0f} % and {100 * there / peak:.0f} %).\n\n")
 
 
 def measure(cache, library, level, model, arguments):
@@ -103,20 +150,25 @@ def main():
     a = parser.parse_args()
     formats = a.formats or (["F16", "Q8_0", "Q4_K"] if a.short else FORMATS)
     rounds = a.rounds or (1 if a.short else 3)
-    levels = a.level or [level for level in LEVELS if level != "avx2" or platform.machine() == "x86_64"]
+    # Not every processor has all levels: scripts/oracle.sh builds those of this one.
+    levels = a.level or [level for level in LEVELS if level == "native" or os.path.isdir(os.path.join(a.cache, f"bench-{level}"))]
     originals = {level: os.path.join(a.cache, f"bench-{level}", "lib") for level in levels}
     for original in originals.values():
         # Without this library, the loader would take ours from the RUNPATH of llama-bench, and compare it with itself.
         if not glob.glob(os.path.join(original, "libggml-base.so*")):
             sys.exit(f"{original} has no libggml-base.so: build the original with scripts/oracle.sh bench")
     paths = models(a.cache, a.ours, formats)
-    text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"]
+    peaks = lines("peak", a.ours, "")
+    known = ", ".join(f"{name} {number:.0f}" for name, number in peaks.items() if not name.startswith("read"))
+    text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"
+            f"Peaks of one thread (peak.c), 10^9 operations per second: {known}. Reading: {peaks['read, 1 thread']:.1f} GB/s with one thread, "
+            f"{peaks['read, all threads']:.1f} with all.\n\n"]
     for level, original in originals.items():
         times = {}
         for turn in range(rounds):
             for kind in formats:
                 deep = DEEP + (DEEPER if a.deep else []) if turn == 0 and kind == DEEP_FORMAT and not a.short else []
-                for names, arguments in (SHORT if a.short else LONG) + deep:
+                for names, arguments in SHORT[1:] if kind == LARGE else (SHORT if a.short else LONG) + deep:
                     both = [None, None]
                     for side in (turn % 2, 1 - turn % 2):
                         library, forced = ((a.ours, "" if level == "native" else level), (original, ""))[side]
@@ -124,7 +176,8 @@ def main():
                     for name, ours, theirs in zip(names, *both):
                         times.setdefault((kind, name), []).append((ours, theirs))
                         print(f"{level:7} {kind:8} {name:20} {ours:9.1f} {theirs:9.1f} {ours / theirs:6.2f}", flush=True)
-        text.append(table(level, times, rounds))
+        text.append(table(level, times, rounds) + bandwidth(paths, times, peaks))
+        text.append(kernels(a.ours, original, level, peaks))
     if a.no_write or a.short:
         print("".join(text), end="")
         return

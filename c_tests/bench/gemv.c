@@ -1,5 +1,5 @@
 /* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds]. Prints a line
- * "FORMAT MICROSECONDS" (the fastest round, processor time). scripts/bench_gemv.py runs it on two libraries in turns. */
+ * "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). turns.py runs it on two libraries in turns. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"
@@ -45,7 +45,7 @@ int main(int argc, char ** argv) {
             const double took = seconds() - start;
             if (took < best) { best = took; }
         }
-        printf("%s %.1f\n", ggml_type_name(type), 1e6 * best);
+        printf("%s\t%.1f\n", ggml_type_name(type), 1e6 * best);
         ggml_backend_buffer_free(buffer);
         ggml_free(ctx);
     }

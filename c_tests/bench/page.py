@@ -1,4 +1,4 @@
-"""What the benchmarks share: the machine's name, and their tables in docs/BENCHMARKS.md."""
+"""What programs that measure share: the machine's name, and their tables in docs/BENCHMARKS.md or another page."""
 import os
 import platform
 
@@ -14,10 +14,10 @@ def processor():
         return platform.machine()
 
 
-def replace(name, text):
-    """Puts `text` between the marks of a table, `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
+def replace(name, text, target=TARGET):
+    """Puts `text` between the marks of a table in the page, `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-    with open(TARGET, encoding="utf-8") as f:
+    with open(target, encoding="utf-8") as f:
         head, rest = f.read().split(begin)
-    with open(TARGET, "w", encoding="utf-8") as f:
+    with open(target, "w", encoding="utf-8") as f:
         f.write(head + begin + text.strip("\n") + "\n" + end + rest.split(end)[1])

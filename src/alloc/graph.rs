@@ -150,7 +150,10 @@ impl GraphAllocator {
     }
 
     /// Describes a graph in this allocator's numbers. Given back with [`Self::put_back`], its memory is used again.
-    pub fn describe(&mut self, graph: GraphRef) -> Problem {
+    ///
+    /// # Errors
+    /// A node is its own source where that has no meaning.
+    pub fn describe(&mut self, graph: GraphRef) -> Result<Problem> {
         let mut problem = std::mem::take(&mut self.scratch);
         self.recall.forget();
         let may_follow = std::mem::replace(&mut self.may_follow, false);
@@ -159,13 +162,11 @@ impl GraphAllocator {
             self.likeness = likeness;
         }
         if self.likeness != Likeness::None {
-            return problem;
+            return Ok(problem);
         }
         self.ids.clear();
-        match problem.describe(graph, &mut self.ids, |_, _, src| Ok(src)) {
-            Ok(()) => problem,
-            Err(e) => unreachable!("sources are not replaced here: {e}"),
-        }
+        problem.describe(graph, &mut self.ids, |_, _, src| Ok(src))?;
+        Ok(problem)
     }
 
     /// Takes a description's memory back.
@@ -368,7 +369,7 @@ impl GraphAllocator {
             return again(&self.groups, &self.bindings);
         }
         self.bound_with = None;
-        let mut problem = self.describe(graph);
+        let mut problem = self.describe(graph)?;
         if self.likeness == Likeness::Sizes {
             self.recall.consider(graph, &self.ids, &[], 0);
         }

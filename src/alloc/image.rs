@@ -69,6 +69,14 @@ impl<const N: usize> Values<N> {
         })
     }
 
+    /// Sets `number` to the number of a value: as it is if it is that of the value, else a new one.
+    fn renew(&mut self, number: &mut u32, value: &[u8; N]) {
+        if !self.has(*number, value) {
+            *number = self.0.len() as u32;
+            self.0.push(*value);
+        }
+    }
+
     #[inline(always)]
     fn has(&self, number: u32, value: &[u8; N]) -> bool {
         self.0.get(number as usize).is_some_and(|known| are_equal(known, value))
@@ -105,10 +113,28 @@ struct Image {
     name: [u8; NAME],
 }
 
+/// How a tensor differs from its image, apart from its name and `extra`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Change {
+    /// It does not.
+    None,
+    /// In where its data is.
+    Moved,
+    /// In its type, shape, strides, operation or parameters. It refers to the same tensors and the same buffer, and has the same flags.
+    Values,
+    /// In what it refers to, or in its flags.
+    Links,
+}
+
+/// Bytes of the links up to the offset and the data: sources, and what it is a view of.
+const REFERENCES: usize = LINKS - 2 * size_of::<usize>();
+
 /// Images of the tensors of a graph.
 #[derive(Default)]
 pub struct Images {
     all: Vec<Image>,
+    /// Images that were taken again.
+    renewed: usize,
     shapes: Values<SHAPE>,
     params: Values<PARAMS>,
     links: Values<LINKS>,
@@ -133,6 +159,7 @@ impl Images {
     /// Valid tensors.
     pub unsafe fn take(&mut self, tensors: &[TensorRef]) {
         self.all.clear();
+        self.renewed = 0;
         self.shapes.0.clear();
         self.params.0.clear();
         self.links.0.clear();
@@ -163,41 +190,114 @@ impl Images {
     /// # Safety
     /// Each tensor is valid if those before it are as they were.
     pub unsafe fn are_of(&self, tensors: &[TensorRef]) -> bool {
-        // SAFETY: forwarded to the caller.
-        unsafe { self.compare::<true>(tensors) }
-    }
-
-    /// As [`Self::are_of`], for callers that do not depend on names and `extra`: the bytes from the name on may differ.
-    ///
-    /// # Safety
-    /// Each tensor is valid if those before it are as they were.
-    pub unsafe fn are_of_but_for_names(&self, tensors: &[TensorRef]) -> bool {
-        // SAFETY: forwarded to the caller.
-        unsafe { self.compare::<false>(tensors) }
-    }
-
-    /// # Safety
-    /// Each tensor is valid if those before it are as they were.
-    #[inline(always)]
-    unsafe fn compare<const NAMES: bool>(&self, tensors: &[TensorRef]) -> bool {
         std::iter::zip(tensors, &self.all).enumerate().all(|(i, (&t, image))| {
             if let Some(later) = tensors.get(i + AHEAD) {
                 later.prefetch();
             }
             // SAFETY: valid, by the caller's promise; the constants are those of whole fields.
             unsafe {
-                let raw = t.as_ptr();
-                (*raw).r#type == image.dtype
-                    && (*raw).src[0] == image.srcs[0]
-                    && (*raw).src[1] == image.srcs[1]
-                    && self.shapes.has(image.shape, part(t, SHAPE_AT))
-                    && self.params.has(image.params, part(t, PARAMS_AT))
-                    && self.links.has(image.links, part(t, LINKS_AT))
-                    && (!NAMES
-                        || (image.name == *part(t, offset_of!(ggml_tensor, name))
-                            && self.tails.has(image.tail, part(t, TAIL_AT))))
+                self.is_of(t, image)
+                    && image.name == *part(t, offset_of!(ggml_tensor, name))
+                    && self.tails.has(image.tail, part(t, TAIL_AT))
             }
         })
+    }
+
+    /// Collects the numbers of the tensors that have changed, and returns the greatest change. It stops at a tensor that refers to others than it did
+    /// ([`Change::Links`]).
+    ///
+    /// # Safety
+    /// Each tensor is valid if those before it refer to the same tensors as they did.
+    pub unsafe fn changes(&self, tensors: &[TensorRef], changed: &mut Vec<u32>) -> Change {
+        let mut greatest = Change::None;
+        for (i, (&t, image)) in std::iter::zip(tensors, &self.all).enumerate() {
+            if let Some(later) = tensors.get(i + AHEAD) {
+                later.prefetch();
+            }
+            // SAFETY: valid, by the caller's promise: this is not reached if a tensor before refers to others.
+            let change = unsafe { self.change(t, image) };
+            greatest = greatest.max(change);
+            match change {
+                Change::None => {}
+                Change::Links => break,
+                Change::Moved | Change::Values => changed.push(i as u32),
+            }
+        }
+        greatest
+    }
+
+    /// How `t` differs from `image`.
+    ///
+    /// # Safety
+    /// A valid tensor.
+    #[inline(always)]
+    unsafe fn change(&self, t: TensorRef, image: &Image) -> Change {
+        // SAFETY: valid, by the caller's promise; the constants are those of whole fields.
+        unsafe {
+            if self.is_of(t, image) {
+                return Change::None;
+            }
+            let raw = t.as_ptr();
+            let (shape, params, links) = (
+                &self.shapes.0[image.shape as usize],
+                &self.params.0[image.params as usize],
+                &self.links.0[image.links as usize],
+            );
+            let same = (*raw).src[0] == image.srcs[0]
+                && (*raw).src[1] == image.srcs[1]
+                && links[..REFERENCES] == part::<LINKS>(t, LINKS_AT)[..REFERENCES]
+                && shape[..size_of::<usize>()] == part::<SHAPE>(t, SHAPE_AT)[..size_of::<usize>()]
+                && params[PARAMS - 4..] == part::<PARAMS>(t, PARAMS_AT)[PARAMS - 4..];
+            let moved = (*raw).r#type == image.dtype
+                && self.shapes.has(image.shape, part(t, SHAPE_AT))
+                && self.params.has(image.params, part(t, PARAMS_AT));
+            match (same, moved) {
+                (true, true) => Change::Moved,
+                (true, false) => Change::Values,
+                (false, _) => Change::Links,
+            }
+        }
+    }
+
+    /// Takes the image of tensor number `i` again. Returns false, without taking it, when that was done so often that taking all is better: what is no
+    /// longer used is kept until then.
+    ///
+    /// # Safety
+    /// A valid tensor, the one whose image was taken as number `i`.
+    pub unsafe fn renew(&mut self, i: usize, t: TensorRef) -> bool {
+        if self.renewed >= self.all.len() + 64 {
+            return false;
+        }
+        self.renewed += 1;
+        // SAFETY: a valid tensor, by the caller's promise; the constants are those of whole fields.
+        unsafe {
+            let image = &mut self.all[i];
+            image.dtype = (*t.as_ptr()).r#type;
+            image.name = *part(t, offset_of!(ggml_tensor, name));
+            self.shapes.renew(&mut image.shape, part(t, SHAPE_AT));
+            self.params.renew(&mut image.params, part(t, PARAMS_AT));
+            self.links.renew(&mut image.links, part(t, LINKS_AT));
+            self.tails.renew(&mut image.tail, part(t, TAIL_AT));
+        }
+        true
+    }
+
+    /// Whether `t` is as `image`, but for its name and `extra`.
+    ///
+    /// # Safety
+    /// A valid tensor.
+    #[inline(always)]
+    unsafe fn is_of(&self, t: TensorRef, image: &Image) -> bool {
+        // SAFETY: valid, by the caller's promise; the constants are those of whole fields.
+        unsafe {
+            let raw = t.as_ptr();
+            (*raw).r#type == image.dtype
+                && (*raw).src[0] == image.srcs[0]
+                && (*raw).src[1] == image.srcs[1]
+                && self.shapes.has(image.shape, part(t, SHAPE_AT))
+                && self.params.has(image.params, part(t, PARAMS_AT))
+                && self.links.has(image.links, part(t, LINKS_AT))
+        }
     }
 }
 
@@ -213,23 +313,57 @@ mod tests {
         let mut ctx = Context::with_size(1 << 14, true).unwrap();
         let tensors: Vec<_> = (0..3).map(|i| ctx.new_tensor(GGML_TYPE_F32, &[4 + i]).unwrap()).collect();
         let mut images = Images::default();
+        let links = [SHAPE_AT..SHAPE_AT + 8, LINKS_AT - 4 - 8 * SRCS..LINKS_AT + REFERENCES];
         // SAFETY: the tensors live; bytes that are changed are put back before anything else looks at them.
         unsafe {
             images.take(&tensors);
-            assert!(images.are_of(&tensors) && images.are_of_but_for_names(&tensors));
+            assert!(images.are_of(&tensors));
             assert_eq!((images.shapes.0.len(), images.params.0.len()), (3, 1));
             for (i, t) in tensors.iter().enumerate() {
                 for at in 0..size_of::<ggml_tensor>() {
                     let byte = t.as_ptr().cast::<u8>().add(at);
                     *byte ^= 1;
                     assert_eq!(images.are_of(&tensors), (4..8).contains(&at), "byte {at} of tensor {i}");
-                    let unseen = (4..8).contains(&at) || at >= offset_of!(ggml_tensor, name);
-                    assert_eq!(images.are_of_but_for_names(&tensors), unseen, "byte {at} of tensor {i}");
+                    let expected = match at {
+                        4..8 => Change::None,
+                        _ if at >= offset_of!(ggml_tensor, name) => Change::None,
+                        _ if links.iter().any(|l| l.contains(&at)) => Change::Links,
+                        _ if (LINKS_AT..LINKS_AT + LINKS).contains(&at) => Change::Moved,
+                        _ => Change::Values,
+                    };
+                    assert_eq!(images.change(*t, &images.all[i]), expected, "byte {at} of tensor {i}");
                     *byte ^= 1;
                 }
             }
             images.take(&tensors[1..]);
             assert!(images.are_of(&tensors[1..]) && !images.are_of(&tensors[..2]));
+        }
+    }
+
+    #[test]
+    fn images_are_renewed_a_limited_number_of_times() {
+        let mut ctx = Context::with_size(1 << 14, true).unwrap();
+        let tensors: Vec<_> = (0..3).map(|i| ctx.new_tensor(GGML_TYPE_F32, &[4 + i]).unwrap()).collect();
+        let mut images = Images::default();
+        // SAFETY: the tensors live.
+        unsafe {
+            images.take(&tensors);
+            let mut times = 0;
+            loop {
+                tensors[1].set_data(tensors[1].data().wrapping_add(4));
+                let mut changed = Vec::new();
+                assert!(
+                    !images.are_of(&tensors)
+                        && images.changes(&tensors, &mut changed) == Change::Moved
+                        && changed == [1]
+                );
+                if !images.renew(1, tensors[1]) {
+                    break;
+                }
+                times += 1;
+                assert!(images.are_of(&tensors));
+            }
+            assert!((3..1000).contains(&times) && images.links.0.len() <= times + 3);
         }
     }
 }

@@ -178,6 +178,9 @@ impl Problem {
 
     /// Describes a graph with the numbers of `ids`, which may hold some already. `restore` may give back another source
     /// for a node's source.
+    ///
+    /// # Errors
+    /// A node is its own source where that has no meaning, or `restore` fails.
     pub fn describe(
         &mut self,
         graph: GraphRef,
@@ -214,7 +217,12 @@ impl Problem {
             let (first, mut weight) = (end, NO_WEIGHT);
             for slot in 0..node.srcs_end() {
                 let Some(src) = node.src(slot) else { continue };
-                let src = restore(node, slot, src)?;
+                let src = match src == node && !node.may_read_itself(slot) {
+                    true => Err(node.reads_itself(slot)),
+                    false => restore(node, slot, src),
+                };
+                // Nobody must take half a description for that of a graph.
+                let src = src.inspect_err(|_| self.clear())?;
                 let number = ids.insert(src);
                 let traits = &mut self.seen(src, number, ids).traits;
                 traits.0 |= Traits::USED;

@@ -92,19 +92,19 @@ fn a_plan_is_not_used_for_other_edges() {
         let (mut alloc, state) = allocator(32, usize::MAX, 0);
         let (_c, early) = make(false);
         if reserve_first {
-            let mut p = alloc.describe(early);
+            let mut p = alloc.describe(early).unwrap();
             alloc.reserve(&mut p, &[]).unwrap();
         } else {
             alloc.alloc_graph(early).unwrap();
         }
         let (_d, late) = make(true);
-        let p = alloc.describe(late);
+        let p = alloc.describe(late).unwrap();
         assert_eq!(alloc.check(&p, &[]), Err(Misfit::Edges));
         alloc.alloc_graph(late).unwrap();
         assert!(is_safe(late));
         let (_e, again) = make(true);
         let allocs = state.allocs.load(SeqCst);
-        let p = alloc.describe(again);
+        let p = alloc.describe(again).unwrap();
         assert_eq!(alloc.check(&p, &[]), Ok(()));
         alloc.alloc_graph(again).unwrap();
         assert!(is_safe(again) && state.allocs.load(SeqCst) == allocs);
@@ -143,7 +143,7 @@ fn the_rest_of_a_larger_source_is_used() {
         let in_the_rest = copy::cont(&mut c, small).unwrap();
         over.add_flag(GGML_TENSOR_FLAG_OUTPUT);
         let g = graph(&mut c, &[over, in_the_rest]);
-        let mut p = alloc.describe(g);
+        let mut p = alloc.describe(g).unwrap();
         let total = alloc.measure(&mut p, &[]).unwrap()[0];
         let own = (n as usize * 4 + expand).next_multiple_of(64);
         assert_eq!(total, own, "the second tensor fits behind the first");
@@ -196,12 +196,12 @@ fn a_reservation_serves_every_smaller_graph() {
     };
     let (mut alloc, state) = allocator(32, 8192, 100);
     let (_c, g) = make(64);
-    let mut p = alloc.describe(g);
+    let mut p = alloc.describe(g).unwrap();
     alloc.reserve(&mut p, &[]).unwrap();
     let allocs = state.allocs.load(SeqCst);
     for columns in (1..=64).rev() {
         let (_c, g) = make(columns);
-        let p = alloc.describe(g);
+        let p = alloc.describe(g).unwrap();
         assert_eq!(alloc.check(&p, &[]), Ok(()), "{columns} columns");
         alloc.alloc_graph(g).unwrap();
         assert!(is_safe(g));
@@ -299,13 +299,13 @@ fn several_types_share_buffers_by_type_and_want_a_reservation() {
     z.add_flag(GGML_TENSOR_FLAG_OUTPUT);
     let g = graph(&mut c, &[z]);
     assert!(alloc.alloc_graph(g).is_err());
-    let mut p = alloc.describe(g);
+    let mut p = alloc.describe(g).unwrap();
     alloc.reserve(&mut p, &[2, 1, 0]).unwrap();
     alloc.alloc_graph(g).unwrap();
     let of = |t: TensorRef| t.buffer().unwrap().buft();
     assert_eq!((of(x), of(y), of(z)), (a, b, a));
     assert_eq!((alloc.buffer_size(0), alloc.buffer_size(1), alloc.buffer_size(2)), (256, 256, 0));
-    let mut p = alloc.describe(g);
+    let mut p = alloc.describe(g).unwrap();
     assert_eq!(alloc.measure(&mut p, &[0, 0, 0]).unwrap(), [0, 0, 0], "everything has memory now");
 }
 
@@ -317,7 +317,7 @@ fn without_a_plan_nothing_is_bound() {
     let x = input(&mut c, 64);
     let y = unary::scale(&mut c, x, 2.0).unwrap();
     let g = graph(&mut c, &[y]);
-    let p = alloc.describe(g);
+    let p = alloc.describe(g).unwrap();
     assert_eq!(alloc.check(&p, &[]), Err(Misfit::NoPlan));
     assert!(alloc.bind(&p).is_err() && x.data().is_null() && x.buffer_raw().is_null());
     alloc.alloc_graph(g).unwrap();
@@ -377,13 +377,13 @@ fn reserved_plans_are_small_and_safe() {
             all.push(matmul::mul_mat(&mut c, w, a).unwrap());
         }
         let g = graph(&mut c, &all);
-        let mut p = alloc.describe(g);
+        let mut p = alloc.describe(g).unwrap();
         alloc.reserve(&mut p, &[]).unwrap();
         let quality = alloc.quality(0);
         assert!(quality.bound <= quality.bytes && quality.bytes <= quality.online);
         assert_eq!(alloc.buffer_size(0), quality.bytes);
         smaller += usize::from(quality.bytes < quality.online);
-        let p = alloc.describe(g);
+        let p = alloc.describe(g).unwrap();
         assert_eq!(alloc.check(&p, &[]), Ok(()));
         alloc.alloc_graph(g).unwrap();
         assert!(is_safe(g));
@@ -410,7 +410,7 @@ fn the_same_structure_with_other_sizes_is_placed_as_a_new_one() {
     let reserved = || {
         let (mut alloc, state) = allocator(32, usize::MAX, 0);
         let (_c, g) = make(64, 0, false);
-        let mut p = alloc.describe(g);
+        let mut p = alloc.describe(g).unwrap();
         alloc.reserve(&mut p, &[]).unwrap();
         alloc.put_back(p);
         (alloc, state)

@@ -8,6 +8,7 @@
 //! - `meta`: several devices as one, for tensor parallelism
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
+//! - `plan`: plans of graphs that the library keeps on a stream
 //! - `graph_copy`: copying a graph to another device, comparing two backends
 //! - `grad_reset`: resetting the state of a training graph
 //! - `observe`: operations on memory and queues, reported to an observer
@@ -28,6 +29,7 @@ pub mod meta;
 pub mod multi;
 pub mod observe;
 pub mod placement;
+pub mod plan;
 mod reg;
 pub mod registry;
 mod stream;

@@ -8,6 +8,7 @@ use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::log_debug;
 use crate::sys::sync;
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -24,6 +25,8 @@ struct Entry {
     /// The library it came from. It is closed when the backend is unloaded, and never at exit: threads of the backend
     /// may run until the very end.
     module: Option<Module>,
+    /// How often a library was loaded that only brought this backend, which was there already: each of its unloads undoes that.
+    loaded_again: usize,
 }
 
 struct State {
@@ -43,15 +46,32 @@ pub fn set_builtins(list: &'static [Builtin], cpu: fn() -> Option<RegRef>) {
     let _ = CPU.set(cpu);
 }
 
+thread_local! {
+    /// The thread is in [`fill`].
+    static FILLING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Registers the built-in backends, once it is known which they are. One without a device here is left out: hosts list the registered
 /// ones for their users.
+///
+/// Backends log while they look for devices, and the host's log callback may use the registry. It finds what is registered so far.
 fn fill() {
-    if let Some(list) = BUILTINS.get() {
-        FILLED.call_once(|| {
-            let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
-            here.for_each(|reg| _ = add(reg, None));
-        });
+    let Some(list) = BUILTINS.get() else { return };
+    if FILLED.is_completed() || FILLING.replace(true) {
+        return;
     }
+    /// Ends the state in which the registry is filled, also when a backend panics.
+    struct Filled;
+    impl Drop for Filled {
+        fn drop(&mut self) {
+            FILLING.set(false);
+        }
+    }
+    let _filled = Filled;
+    FILLED.call_once_force(|_| {
+        let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
+        here.for_each(|reg| _ = add(reg, None));
+    });
 }
 
 fn read() -> RwLockReadGuard<'static, State> {
@@ -67,10 +87,13 @@ fn write() -> RwLockWriteGuard<'static, State> {
 fn add(reg: RegRef, module: Option<Module>) -> bool {
     let duplicate = {
         let mut state = write();
-        match state.regs.iter().any(|e| e.reg == reg) {
-            true => Some(module),
-            false => {
-                state.regs.push(Entry { reg, module });
+        match state.regs.iter_mut().find(|e| e.reg == reg) {
+            Some(known) => {
+                known.loaded_again += usize::from(module.is_some() && known.module.is_none());
+                Some(module)
+            }
+            None => {
+                state.regs.push(Entry { reg, module, loaded_again: 0 });
                 None
             }
         }
@@ -110,6 +133,14 @@ pub fn register(reg: RegRef) {
 pub(super) fn register_module(reg: RegRef, module: Module) -> bool {
     fill();
     add(reg, Some(module))
+}
+
+/// Notes that a file was loaded that stands for a backend which is part of the library: [`unload`] undoes that, and no more.
+pub(super) fn load_again(reg: RegRef) {
+    let mut state = write();
+    if let Some(known) = state.regs.iter_mut().find(|e| e.reg == reg && e.module.is_none()) {
+        known.loaded_again += 1;
+    }
 }
 
 /// Adds a single device; nothing when it is there.
@@ -196,7 +227,8 @@ pub fn init_best() -> Option<BackendBox> {
         .init(None)
 }
 
-/// Takes a backend and its devices off the list and closes its library; `false` when it is not there.
+/// Takes a backend and its devices off the list and closes its library; `false` when it is not there. A backend that was there before its library
+/// was loaded stays.
 ///
 /// # Safety
 /// Nothing of a backend that came from a library (streams, buffers, devices, texts) is used afterwards.
@@ -207,6 +239,10 @@ pub unsafe fn unload(reg: RegRef) -> bool {
     let entry = {
         let mut state = write();
         let Some(i) = state.regs.iter().position(|e| e.reg == reg) else { return false };
+        if let Some(left) = state.regs[i].loaded_again.checked_sub(1) {
+            state.regs[i].loaded_again = left;
+            return true;
+        }
         state.devices.retain(|d| !own.contains(d));
         state.regs.remove(i)
     };

@@ -8,7 +8,7 @@ use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, ggml_assert};
+use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 
 impl BackendRef {
@@ -39,11 +39,12 @@ impl BackendRef {
         object_field!(self.context)
     }
 
-    /// Frees the stream.
+    /// Frees the stream, and the plans that the library keeps on it.
     ///
     /// # Safety
     /// Nobody uses the stream afterwards, and nobody else frees it.
     pub unsafe fn free(self) {
+        super::plan::free_all(self);
         observe::tell(|| Operation::FreeBackend(self));
         call!(self.free())
     }
@@ -104,6 +105,10 @@ impl BackendRef {
     /// Computes a graph, or queues it where the stream is asynchronous.
     #[inline]
     pub fn graph_compute_async(self, graph: GraphRef) -> ggml_status {
+        if let Err(e) = graph.whole() {
+            log_error!("{}: {e}", self.name());
+            return ggml_status::GGML_STATUS_FAILED;
+        }
         observe::tell(|| Operation::Compute(self, graph));
         status_of(call!(self.graph_compute(graph.as_ptr().cast())))
     }
@@ -120,6 +125,10 @@ impl BackendRef {
 
     /// Prepares a graph; NULL on failure. The stream must have plans (the contract).
     pub fn graph_plan_create(self, graph: GraphRef) -> ggml_backend_graph_plan_t {
+        if let Err(e) = graph.whole() {
+            log_error!("{}: {e}", self.name());
+            return std::ptr::null_mut();
+        }
         call!(self.graph_plan_create(graph.as_ptr().cast()))
     }
 

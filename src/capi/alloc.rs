@@ -121,9 +121,12 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     list!(graph.n_nodes(); node_buffer_ids);
     list!(graph.n_leafs(); leaf_buffer_ids);
     let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
-    let mut problem = galloc.describe(graph);
-    let measured = logged("ggml_gallocr_reserve_n_size", galloc.measure(&mut problem, &ids));
-    galloc.put_back(problem);
+    let measured = graph.whole().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
+        let measured = galloc.measure(&mut problem, &ids);
+        galloc.put_back(problem);
+        measured
+    });
+    let measured = logged("ggml_gallocr_reserve_n_size", measured);
     let measured = measured.unwrap_or_else(|| vec![0; galloc.n_buffers()]);
     // SAFETY: the header asks for room for a number for each buffer type, which `measured` has.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
@@ -144,10 +147,12 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
     list!(graph.n_nodes(); node_buffer_ids);
     list!(graph.n_leafs(); leaf_buffer_ids);
     let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
-    let mut problem = galloc.describe(graph);
-    let done = logged("ggml_gallocr_reserve_n", galloc.reserve(&mut problem, &ids)).is_some();
-    galloc.put_back(problem);
-    done
+    let done = graph.whole().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
+        let done = galloc.reserve(&mut problem, &ids);
+        galloc.put_back(problem);
+        done
+    });
+    logged("ggml_gallocr_reserve_n", done).is_some()
 }
 
 /// Allocates every tensor of `graph` that has no memory. If the current plan does not fit the graph (other edges or
@@ -157,7 +162,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     need!(galloc, graph);
-    logged("ggml_gallocr_alloc_graph", galloc.alloc_graph(graph)).is_some()
+    logged("ggml_gallocr_alloc_graph", graph.whole().and_then(|g| galloc.alloc_graph(g))).is_some()
 }
 
 /// Returns the size in bytes of the buffers of type `buffer_id`. 0 for a type that is also listed with a smaller

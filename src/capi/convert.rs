@@ -349,9 +349,31 @@ macro_rules! numbers {
         let ($($p,)+) = ($($crate::capi::convert::array::<_, $n>($p),)+);
     };
 }
+
+/// `#[guarded(spoil!(cgraph))]`, `#[guarded(spoil!(cgraph, value))]`: the failure of a function that should have filled a graph. It returns the
+/// value, and the graph cannot be computed.
+macro_rules! spoil {
+    ($graph:ident $(, $value:expr)?) => {{
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let () = $crate::capi::convert::spoil_graph($graph);
+        $($value)?
+    }};
+}
 pub(in crate::capi) use {
-    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, take,
+    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
 };
+
+/// Spoils the graph at `p`; does nothing for NULL.
+///
+/// # Safety
+/// **The header's contract**: `p` is NULL or a valid graph.
+#[cold]
+pub unsafe fn spoil_graph(p: *mut ggml_cgraph) {
+    // SAFETY: forwarded to the caller.
+    if let Some(graph) = unsafe { GraphRef::from_ptr(p) } {
+        graph.spoil();
+    }
+}
 
 /// The value, or `None` with the error in the log.
 pub fn logged<T>(what: &str, result: Result<T>) -> Option<T> {

@@ -16,7 +16,7 @@ use crate::opt::progress::Progress;
 use crate::opt::{BatchCallback, Dataset, Lent, Model, ParamsSource, Results, Run, Settings, Shared, eval};
 use crate::sys::time::monotonic_us;
 use crate::tensor::{Context, TensorRef};
-use crate::{ggml_assert, log_error};
+use crate::{ggml_assert, log, log_error};
 use std::ffi::{c_char, c_void};
 use std::rc::Rc;
 
@@ -493,7 +493,7 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
         accuracy: result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
         elapsed_us: monotonic_us() - t_start_us,
     };
-    eprint!("{}", progress.line());
+    log::print(progress.line().as_bytes());
 }
 
 /// Trains a model on a data set for `nepoch` epochs. The graph in `ctx_compute` goes from `inputs`, [ne_datapoint,

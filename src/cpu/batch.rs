@@ -1,14 +1,16 @@
 //! Safe functions on several rows at once, over the kernels of `simd::products`. They give each result the same bits whatever is computed with
 //! it.
 
-use super::simd::kernels;
-use super::simd::products::{List, MAX_COLS, Product, Products, ROWS, STEP, WeightedSum};
+use super::simd::products::{AHEAD, List, MAX_COLS, Product, Products, ROWS, STEP, WeightedSum};
+use super::simd::{cover, kernels};
 
-/// Rows between those that are processed and those that are loaded into the cache.
-const AHEAD: usize = 8;
+/// Maximum number of rows of [`products`] and [`add_weighted`]: a multiple of [`ROWS`].
+pub const MAX_ROWS: usize = 64;
 
 /// Floats, or halves as their bits.
 pub trait Number: Copy {
+    /// Whether rows are read where the host has them, and not from a cache.
+    const IN_MEMORY: bool;
     /// Products of such rows.
     fn products(k: &Products) -> List<Product>;
     /// Sums of such rows.
@@ -16,6 +18,7 @@ pub trait Number: Copy {
 }
 
 impl Number for f32 {
+    const IN_MEMORY: bool = false;
     fn products(k: &Products) -> List<Product> {
         k.f32
     }
@@ -25,6 +28,7 @@ impl Number for f32 {
 }
 
 impl Number for u16 {
+    const IN_MEMORY: bool = true;
     fn products(k: &Products) -> List<Product> {
         k.f16
     }
@@ -50,76 +54,84 @@ pub struct Results<'a> {
     pub stride: usize,
 }
 
-/// Calls `run(kernel, rows of the matrix, results)` for all rows in `which`, in kernels with as many columns as possible.
+/// Calls `run(kernel, rows of the matrix, results)` for all rows in `which`, of which `len` elements are used, in kernels with as many columns as
+/// possible.
 fn for_all<T: Copy>(
     kernels: List<T>,
     rows: Matrix<'_>,
+    len: usize,
     which: &[usize],
     out: Results<'_>,
     run: impl Fn(T, &[*const f32; MAX_COLS], &[*mut f32; MAX_COLS]),
 ) {
     let base = out.data.as_mut_ptr();
-    assert!(which.iter().all(|&i| (i + 1) * rows.stride <= rows.data.len() && (i + 1) * out.stride <= out.data.len()));
+    assert!(which.iter().all(|&i| i * rows.stride + len <= rows.data.len() && (i + 1) * out.stride <= out.data.len()));
     assert!(which.windows(2).all(|w| w[0] < w[1]), "rows are named once");
-    let mut left = which;
-    for &(width, kernel) in kernels {
-        while left.len() >= width {
-            let (now, later) = left.split_at(width);
-            let (mut from, mut to) = ([std::ptr::null(); MAX_COLS], [std::ptr::null_mut(); MAX_COLS]);
-            for (c, &i) in now.iter().enumerate() {
-                from[c] = rows.data[i * rows.stride..].as_ptr();
-                to[c] = base.wrapping_add(i * out.stride);
-            }
-            run(kernel, &from, &to);
-            left = later;
+    for (first, width, kernel) in cover(kernels, which.len()) {
+        let (mut from, mut to) = ([std::ptr::null(); MAX_COLS], [std::ptr::null_mut(); MAX_COLS]);
+        for (c, &i) in which[first..first + width].iter().enumerate() {
+            from[c] = rows.data[i * rows.stride..].as_ptr();
+            to[c] = base.wrapping_add(i * out.stride);
         }
+        run(kernel, &from, &to);
     }
 }
 
-/// Products of the rows `keys` and each row in `which` of `rows`: `out[i][j] = keys[j] . rows[i]`. A row of `out` has room for a multiple of
+/// Products of the rows `keys`, at most [`MAX_ROWS`], and each row in `which` of `rows`: `out[i][j] = keys[j] . rows[i]`. A row of `out` has room for a multiple of
 /// four results, of which those after the keys are arbitrary.
 pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out: Results<'_>) {
     let Some(k) = keys.first().map(|key| key.len()) else { return };
     assert!(keys.iter().all(|key| key.len() == k) && k <= rows.stride);
-    assert!(keys.len().next_multiple_of(ROWS) <= out.stride);
-    for_all(T::products(&kernels().products), rows, which, out, |kernel, rows, to| {
-        let (mut rows, mut to) = (*rows, *to);
-        for first in (0..keys.len()).step_by(ROWS) {
-            // The last key stands for keys that are missing.
-            let last = keys.len() - 1;
-            let mut at = [std::ptr::null(); ROWS];
-            for (i, at) in at.iter_mut().enumerate() {
-                *at = keys[(first + i).min(last)].as_ptr().cast::<u8>();
+    assert!(keys.len().next_multiple_of(ROWS) <= out.stride && keys.len() <= MAX_ROWS);
+    // The last key stands for keys that are missing.
+    let n = keys.len().next_multiple_of(ROWS);
+    let mut all = [keys[keys.len() - 1].as_ptr().cast::<u8>(); MAX_ROWS];
+    for (at, key) in all.iter_mut().zip(keys) {
+        *at = key.as_ptr().cast();
+    }
+    let ahead = if T::IN_MEMORY && n > AHEAD { all[AHEAD].addr().wrapping_sub(all[0].addr()) } else { 0 };
+    for_all(T::products(&kernels().products), rows, k, which, out, |kernel, rows, to| {
+        for k0 in (0..k.max(1)).step_by(STEP) {
+            let mut at = all;
+            if k0 > 0 {
+                at = all.map(|key| key.wrapping_add(k0 * size_of::<T>()));
             }
-            let ahead = keys[(first + AHEAD).min(last)].as_ptr().addr().wrapping_sub(at[0].addr());
-            // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for the
-            // results in different rows of `out`.
-            unsafe { kernel(k.min(STEP), at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), false) };
-            for k0 in (STEP..k).step_by(STEP) {
-                at.iter_mut().for_each(|key| *key = key.wrapping_add(STEP * size_of::<T>()));
-                rows.iter_mut().for_each(|row| *row = row.wrapping_add(STEP));
-                // SAFETY: as above, for the next step.
-                unsafe { kernel(STEP.min(k - k0), at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), true) };
-            }
-            if k > STEP {
-                let steps = (k - 1) / STEP * STEP;
-                rows.iter_mut().for_each(|row| *row = row.wrapping_sub(steps));
-            }
-            to.iter_mut().for_each(|to| *to = to.wrapping_add(ROWS));
+            let rows = rows.map(|row| row.wrapping_add(k0).cast::<u8>());
+            // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for
+            // the results in different rows of `out`.
+            unsafe { kernel(STEP.min(k - k0), n, at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), k0 > 0) };
         }
     });
 }
 
-/// Adds the rows `values`, each times its weight: `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`.
+/// Adds the rows `values`, at most [`MAX_ROWS`], each times its weight: `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`.
 pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
     let Some(k) = values.first().map(|value| value.len()) else { return };
     assert!(values.iter().all(|value| value.len() == k) && values.len() <= weights.stride && k <= out.stride);
-    let at: Vec<*const u8> = values.iter().map(|value| value.as_ptr().cast()).collect();
-    for_all(T::sums(&kernels().products), weights, which, out, |kernel, weights, to| {
+    let mut at = [std::ptr::null(); MAX_ROWS];
+    for (at, value) in at[..values.len()].iter_mut().zip(values) {
+        *at = value.as_ptr().cast();
+    }
+    for_all(T::sums(&kernels().products), weights, values.len(), which, out, |kernel, weights, to| {
         // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and a weight each, and there is
         // room for the results in different rows of `out`, which is a `&mut`.
-        unsafe { kernel(k, at.len(), at.as_ptr(), weights.as_ptr(), to.as_ptr()) };
+        unsafe { kernel(k, values.len(), at.as_ptr(), weights.as_ptr(), to.as_ptr()) };
     });
+}
+
+/// Adds a product with the first `n` rows of `values`, of which `k` elements are used: `out[i] += sum over j of weights[i][j] * values[j]`, for
+/// each `i` in `which`, in the order of the rows.
+pub fn add_product(values: Matrix<'_>, [n, k]: [usize; 2], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
+    let Results { data, stride } = out;
+    for first in (0..n).step_by(MAX_ROWS) {
+        let mut rows: [&[f32]; MAX_ROWS] = [&[]; MAX_ROWS];
+        let rows = &mut rows[..MAX_ROWS.min(n - first)];
+        for (j, row) in rows.iter_mut().enumerate() {
+            *row = &values.data[(first + j) * values.stride..][..k];
+        }
+        let weights = Matrix { data: &weights.data[first..], ..weights };
+        add_weighted(rows, weights, which, Results { data: &mut *data, stride });
+    }
 }
 
 #[cfg(test)]

@@ -87,9 +87,11 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
             unsafe { (kernels().f8_to_f32)(n, out.as_mut_ptr(), bytes.as_ptr()) }
         }
         GGML_TYPE_I32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = i32::from_ne_bytes(b) as f32),
-        _ => match quant::traits(dtype).to_float {
-            Some(f) => f(bytes, out),
-            None => unreachable!("the op table lets no {dtype:?} through here"),
+        _ => match (kernels().to_float[dtype as usize], quant::traits(dtype).to_float) {
+            // SAFETY: the contract of `ToFloat`: the function is from the table of this processor.
+            (Some(f), _) => unsafe { f(bytes, out) },
+            (None, Some(f)) => f(bytes, out),
+            _ => unreachable!("the op table lets no {dtype:?} through here"),
         },
     }
 }

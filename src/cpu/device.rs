@@ -1,6 +1,6 @@
 //! The CPU backend as backend objects: the registry "CPU", its only device, and streams that compute synchronously.
 
-use super::check::{self, Memory};
+use super::check::{self, CheckedGraph, Memory};
 use super::exec::{self, Abort, Settings, Steps};
 use super::plan::Plan;
 use super::procs;
@@ -43,9 +43,32 @@ pub struct CpuStream {
 #[derive(Default)]
 struct State {
     checks: Memory,
+    steps: RecentSteps,
     /// Scratch memory of the last graph.
     work: Option<AlignedBlock>,
 }
+
+/// The steps of the graphs that were computed recently.
+#[derive(Default)]
+struct RecentSteps(Vec<Steps>);
+
+impl RecentSteps {
+    /// The steps of a graph: those from the last time, if its check is the same, or new ones.
+    fn of(&mut self, graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> &Steps {
+        let steps = match self.0.iter().position(|s| s.are_of(graph, n_threads, pool)) {
+            Some(i) => self.0.remove(i),
+            None => Steps::new(graph, n_threads, pool),
+        };
+        if self.0.len() == RECENT {
+            self.0.remove(0);
+        }
+        self.0.push(steps);
+        &self.0[self.0.len() - 1]
+    }
+}
+
+/// Number of graphs whose steps a stream keeps.
+const RECENT: usize = 16;
 
 /// A graph to compute several times, with its scratch memory and the host's settings from when the plan was made.
 pub struct CpuPlan {
@@ -133,16 +156,16 @@ impl Stream for CpuStream {
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
         let mut state = lock(&self.state);
-        let State { checks, work } = &mut *state;
+        let State { checks, steps, work } = &mut *state;
         let graph = checks.check(&nodes)?;
-        let steps = Steps::new(&graph, n_threads, choices.pool());
+        let steps = steps.of(&graph, n_threads, choices.pool());
         let size = steps.work_size();
         let block = match work.take().filter(|b| b.size() >= size) {
             Some(block) => block,
             None => work_block(size)?,
         };
         let block = work.insert(block);
-        exec::compute_steps(&graph, &steps, &choices.settings(n_threads, block))
+        exec::compute_steps(&graph, steps, &choices.settings(n_threads, block))
     }
 
     fn plan(&self, graph: GraphRef) -> Result<CpuPlan> {

@@ -33,6 +33,14 @@ pub enum Tasks {
     If(fn(TensorRef) -> bool),
 }
 
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.op == other.op
+    }
+}
+
+impl Eq for Row {}
+
 /// An operation in the op table.
 pub struct Row {
     /// The operation.
@@ -71,6 +79,11 @@ impl Row {
     const fn scratch(mut self, scratch: fn(TensorRef, usize) -> usize) -> Self {
         self.scratch = Some(scratch);
         self
+    }
+
+    /// Whether the host computes the operation.
+    pub fn is_custom(&self) -> bool {
+        matches!(self.op, GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
     }
 
     /// Whether all threads compute the node together, not one thread alone.
@@ -201,7 +214,9 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_LEAKY_RELU, unary::leaky_relu, unary::check_leaky_relu).in_place(FIRST),
     op(GGML_OP_TRI, matrix::tri, matrix::check_tri).in_place(FIRST),
     op(GGML_OP_FILL, unary::fill, unary::check_fill).in_place(FIRST),
-    op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext).tasks(Tasks::All),
+    op(GGML_OP_FLASH_ATTN_EXT, attention::flash_attn_ext, attention::check_flash_attn_ext)
+        .tasks(Tasks::All)
+        .scratch(attention::scratch_flash_attn_ext),
     op(GGML_OP_FLASH_ATTN_BACK, attention::flash_attn_back, attention::check_flash_attn_back).tasks(Tasks::All),
     op(GGML_OP_SSM_CONV, recurrent::ssm_conv, recurrent::check_ssm_conv),
     op(GGML_OP_SSM_SCAN, recurrent::ssm_scan, recurrent::check_ssm_scan),

@@ -665,3 +665,71 @@ fn more_threads_than_a_pool_can_have_compute_all() {
     let expected: Vec<f32> = read(a).iter().zip(read(b)).map(|(a, b)| a + b + b).collect();
     assert_eq!(read(all), expected);
 }
+
+/// Query, key and value of a layer have the same activations, which are converted once, unless a node writes them or uses the scratch
+/// memory in between.
+#[test]
+fn products_of_the_same_activations_are_those_of_each_alone() {
+    for (dtype, columns) in [GGML_TYPE_Q4_0, GGML_TYPE_Q6_K, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_IQ2_S]
+        .into_iter()
+        .flat_map(|t| [(t, 1), (t, 3), (t, 40)])
+    {
+        let mut c = ctx();
+        let weights: Vec<_> = (0..4).map(|i| tensor(&mut c, dtype, &[512, 24 + 8 * i, 1], i as u64)).collect();
+        let x = floats(&mut c, &[512, columns], 9);
+        let mut nodes = Vec::new();
+        let mut multiply = |c: &mut Context, w: TensorRef, x: TensorRef| {
+            let t = matmul::mul_mat(c, w, x).unwrap();
+            nodes.push(t);
+            t
+        };
+        let q = multiply(&mut c, weights[0], x);
+        let k = multiply(&mut c, weights[1], x);
+        // As many activations, elsewhere.
+        let y = floats(&mut c, &[512, columns], 10);
+        let other = multiply(&mut c, weights[2], y);
+        let v = multiply(&mut c, weights[2], x);
+        let q_again = multiply(&mut c, weights[0], x);
+        // The activations change between these two.
+        let doubled = binary::binary(&mut c, binary::Binary::Add, x, x, Place::Inplace).unwrap();
+        let changed = matmul::mul_mat(&mut c, weights[3], x).unwrap();
+        let all: Vec<_> = nodes.iter().copied().chain([doubled, changed]).collect();
+        all.iter().for_each(|t| t.add_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE));
+        let bits = |t: TensorRef| read(t).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let start = read(x);
+        // Each product in a graph of its own, with other contents of the scratch memory.
+        let alone: Vec<_> = nodes
+            .iter()
+            .map(|&t| {
+                compute_with(&[t], 1, Abort::NEVER).unwrap();
+                bits(t)
+            })
+            .collect();
+        compute_with(&[doubled, changed], 1, Abort::NEVER).unwrap();
+        let changed_alone = bits(changed);
+        for n_threads in [1, 2, 3] {
+            write(x, &start);
+            all.iter().for_each(|t| {
+                if t.data() != x.data() {
+                    write(*t, &vec![7.0; t.nelements() as usize])
+                }
+            });
+            compute_with(&all, n_threads, Abort::NEVER).unwrap();
+            for (t, alone) in nodes.iter().zip(&alone) {
+                assert!(bits(*t) == *alone, "{dtype:?}, {columns} columns, {n_threads} threads");
+            }
+            assert!(bits(changed) == changed_alone, "{dtype:?}, {columns} columns, {n_threads} threads: changed");
+        }
+        // Those of `k` and of `q_again` are kept, those of `other`, `v` and `changed` are not.
+        let graph = CheckedGraph::new(&all).unwrap();
+        let kept = exec::Steps::new(&graph, 1, None).kept();
+        let converts = matmul_converts(dtype);
+        assert_eq!(kept, [false, converts, false, false, converts, false, false], "{dtype:?}");
+        assert!(bits(q) == bits(q_again) && bits(k) != bits(v) && bits(other) != bits(v));
+    }
+}
+
+/// Whether products with weights of this format convert their activations.
+fn matmul_converts(dtype: ggml_type) -> bool {
+    dtype.blck_size() > 1 || super::simd::kernels().products.bf16_columns == GGML_TYPE_BF16
+}

@@ -2,7 +2,9 @@
 #![allow(clippy::excessive_precision)]
 
 use super::convert::{f16, to_f16};
-use super::simd::{Map, Map2, kernels};
+use super::simd::order::{FEW, MOST};
+use super::simd::{Level, Map, Map2, float::MAX_ANGLE, kernels};
+use crate::sys::math;
 use std::sync::OnceLock;
 
 /// A kernel of two sources.
@@ -36,24 +38,58 @@ impl Pairwise {
 
 /// A kernel of one source.
 #[derive(Clone, Copy)]
-enum Function {
+pub enum Function {
+    /// e^x
     Exp,
+    /// 1 / (1 + e^-x)
     Sigmoid,
+    /// x / (1 + e^-x)
     Silu,
+    /// GELU by the tanh formula, computed, not looked up.
     Gelu,
+    /// x / (1 + e^(-1.702 x)), the quick GELU
     GeluQuick,
+    /// Zero for negative numbers.
+    Relu,
+    /// x * x
+    Square,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// ln(1 + e^x)
+    Softplus,
+    /// x * s
+    Times(f32),
+    /// x * s + b
+    Affine(f32, f32),
+    /// Between two numbers.
+    Clamp(f32, f32),
 }
 
 impl Function {
+    /// `dst = f(x)` for `n` floats.
+    ///
+    /// # Safety
+    /// As for [`Map`].
     #[inline]
-    fn kernel(self) -> Map {
+    unsafe fn run(self, n: usize, dst: *mut f32, x: *const f32) {
         let k = kernels();
-        match self {
-            Self::Exp => k.vexp,
-            Self::Sigmoid => k.sigmoid,
-            Self::Silu => k.silu,
-            Self::Gelu => k.gelu,
-            Self::GeluQuick => k.gelu_quick,
+        // SAFETY: forwarded to the caller; the kernels with parameters have the same contract.
+        unsafe {
+            let map: Map = match self {
+                Self::Exp => k.vexp,
+                Self::Sigmoid => k.sigmoid,
+                Self::Silu => k.silu,
+                Self::Gelu => k.gelu,
+                Self::GeluQuick => k.gelu_quick,
+                Self::Relu => k.relu,
+                Self::Square => k.sqr,
+                Self::Tanh => k.tanh,
+                Self::Softplus => k.softplus,
+                Self::Times(s) => return (k.times)(n, dst, x, s),
+                Self::Affine(s, b) => return (k.scale)(n, dst, x, s, b),
+                Self::Clamp(least, most) => return (k.clamp)(n, dst, x, least, most),
+            };
+            map(n, dst, x);
         }
     }
 }
@@ -68,11 +104,20 @@ pub fn zip(f: Pairwise, y: &mut [f32], x: &[f32]) {
     unsafe { f.kernel()(n, p, p, x.as_ptr()) }
 }
 
+/// y = f(y)
 #[inline]
-fn map(f: Function, y: &mut [f32]) {
+pub fn map(f: Function, y: &mut [f32]) {
     let p = y.as_mut_ptr();
     // SAFETY: the contract of `Map`: `y` has `y.len()` floats, and is source and destination.
-    unsafe { f.kernel()(y.len(), p, p) }
+    unsafe { f.run(y.len(), p, p) }
+}
+
+/// y = f(x)
+#[inline]
+pub fn map_into(f: Function, y: &mut [f32], x: &[f32]) {
+    let n = y.len().min(x.len());
+    // SAFETY: the contract of `Map`: both rows have `n` floats, and `y` is a `&mut`, so they do not overlap.
+    unsafe { f.run(n, y.as_mut_ptr(), x.as_ptr()) }
 }
 
 /// y = f(a, b)
@@ -81,6 +126,13 @@ pub fn zip_into(f: Pairwise, y: &mut [f32], a: &[f32], b: &[f32]) {
     let n = y.len().min(a.len()).min(b.len());
     // SAFETY: the contract of `Map2`: the three rows have `n` floats, and `y` is a `&mut`, so it overlaps neither source.
     unsafe { f.kernel()(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
+}
+
+/// Whether no number is infinite or NaN.
+pub fn all_finite(x: &[f32]) -> bool {
+    // Without a branch, so that the compiler vectorises it.
+    let greatest = x.iter().fold(0, |most: u32, x| most.max(x.to_bits() & !(1 << 31)));
+    greatest < f32::INFINITY.to_bits()
 }
 
 /// y += x
@@ -95,18 +147,44 @@ pub fn mul(y: &mut [f32], x: &[f32]) {
     zip(Pairwise::Mul, y, x);
 }
 
-/// y = y * s + b
-#[inline]
-pub fn scale_add(y: &mut [f32], s: f32, b: f32) {
-    let p = y.as_mut_ptr();
-    // SAFETY: the contract of `Kernels`: `y` has `y.len()` floats, and is source and destination.
-    unsafe { (kernels().scale)(y.len(), p, p, s, b) }
-}
-
 /// y *= s
 #[inline]
 pub fn scale(y: &mut [f32], s: f32) {
-    y.iter_mut().for_each(|y| *y *= s);
+    map(Function::Times(s), y);
+}
+
+/// Sines and cosines of `x`.
+pub fn sin_cos(sin: &mut [f32], cos: &mut [f32], x: &[f32]) {
+    let n = x.len();
+    assert!(sin.len() == n && cos.len() == n);
+    let k = kernels();
+    // The scalar kernels do not fuse, so that large angles lose their digits.
+    if k.level == Level::Scalar || x.iter().any(|x| !(x.abs() < MAX_ANGLE)) {
+        for ((sin, cos), x) in sin.iter_mut().zip(cos).zip(x) {
+            (*sin, *cos) = math::sin_cos(*x);
+        }
+        return;
+    }
+    // SAFETY: the contract of `Kernels`: all rows have `n` floats, and the two results are `&mut`, so they overlap nothing.
+    unsafe { (k.sin_cos)(n, sin.as_mut_ptr(), cos.as_mut_ptr(), x.as_ptr()) }
+}
+
+/// Rotates the pairs of adjacent elements of `x`: `y[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the pair.
+#[inline]
+pub fn turn_pairs(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
+    let n = y.len();
+    assert!(n.is_multiple_of(2) && x.len() == n && cos.len() >= n && sin.len() >= n);
+    // SAFETY: the contract of `Kernels`: all rows have `n` floats, and `y` is a `&mut`, so it overlaps no other.
+    unsafe { (kernels().turn_pairs)(n, y.as_mut_ptr(), x.as_ptr(), cos.as_ptr(), sin.as_ptr()) }
+}
+
+/// Rotates the pairs of elements that are half a row apart, pair `i` by the angle of `cos[i]` and `sin[i]`.
+#[inline]
+pub fn turn_halves(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
+    let n = y.len() / 2;
+    assert!(y.len() == 2 * n && x.len() == 2 * n && cos.len() >= n && sin.len() >= n);
+    // SAFETY: the contract of `Kernels`: `x` and `y` have `2 * n` floats, the others `n`, and `y` is a `&mut`, so it overlaps no other.
+    unsafe { (kernels().turn_halves)(n, y.as_mut_ptr(), x.as_ptr(), cos.as_ptr(), sin.as_ptr()) }
 }
 
 /// y += s * x
@@ -161,6 +239,36 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
+/// Writes the indices of the elements in ascending or, if `falling`, descending order, the first of equal ones first. Returns false, with
+/// any indices, if there are so many elements that another way is faster, if some are equal, or if the processor has no kernel.
+#[inline]
+pub fn sort_few(x: &[f32], falling: bool, order: &mut [i32]) -> bool {
+    assert_eq!(x.len(), order.len());
+    match kernels().sort_few {
+        Some(f) if x.len() <= FEW => {
+            // SAFETY: the contract of `SortFew`: the function is from the table of this processor, and there are at most `FEW` elements.
+            unsafe { f(x, falling, order) }
+        }
+        _ => false,
+    }
+}
+
+/// Writes the indices of the `order.len()` greatest elements, greatest first, and the first of equal ones first. `keys` is scratch memory. Returns
+/// false if there are so many indices that another way is faster, or if the processor has no kernel.
+#[inline]
+pub fn top_few(x: &[f32], keys: &mut Vec<i64>, order: &mut [i32]) -> bool {
+    assert!(order.len() <= x.len());
+    match kernels().top_few {
+        Some(f) if order.len() <= MOST => {
+            keys.resize(x.len(), 0);
+            // SAFETY: the contract of `TopFew`: the function is from the table of this processor, and there is a key for each element.
+            unsafe { f(x, keys, order) };
+            true
+        }
+        _ => false,
+    }
+}
+
 /// y = exp(y - max); returns the sum.
 #[inline]
 pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
@@ -175,16 +283,12 @@ pub fn silu(x: f32) -> f32 {
     x / (1.0 + (-x).exp())
 }
 
-/// y = SiLU(y)
+/// The floats `x` as halves, to nearest even.
 #[inline]
-pub fn silu_row(y: &mut [f32]) {
-    map(Function::Silu, y);
-}
-
-/// y = SiLU(y) * g
-#[inline]
-pub fn swiglu(y: &mut [f32], g: &[f32]) {
-    zip(Pairwise::Swiglu, y, g);
+pub fn to_halves(y: &mut [u16], x: &[f32]) {
+    assert_eq!(y.len(), x.len());
+    // SAFETY: the contract of `f32_to_f16`: both rows have `y.len()` numbers, and `y` is a `&mut`, so they do not overlap.
+    unsafe { (kernels().f32_to_f16)(y.len(), y.as_mut_ptr(), x.as_ptr()) }
 }
 
 unsafe extern "C" {
@@ -243,26 +347,6 @@ pub fn gelu(y: &mut [f32]) {
             found
         }
     });
-}
-
-/// y = GELU(y) by the tanh formula, computed, not looked up.
-pub fn gelu_computed(y: &mut [f32]) {
-    map(Function::Gelu, y);
-}
-
-/// y = y / (1 + exp(-1.702 y)), the quick GELU
-pub fn gelu_quick(y: &mut [f32]) {
-    map(Function::GeluQuick, y);
-}
-
-/// y = exp(y)
-pub fn exp(y: &mut [f32]) {
-    map(Function::Exp, y);
-}
-
-/// y = 1 / (1 + exp(-y))
-pub fn sigmoid(y: &mut [f32]) {
-    map(Function::Sigmoid, y);
 }
 
 #[cfg(test)]

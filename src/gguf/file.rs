@@ -1,15 +1,20 @@
 //! What a GGUF file holds, in memory.
 
-use super::value::{Kv, Printable};
+use super::value::{Kv, Printable, out_of_memory};
 use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_NAME, ggml_tensor, ggml_type};
 use crate::abi::gguf::gguf_type::*;
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
+use crate::sys::memory::{Full, try_box};
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
+use std::ffi::c_char;
 
 /// The key that sets the alignment of tensor data.
 pub const KEY_ALIGNMENT: &[u8] = b"general.alignment";
+
+/// Alignment that a file may have. Files in use have 32 to 4096.
+pub const MAX_ALIGNMENT: u32 = 1 << 20;
 
 /// A tensor of a file: its description, and where its data lies.
 pub struct TensorInfo {
@@ -44,7 +49,8 @@ impl TensorInfo {
             return Err(Error::Corrupt(format!("tensor name '{shown}' has a zero byte in it")));
         }
         // SAFETY: all-zero bytes are a valid `ggml_tensor`.
-        let info = Self { tensor: Box::new(unsafe { std::mem::zeroed() }), offset };
+        let tensor = try_box(unsafe { std::mem::zeroed() });
+        let info = Self { tensor: tensor.map_err(|Full| out_of_memory("a tensor", size_of::<ggml_tensor>()))?, offset };
         let t = info.tensor();
         t.set_name(name);
         t.set_ne(ne);
@@ -56,6 +62,11 @@ impl TensorInfo {
     pub fn copy_of(t: TensorRef, offset: u64) -> Self {
         // SAFETY: a handle stands for a valid tensor, which is plain data.
         Self { tensor: Box::new(unsafe { t.as_ptr().read() }), offset }
+    }
+
+    /// The bytes that hold the name, for comparisons.
+    pub fn name_field(&self) -> &[c_char; GGML_MAX_NAME] {
+        &self.tensor.name
     }
 
     /// The description as a tensor; it lives as long as this.
@@ -70,8 +81,9 @@ impl TensorInfo {
     /// Sets the number format and dense strides. An error leaves everything as it was.
     pub fn set_dtype(&self, dtype: ggml_type) -> Result<()> {
         let t = self.tensor();
-        let (ne, name) = (t.ne(), t.name_bytes());
-        let bad = |why: &str| Error::Corrupt(format!("tensor '{}' with shape {ne:?}: {why}", Printable(&name)));
+        let ne = t.ne();
+        let bad =
+            |why: &str| Error::Corrupt(format!("tensor '{}' with shape {ne:?}: {why}", Printable(&t.name_bytes())));
         if ne.iter().any(|&n| n < 0) && !mutant::on("G13") {
             return Err(bad("a dimension is negative"));
         }
@@ -97,7 +109,9 @@ impl TensorInfo {
         for i in 2..GGML_MAX_DIMS {
             nb[i] = times(nb[i - 1], ne[i - 1])?;
         }
-        times(nb[3], ne[3])?;
+        if !mutant::on("G17 last") {
+            times(nb[3], ne[3])?;
+        }
         t.set_dtype(dtype);
         t.set_nb(nb);
         Ok(())
@@ -182,7 +196,7 @@ impl Gguf {
     }
 
     /// Adds a key at the end; one of the same name is replaced. The key must not be empty, and `general.alignment` must
-    /// be a 32-bit power of two: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
+    /// be a 32-bit power of two that a reader accepts: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
     /// a file that it cannot read.)
     pub fn set(&mut self, kv: Kv) -> Result<()> {
         let key = kv.key.bytes();
@@ -194,9 +208,13 @@ impl Gguf {
                 super::Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array => b.as_slice().try_into().ok(),
                 _ => None,
             };
-            match n.map(u32::from_ne_bytes).filter(|n| n.is_power_of_two()) {
+            match n.map(u32::from_ne_bytes).filter(|&n| n.is_power_of_two() && n <= MAX_ALIGNMENT) {
                 Some(n) => self.align_to(n as usize)?,
-                None => return Err(invalid!("general.alignment must be a power of 2 of type u32")),
+                None => {
+                    return Err(invalid!(
+                        "general.alignment must be a power of 2 of type u32, at most {MAX_ALIGNMENT}"
+                    ));
+                }
             }
         }
         if let Some(i) = self.find_key(kv.key.bytes()) {
@@ -256,6 +274,8 @@ mod tests {
         g.set(key(8)).unwrap();
         assert_eq!((offsets(&g), g.kv.len()), (vec![0, 24, 48], 1));
         assert!(g.set(key(48)).is_err());
+        // What the reader refuses is not written.
+        assert!(g.set(key(MAX_ALIGNMENT * 2)).is_err() && g.set(key(1 << 31)).is_err());
         assert_eq!(g.alignment, 8);
         assert_eq!(g.remove_key(KEY_ALIGNMENT), Some(0));
         assert_eq!(offsets(&g), [0, 32, 64]);

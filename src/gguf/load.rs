@@ -8,6 +8,9 @@ use crate::tensor::Context;
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::{ggml_assert, mutant};
 
+/// Bytes of tensor data that are read at once.
+const PIECE: usize = 64 << 20;
+
 /// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
 /// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
 ///
@@ -32,11 +35,14 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
     if !no_alloc {
         let t = ctx.new_tensor(GGML_TYPE_I8, &[data as i64])?;
         t.set_name(b"GGUF tensor data binary blob");
-        if data > 0 {
+        // In pieces: the memory of what does not come is never touched.
+        for start in (0..data).step_by(PIECE) {
+            let n = PIECE.min(data - start);
             // SAFETY: the new tensor has `data` bytes in the new context, which nobody else knows; zeroed, they are initialised.
             let bytes = unsafe {
-                t.data().write_bytes(0, data);
-                std::slice::from_raw_parts_mut(t.data(), data)
+                let at = t.data().add(start);
+                at.write_bytes(0, n);
+                std::slice::from_raw_parts_mut(at, n)
             };
             reader.fill(bytes, "the tensor data")?;
         }

@@ -11,4 +11,4 @@ pub mod value;
 pub mod writer;
 
 pub use file::{Gguf, TensorInfo};
-pub use value::{Kv, Text, Value};
+pub use value::{Kv, Text, Texts, Value};

@@ -1,25 +1,27 @@
 //! From bytes to `Gguf`. The file may be hostile: every count, length, type and size is checked before it is used, memory
-//! is taken only for bytes that are there, and duplicates are found with a hash set.
+//! is taken only for bytes that are there, and no size that it says can end the process.
 
 #![forbid(unsafe_code)]
 
-use super::file::{Gguf, KEY_ALIGNMENT, TensorInfo};
+use super::file::{Gguf, KEY_ALIGNMENT, MAX_ALIGNMENT, TensorInfo};
 use super::source::Source;
-use super::value::{Kv, Printable, Text, Value, type_name, type_size};
+use super::value::{Kv, Printable, Text, Texts, Value, out_of_memory, type_name, type_size};
 use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
 use crate::abi::gguf::gguf_type::{self, *};
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
 use crate::mutant;
-use crate::sys::memory::NumberBytes;
-use std::collections::HashSet;
+use crate::sys::memory::{Full, NumberBytes, try_push};
+use std::cmp::Ordering;
 
 /// Bytes a text may have.
 const MAX_TEXT: u64 = 1 << 30;
 /// Elements an array may have.
 const MAX_ARRAY: u64 = 1 << 30;
-/// Alignment a file may ask for. Files in use have 32 to 4096.
-const MAX_ALIGNMENT: u32 = 1 << 20;
+/// Bytes that are read before more memory is taken than has been read so far: a file may lie about its lengths, and a source about its size.
+pub(super) const STEP: usize = 1 << 20;
+/// Bytes that are given back when there is no memory, so that there is some for saying so.
+const SPARE: usize = 1 << 14;
 /// Bytes of the smallest key with its value: length, one byte, type, one byte.
 const MIN_KV_BYTES: u64 = 14;
 /// Bytes of the smallest tensor description: length of the name, dimensions, type, offset.
@@ -35,12 +37,43 @@ pub struct Reader<'a> {
     start: u64,
     at: u64,
     rest: u64,
+    spare: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads from `start` on, at most `rest` bytes. Alignment counts from `start`.
     pub fn new(source: &'a mut dyn Source, start: u64, rest: u64) -> Self {
-        Self { source, start, at: start, rest: rest.min(u64::MAX - start) }
+        let mut spare = Vec::new();
+        // Without it, all else will fail, too.
+        let _ = spare.try_reserve_exact(SPARE);
+        Self { source, start, at: start, rest: rest.min(u64::MAX - start), spare }
+    }
+
+    /// The error that there is no memory for `bytes` bytes.
+    fn full(&mut self, what: &str, bytes: usize) -> Error {
+        self.spare = Vec::new();
+        out_of_memory(what, bytes)
+    }
+
+    /// Adds an element at the end.
+    fn push<T>(&mut self, list: &mut Vec<T>, element: T, what: &str) -> Result<()> {
+        try_push(list, element).map_err(|Full| self.full(what, size_of::<T>()))
+    }
+
+    /// Reads `len` bytes to the end of `out`, and makes room for one more. `exact`: without room for others.
+    fn append(&mut self, out: &mut Vec<u8>, len: usize, exact: bool, what: &str) -> Result<()> {
+        let mut left = len;
+        loop {
+            let (start, step) = (out.len(), left.min(STEP.max(out.len())));
+            let room = if exact { out.try_reserve_exact(step + 1) } else { out.try_reserve(step + 1) };
+            room.map_err(|_| self.full(what, step))?;
+            out.resize(start + step, 0);
+            self.fill(&mut out[start..], what)?;
+            left -= step;
+            if left == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Fills `out`, or says what is missing.
@@ -54,7 +87,9 @@ impl<'a> Reader<'a> {
         self.at += n;
         self.rest -= n;
         if n < len && !mutant::on("G25 short") {
-            self.rest = 0;
+            if !mutant::on("G25 rest") {
+                self.rest = 0;
+            }
             return Err(short(len - n));
         }
         Ok(())
@@ -78,7 +113,8 @@ impl<'a> Reader<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    fn text(&mut self, what: &str) -> Result<Text> {
+    /// The length of a text.
+    fn text_length(&mut self, what: &str) -> Result<usize> {
         let len = self.u64(what)?;
         if len > MAX_TEXT && !mutant::on("G3 most") || len > self.rest && !mutant::on("G3") {
             return Err(corrupt!(
@@ -86,12 +122,39 @@ impl<'a> Reader<'a> {
                 self.rest
             ));
         }
-        let len = len as usize;
+        Ok(len as usize)
+    }
+
+    fn text(&mut self, what: &str) -> Result<Text> {
+        let len = self.text_length(what)?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len + 1).map_err(|_| Error::OutOfMemory { what: what.into(), bytes: len })?;
-        bytes.resize(len + 1, 0);
-        self.fill(&mut bytes[..len], what)?;
-        Ok(Text::from_terminated(bytes))
+        self.append(&mut bytes, len, true, what)?;
+        Ok(Text::from_bytes(bytes))
+    }
+
+    fn texts(&mut self, n: u64) -> Result<Texts> {
+        let mut texts = Texts::default();
+        // Each has a length of 8 bytes in the file, and a number of as many here.
+        let known = n.min(self.rest / 8).min(STEP as u64) as usize;
+        texts.expect(known).map_err(|Full| self.full("a list of texts", known))?;
+        for _ in 0..n {
+            let len = self.text_length("a text")?;
+            self.append(texts.bytes_mut(), len, false, "a text")?;
+            texts.end().map_err(|Full| self.full("a list of texts", len))?;
+        }
+        Ok(texts)
+    }
+
+    fn numbers(&mut self, len: usize) -> Result<NumberBytes> {
+        let mut bytes = NumberBytes::default();
+        let mut start = 0;
+        while start < len {
+            let step = (len - start).min(STEP.max(start));
+            bytes.grow(step).map_err(|Full| self.full("a value", step))?;
+            self.fill(&mut bytes.as_mut_slice()[start..], "a value")?;
+            start += step;
+        }
+        Ok(bytes)
     }
 
     /// A number of records, each of at least `min_bytes`.
@@ -137,10 +200,9 @@ impl<'a> Reader<'a> {
             return Err(corrupt!("key {key:?} has an array of {n} elements, but only {} bytes are left", self.rest));
         }
         let value = match type_size(t) {
-            None => Value::Texts((0..n).map(|_| self.text("a text")).collect::<Result<_>>()?),
+            None => Value::Texts(self.texts(n)?),
             Some(size) => {
-                let mut bytes = NumberBytes::zeroed(n as usize * size)?;
-                self.fill(bytes.as_mut_slice(), "a value")?;
+                let mut bytes = self.numbers(n as usize * size)?;
                 if t == GGUF_TYPE_BOOL && !mutant::on("G9") {
                     bytes.as_mut_slice().iter_mut().for_each(|b| *b = u8::from(*b != 0));
                 }
@@ -200,35 +262,40 @@ impl<'a> Reader<'a> {
         let n_kv = self.count("the number of keys", MIN_KV_BYTES)?;
         let mut file = Gguf { version, ..Gguf::default() };
 
-        let mut keys = HashSet::new();
         for i in 0..n_kv {
             let kv = self.kv(i)?;
-            if !keys.insert(kv.key.clone()) && !mutant::on("G4 twice") {
-                return Err(corrupt!("duplicate key {:?}", kv.key));
-            }
-            file.kv.push(kv);
+            self.push(&mut file.kv, kv, "the keys")?;
+        }
+        if let Some(i) = self.twice(&file.kv, |a, b| a.key.bytes().cmp(b.key.bytes()))?
+            && !mutant::on("G4 twice")
+        {
+            return Err(corrupt!("duplicate key {:?}", file.kv[i].key));
         }
         file.alignment = alignment(&file)?;
 
-        let mut names = HashSet::new();
         let mut size = 0u64;
         for _ in 0..n_tensors {
             let info = self.tensor()?;
-            let name = info.tensor().name_bytes();
-            let shown = Printable(&name);
+            let shown = || info.tensor().name_bytes();
             if info.offset != size && !mutant::on("G19") {
-                return Err(corrupt!("tensor '{shown}' has offset {}, expected {size}", info.offset));
+                let shown = shown();
+                return Err(corrupt!("tensor '{}' has offset {}, expected {size}", Printable(&shown), info.offset));
             }
             let padded = info.nbytes().checked_next_multiple_of(file.alignment).map(|n| n as u64);
             let padded = padded.or(mutant::on("G21").then_some(0));
             size = padded
                 .and_then(|n| size.checked_add(n).or(mutant::on("G22").then(|| size.wrapping_add(n))))
                 .filter(|&n| isize::try_from(n).is_ok() || mutant::on("G22"))
-                .ok_or_else(|| corrupt!("tensor '{shown}': the data section does not fit into memory"))?;
-            if !names.insert(name.clone()) && !mutant::on("G18") {
-                return Err(corrupt!("duplicate tensor name '{shown}'"));
-            }
-            file.tensors.push(info);
+                .ok_or_else(|| {
+                    corrupt!("tensor '{}': the data section does not fit into memory", Printable(&shown()))
+                })?;
+            self.push(&mut file.tensors, info, "the tensors")?;
+        }
+        if let Some(i) = self.twice(&file.tensors, |a, b| a.name_field().cmp(b.name_field()))?
+            && !mutant::on("G18")
+        {
+            let name = file.tensors[i].tensor().name_bytes();
+            return Err(corrupt!("duplicate tensor name '{}'", Printable(&name)));
         }
         file.data_size = size as usize;
         if n_tensors > 0 {
@@ -238,8 +305,17 @@ impl<'a> Reader<'a> {
         Ok(file)
     }
 
+    /// An element that another one equals, if there is one. A sorted list of places takes less memory than a set of names.
+    fn twice<T>(&mut self, list: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Result<Option<usize>> {
+        let mut places = Vec::new();
+        places.try_reserve_exact(list.len()).map_err(|_| self.full("a list of names", list.len()))?;
+        places.extend(0..list.len());
+        places.sort_unstable_by(|&a, &b| compare(&list[a], &list[b]));
+        Ok(places.windows(2).find(|w| compare(&list[w[0]], &list[w[1]]).is_eq()).map(|w| w[0].max(w[1])))
+    }
+
     fn align(&mut self, alignment: u64) -> Result<()> {
-        let read = self.at - self.start;
+        let read = self.at - if mutant::on("G20 start") { 0 } else { self.start };
         let skip = read.next_multiple_of(alignment) - read;
         if skip > self.rest && !mutant::on("G20") {
             return Err(corrupt!("the file ends before its data section"));
@@ -258,7 +334,7 @@ impl<'a> Reader<'a> {
 fn alignment(file: &Gguf) -> Result<usize> {
     let Some(kv) = file.find_key(KEY_ALIGNMENT).map(|i| &file.kv[i]) else { return Ok(GGUF_DEFAULT_ALIGNMENT) };
     let n = match &kv.value {
-        Value::Numbers(GGUF_TYPE_UINT32, bytes) if !kv.is_array => {
+        Value::Numbers(GGUF_TYPE_UINT32, bytes) if !kv.is_array || mutant::on("G10 array") => {
             bytes.as_slice().try_into().map(u32::from_ne_bytes).ok()
         }
         _ => None,
@@ -462,6 +538,25 @@ mod tests {
             fails(&with(4, &bad.to_le_bytes()), "power of 2");
         }
         fails(&with(10, &32u64.to_le_bytes()), "must be of type u32 but is u64");
+        // An array of one element is no number.
+        let list = array(KEY_ALIGNMENT, 4, 1, &64u32.to_le_bytes());
+        fails(&bytes_of(3, &[list], &[], 0), "must be of type u32 but is arr");
+    }
+
+    /// A file inside of another one, such as a stream that a host has read from before: alignment counts from where it begins.
+    #[test]
+    fn alignment_counts_from_the_start_of_the_file() {
+        let file = bytes_of(3, &[], &[tensor(b"a", &[3], 0, 0)], 32);
+        for start in [0, 1, 5, 31, 32] {
+            let bytes = [&vec![9; start][..], &file].concat();
+            let mut source = &bytes[..];
+            let mut r = Reader::new(&mut source, start as u64, file.len() as u64);
+            let g = r.meta().unwrap();
+            assert_eq!((g.data_offset, r.rest()), (bytes.len() - 32, 32), "from {start}");
+            let mut data = [0; 12];
+            r.fill(&mut data, "the data").unwrap();
+            assert_eq!(data, [7; 12], "from {start}");
+        }
     }
 
     #[test]
@@ -484,6 +579,8 @@ mod tests {
         fails(&one(&[tensor(b"a", &[i64::MAX], 24, 0)]), "memory");
         fails(&one(&[tensor(b"a", &[1 << 61], 0, 0)]), "memory");
         fails(&one(&[tensor(b"a", &[1 << 31, 1 << 31], 0, 0)]), "memory");
+        // only the last dimension makes it too large
+        fails(&one(&[tensor(b"a", &[1 << 20, 1 << 20, 1 << 20, 4], 0, 0)]), "the size in bytes does not fit");
         // each fits, both together do not
         fails(&one(&[tensor(b"a", &[1 << 62], 24, 0), tensor(b"b", &[1 << 62], 24, 1 << 62)]), "memory");
         assert_eq!(parse(&one(&[tensor(b"a", &[0, i64::MAX, 8], 0, 0)])).unwrap().tensors[0].nbytes(), 0);

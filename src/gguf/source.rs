@@ -122,6 +122,7 @@ mod tests {
         let mut reader = Reader::new(&mut source, 0, 32);
         let e = reader.fill(&mut [0; 12], "a number").unwrap_err();
         assert!(e.to_string().contains("4 bytes before the end of a number"), "{e}");
+        assert_eq!(reader.rest(), 0, "nothing is taken for what does not come");
         assert!(reader.fill(&mut [0; 1], "the next").is_err());
     }
 }

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::gguf::gguf_type::{self, *};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mutant;
-use crate::sys::memory::NumberBytes;
+use crate::sys::memory::{Full, NumberBytes, try_push};
 use std::ffi::CStr;
 
 /// Bytes of one value of a type with a fixed size; `None` for strings and arrays.
@@ -45,16 +45,19 @@ pub struct Text(Box<[u8]>);
 
 impl Text {
     /// Text of these bytes.
-    pub fn new(bytes: &[u8]) -> Self {
-        let mut v = Vec::with_capacity(bytes.len() + 1);
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(bytes: &[u8]) -> Result<Self> {
+        let mut v = Vec::new();
+        v.try_reserve_exact(bytes.len() + 1).map_err(|_| out_of_memory("a text", bytes.len()))?;
         v.extend_from_slice(bytes);
-        v.push(0);
-        Self(v.into())
+        Ok(Self::from_bytes(v))
     }
 
-    /// Text of bytes that end with the zero.
-    pub(super) fn from_terminated(bytes: Vec<u8>) -> Self {
-        debug_assert_eq!(bytes.last(), Some(&0));
+    /// Text of bytes, to which the zero is added. They have room for it.
+    pub(super) fn from_bytes(mut bytes: Vec<u8>) -> Self {
+        bytes.push(0);
         Self(bytes.into())
     }
 
@@ -66,6 +69,94 @@ impl Text {
     /// What C sees.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
+pub(super) fn out_of_memory(what: &str, bytes: usize) -> Error {
+    Error::OutOfMemory { what: what.into(), bytes }
+}
+
+/// A list of texts, one behind the other in one piece of memory: many short ones take little more than they have in a file.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// Each text with a zero behind it.
+    bytes: Vec<u8>,
+    /// Where the zero of each text is.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// The texts of these bytes.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Result<Self> {
+        let mut all = Self::default();
+        for text in texts {
+            let full = |_| out_of_memory("a list of texts", text.len());
+            all.bytes.try_reserve(text.len() + 1).map_err(full)?;
+            all.bytes.extend_from_slice(text);
+            all.end().map_err(|Full| out_of_memory("a list of texts", text.len()))?;
+        }
+        Ok(all)
+    }
+
+    /// Makes room for `n` texts, but not for their bytes.
+    pub(super) fn expect(&mut self, n: usize) -> std::result::Result<(), Full> {
+        self.ends.try_reserve_exact(n).map_err(|_| Full)
+    }
+
+    /// All bytes so far. Those that are added at the end are the next text, which [`Self::end`] ends.
+    pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Ends a text.
+    pub(super) fn end(&mut self) -> std::result::Result<(), Full> {
+        try_push(&mut self.ends, self.bytes.len())?;
+        try_push(&mut self.bytes, 0)
+    }
+
+    /// Number of texts.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of text `i`, without the zero after them.
+    pub fn get(&self, i: usize) -> Option<&[u8]> {
+        self.range(i).map(|(start, end)| &self.bytes[start..end])
+    }
+
+    /// What C sees of text `i`: bytes up to the first zero.
+    pub fn c_str(&self, i: usize) -> Option<&CStr> {
+        let (start, end) = self.range(i)?;
+        CStr::from_bytes_until_nul(&self.bytes[start..=end]).ok()
+    }
+
+    fn range(&self, i: usize) -> Option<(usize, usize)> {
+        let end = *self.ends.get(i)?;
+        Some((i.checked_sub(1).map_or(0, |before| self.ends[before] + 1), end))
+    }
+
+    /// The bytes of all texts.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|i| self.get(i))
+    }
+
+    fn try_clone(&self) -> Result<Self> {
+        let mut copy = Self::default();
+        let full = |_| out_of_memory("a list of texts", self.bytes.len());
+        copy.bytes.try_reserve_exact(self.bytes.len()).map_err(full)?;
+        copy.ends.try_reserve_exact(self.ends.len()).map_err(full)?;
+        copy.bytes.extend_from_slice(&self.bytes);
+        copy.ends.extend_from_slice(&self.ends);
+        Ok(copy)
+    }
+}
+
+impl std::fmt::Debug for Texts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().map(Printable)).finish()
     }
 }
 
@@ -101,7 +192,7 @@ pub enum Value {
     /// Numbers of one type, in the machine's byte order.
     Numbers(gguf_type, NumberBytes),
     /// Texts.
-    Texts(Vec<Text>),
+    Texts(Texts),
 }
 
 /// A key and its value.
@@ -119,12 +210,24 @@ impl Kv {
     /// One number, given by its bytes.
     pub fn number(key: &[u8], t: gguf_type, bytes: &[u8]) -> Result<Self> {
         debug_assert_eq!(type_size(t), Some(bytes.len()));
-        Ok(Self { key: Text::new(key), is_array: false, value: Value::Numbers(t, NumberBytes::copy_of(bytes)?) })
+        Ok(Self { key: Text::new(key)?, is_array: false, value: Value::Numbers(t, NumberBytes::copy_of(bytes)?) })
     }
 
     /// One text.
-    pub fn text(key: &[u8], text: &[u8]) -> Self {
-        Self { key: Text::new(key), is_array: false, value: Value::Texts(vec![Text::new(text)]) }
+    pub fn text(key: &[u8], text: &[u8]) -> Result<Self> {
+        Ok(Self { key: Text::new(key)?, is_array: false, value: Value::Texts(Texts::new([text])?) })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn try_clone(&self) -> Result<Self> {
+        let value = match &self.value {
+            Value::Numbers(t, bytes) => Value::Numbers(*t, NumberBytes::copy_of(bytes.as_slice())?),
+            Value::Texts(texts) => Value::Texts(texts.try_clone()?),
+        };
+        Ok(Self { key: Text::new(self.key.bytes())?, is_array: self.is_array, value })
     }
 
     /// Type of the value, or of the array's elements.
@@ -141,5 +244,22 @@ impl Kv {
             Value::Numbers(t, bytes) => type_size(*t).map_or(0, |size| bytes.as_slice().len() / size),
             Value::Texts(texts) => texts.len(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_lie_behind_each_other_and_c_sees_each_by_itself() {
+        let texts = Texts::new([&b"one"[..], b"", b"with \0 inside", b"last"]).unwrap();
+        assert_eq!(texts.len(), 4);
+        assert_eq!(texts.iter().collect::<Vec<_>>(), [&b"one"[..], b"", b"with \0 inside", b"last"]);
+        assert_eq!(texts.c_str(0), Some(c"one"));
+        assert_eq!((texts.c_str(1), texts.c_str(2), texts.c_str(3)), (Some(c""), Some(c"with "), Some(c"last")));
+        assert_eq!((texts.get(4), texts.c_str(4)), (None, None));
+        assert_eq!(texts.try_clone().unwrap(), texts);
+        assert_eq!(format!("{texts:?}"), r"['one', '', 'with \0 inside', 'last']");
     }
 }

@@ -32,7 +32,7 @@ fn key_value(out: &mut Vec<u8>, kv: &Kv) {
         out.extend_from_slice(&(kv.len() as u64).to_le_bytes());
     }
     match &kv.value {
-        Value::Texts(texts) => texts.iter().for_each(|t| text(out, t.bytes())),
+        Value::Texts(texts) => texts.iter().for_each(|t| text(out, t)),
         Value::Numbers(t, bytes) => {
             let start = out.len();
             out.extend_from_slice(bytes.as_slice());

@@ -134,7 +134,9 @@ impl GraphRef {
     /// Ends the process when the graph has no room (the contract).
     pub fn expand(self, tensor: TensorRef, compute: bool) {
         let (n_old, set) = (self.n_nodes(), self.visited());
-        let mut kept = KEPT.take().unwrap_or_else(|| Kept { stack: Vec::new(), modulus: Modulus::new(0) });
+        // A destructor of the host may be the caller, after the thread's own values are gone.
+        let kept = KEPT.try_with(Cell::take).ok().flatten();
+        let mut kept = kept.unwrap_or_else(|| Kept { stack: Vec::new(), modulus: Modulus::new(0) });
         if kept.modulus.number() != set.size() {
             kept.modulus = Modulus::new(set.size());
         }
@@ -148,7 +150,8 @@ impl GraphRef {
             stack: kept.stack,
         };
         walk.run(tensor);
-        KEPT.set(Some(Kept { stack: walk.stack, modulus: walk.modulus }));
+        let kept = Kept { stack: walk.stack, modulus: walk.modulus };
+        let _ = KEPT.try_with(|place| place.set(Some(kept)));
         if self.n_nodes() > n_old {
             ggml_assert!(self.node(self.n_nodes() - 1) == tensor, "the result must be the last node");
         }

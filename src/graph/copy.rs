@@ -70,6 +70,7 @@ impl GraphRef {
             (*self.as_ptr()).n_leafs = 0;
             (*self.as_ptr()).n_nodes = 0;
         }
+        self.mend();
         self.visited().reset();
     }
 

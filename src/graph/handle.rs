@@ -1,10 +1,15 @@
 //! `GraphRef`: a copyable handle on a compute graph that C code may own, and the hash set inside it.
 
 use crate::abi::ggml::ggml_tensor;
-use crate::abi::graph::{ggml_cgraph, ggml_hash_set};
+use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
+use crate::error::{Result, invalid};
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
+use std::ffi::c_int;
 use std::ptr::NonNull;
+
+/// In the place of a graph's order of traversal: a call that should have filled the graph has failed, so that nodes may be missing.
+const SPOILED: c_int = c_int::MIN;
 
 /// Handle on a valid graph. Making one is the promise; using one is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +156,33 @@ impl GraphRef {
     /// Sets the number.
     pub fn set_uid(self, uid: u64) {
         field!(self.uid = uid)
+    }
+
+    /// Notes that a call which should have filled the graph has failed. What is missing in it is not known, so that it must not be
+    /// computed: until it is cleared, [`Self::whole`] fails for it and its copies.
+    pub fn spoil(self) {
+        field!(self.order = SPOILED);
+    }
+
+    /// The graph, unless it is spoiled.
+    ///
+    /// # Errors
+    /// The graph is spoiled, see [`Self::spoil`].
+    #[inline]
+    pub fn whole(self) -> Result<Self> {
+        match field!(self.order) {
+            SPOILED => Err(invalid!(
+                "the graph is incomplete, because a call that should have filled it has failed: clear it, or build another"
+            )),
+            _ => Ok(self),
+        }
+    }
+
+    /// Forgets that the graph was spoiled: it is empty.
+    pub(super) fn mend(self) {
+        if self.whole().is_err() {
+            field!(self.order = ggml_cgraph_eval_order::GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT as c_int);
+        }
     }
 
     /// The set of all tensors of the graph.

@@ -53,7 +53,7 @@ pub trait EncodeWeighted: Block {
 ///
 /// # Panics
 /// If `bytes` is shorter than a block.
-#[inline]
+#[inline(always)]
 pub fn read<B: Plain>(bytes: &[u8]) -> B {
     assert!(bytes.len() >= size_of::<B>());
     // SAFETY: the assertion ensures enough bytes, every bit pattern is a value (`Plain`), and the read needs no alignment.
@@ -67,7 +67,19 @@ pub fn bytes_of<B: Plain>(block: &B) -> &[u8] {
     unsafe { std::slice::from_raw_parts((&raw const *block).cast(), size_of::<B>()) }
 }
 
+/// The nibbles of 16 bytes: the low ones, then the high ones. Loops over them vectorise; loops that take them from the bytes one by one do not.
+#[inline(always)]
+pub fn nibbles(qs: &[u8]) -> [u8; 32] {
+    let mut all = [0; 32];
+    for i in 0..16 {
+        all[i] = qs[i] & 15;
+        all[i + 16] = qs[i] >> 4;
+    }
+    all
+}
+
 /// Decodes a row of blocks to floats: as many whole blocks as both slices have room for.
+#[inline(always)] // `cpu::simd` compiles it for each instruction set
 pub fn decode_row<B: Decode>(x: &[u8], y: &mut [f32]) {
     for (x, y) in x.chunks_exact(size_of::<B>()).zip(y.chunks_exact_mut(B::VALUES)) {
         read::<B>(x).decode(y);

@@ -54,6 +54,7 @@ impl Check for BlockIq1M {
 }
 
 impl Decode for BlockIq1M {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d());
         for (k, y) in y.chunks_exact_mut(8).enumerate() {

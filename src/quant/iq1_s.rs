@@ -40,6 +40,7 @@ impl Check for BlockIq1S {
 }
 
 impl Decode for BlockIq1S {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for ((y, h), qs) in y.chunks_exact_mut(32).zip(self.qh).zip(self.qs.chunks_exact(4)) {

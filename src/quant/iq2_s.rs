@@ -32,6 +32,7 @@ impl Check for BlockIq2S {
 }
 
 impl Decode for BlockIq2S {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         let (low, signs) = self.qs.split_at(32);

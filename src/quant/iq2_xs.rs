@@ -29,6 +29,7 @@ impl Check for BlockIq2Xs {
 }
 
 impl Decode for BlockIq2Xs {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (k, (y, q)) in y.chunks_exact_mut(8).zip(self.qs).enumerate() {

@@ -48,6 +48,7 @@ impl Check for BlockIq2Xxs {
 }
 
 impl Decode for BlockIq2Xxs {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (y, [indices, signs]) in y.chunks_exact_mut(32).zip(self.words()) {

@@ -43,6 +43,7 @@ impl Check for BlockIq3S {
 }
 
 impl Decode for BlockIq3S {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         let index = |k: usize| usize::from(self.qs[k]) | usize::from(self.qh[k / 8] >> (k % 8) & 1) << 8;

@@ -34,6 +34,7 @@ impl Check for BlockIq3Xxs {
 }
 
 impl Decode for BlockIq3Xxs {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         let (indices, words) = self.qs.split_at(64);

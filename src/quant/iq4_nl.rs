@@ -9,7 +9,7 @@
 //! of them zeros at the start of a row, most of them in rows of zeros only.
 #![forbid(unsafe_code)]
 
-use super::block::{Check, Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted, nibbles};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{GROUP_EPS, extreme, importance_weights, nearest_of, sum_squares};
 use super::validate::half;
@@ -34,17 +34,18 @@ impl Check for BlockIq4Nl {
 }
 
 impl Decode for BlockIq4Nl {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         decode_group(f16_to_f32(self.d), &self.qs, y);
     }
 }
 
 /// Decodes the 32 values of a group.
+#[inline(always)]
 pub(super) fn decode_group(d: f32, qs: &[u8], y: &mut [f32]) {
-    let (low, high) = y.split_at_mut(16);
-    for ((low, high), q) in low.iter_mut().zip(high).zip(qs) {
-        *low = d * f32::from(CURVE[usize::from(q & 15)]);
-        *high = d * f32::from(CURVE[usize::from(q >> 4)]);
+    let values = nibbles(qs).map(|q| CURVE[usize::from(q)]);
+    for (y, value) in y.iter_mut().zip(values) {
+        *y = d * f32::from(value);
     }
 }
 

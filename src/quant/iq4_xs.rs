@@ -60,6 +60,7 @@ impl Check for BlockIq4Xs {
 }
 
 impl Decode for BlockIq4Xs {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (g, (y, qs)) in y.chunks_exact_mut(32).zip(self.qs.chunks_exact(16)).enumerate() {

@@ -2,7 +2,7 @@
 //! holds values `i` and `i + 16`. 4.25 bits per value.
 #![forbid(unsafe_code)]
 
-use super::block::{Check, Decode, Encode};
+use super::block::{Check, Decode, Encode, nibbles};
 use super::convert::e8m0_to_f32_half;
 use super::search::{extreme, truncate};
 
@@ -43,12 +43,12 @@ impl Check for BlockMxfp4 {
 }
 
 impl Decode for BlockMxfp4 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = e8m0_to_f32_half(self.e);
-        let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
-            *low = f32::from(FP4_DOUBLED[usize::from(q & 15)]) * d;
-            *high = f32::from(FP4_DOUBLED[usize::from(q >> 4)]) * d;
+        let values = nibbles(&self.qs).map(|q| FP4_DOUBLED[usize::from(q)]);
+        for (y, value) in y.iter_mut().zip(values) {
+            *y = f32::from(value) * d;
         }
     }
 }

@@ -23,6 +23,7 @@ impl Check for BlockNvfp4 {
 }
 
 impl Decode for BlockNvfp4 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         for ((y, qs), d) in y.chunks_exact_mut(16).zip(self.qs.chunks_exact(8)).zip(self.d) {
             let d = ue4m3_to_f32_half(d);

@@ -22,6 +22,7 @@ impl Check for BlockQ1_0 {
 }
 
 impl Decode for BlockQ1_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (y, bits) in y.chunks_exact_mut(8).zip(self.qs) {

@@ -28,6 +28,7 @@ impl Check for BlockQ2K {
 }
 
 impl Decode for BlockQ2K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));
         for (g, (y, s)) in y.chunks_exact_mut(16).zip(self.scales).enumerate() {

@@ -71,6 +71,7 @@ impl Check for BlockQ3K {
 }
 
 impl Decode for BlockQ3K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (g, (y, s)) in y.chunks_exact_mut(16).zip(self.group_scales()).enumerate() {

@@ -1,7 +1,7 @@
 //! Q4_0: 32 four-bit values, symmetric. 4.5 bits per value.
 #![forbid(unsafe_code)]
 
-use super::block::{Check, Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted, nibbles};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{extreme, importance_weights, symmetric, truncate};
 use super::validate::half;
@@ -23,12 +23,11 @@ impl Check for BlockQ4_0 {
 }
 
 impl Decode for BlockQ4_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
-        let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
-            *low = (i32::from(q & 15) - 8) as f32 * d;
-            *high = (i32::from(q >> 4) - 8) as f32 * d;
+        for (y, q) in y.iter_mut().zip(nibbles(&self.qs)) {
+            *y = f32::from(q as i8 - 8) * d;
         }
     }
 }

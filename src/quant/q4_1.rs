@@ -1,7 +1,7 @@
 //! Q4_1: 32 four-bit values with an offset. 5 bits per value.
 #![forbid(unsafe_code)]
 
-use super::block::{Check, Decode, Encode, EncodeWeighted};
+use super::block::{Check, Decode, Encode, EncodeWeighted, nibbles};
 use super::convert::{f16_to_f32, f32_to_f16};
 use super::search::{Affine, affine, importance_weights, truncate};
 use super::validate::half;
@@ -25,12 +25,11 @@ impl Check for BlockQ4_1 {
 }
 
 impl Decode for BlockQ4_1 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let (d, m) = (f16_to_f32(self.d), f16_to_f32(self.m));
-        let (low, high) = y.split_at_mut(16);
-        for ((low, high), q) in low.iter_mut().zip(high).zip(&self.qs) {
-            *low = f32::from(*q & 15) * d + m;
-            *high = f32::from(*q >> 4) * d + m;
+        for (y, q) in y.iter_mut().zip(nibbles(&self.qs)) {
+            *y = f32::from(q) * d + m;
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct BlockQ4K {
 ///
 /// Groups 0..4 have the scale in the low six bits of byte `g`, and the offset in those of byte `g + 4`. Groups 4..8 have the low four
 /// bits of both in byte `g + 4` (scale, then offset), and the high two bits in the top bits of bytes `g - 4` and `g`.
-#[inline]
+#[inline(always)]
 pub fn scale_and_offset(g: usize, packed: &[u8; 12]) -> (u8, u8) {
     if g < 4 {
         (packed[g] & 63, packed[g + 4] & 63)
@@ -123,6 +123,7 @@ impl Check for BlockQ4K {
 }
 
 impl Decode for BlockQ4K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));
         for (g, y) in y.chunks_exact_mut(32).enumerate() {

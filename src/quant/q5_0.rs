@@ -19,6 +19,7 @@ pub struct BlockQ5_0 {
 }
 
 /// Unpacks 32 five-bit values.
+#[inline(always)]
 pub(super) fn unpack(qh: [u8; 4], qs: [u8; 16]) -> [u8; 32] {
     let high = u32::from_le_bytes(qh);
     std::array::from_fn(|i| {
@@ -40,10 +41,11 @@ impl Check for BlockQ5_0 {
 }
 
 impl Decode for BlockQ5_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (y, q) in y.iter_mut().zip(unpack(self.qh, self.qs)) {
-            *y = (i32::from(q) - 16) as f32 * d;
+            *y = f32::from(q as i8 - 16) * d;
         }
     }
 }

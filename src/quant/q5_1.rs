@@ -29,6 +29,7 @@ impl Check for BlockQ5_1 {
 }
 
 impl Decode for BlockQ5_1 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let (d, m) = (f16_to_f32(self.d), f16_to_f32(self.m));
         for (y, q) in y.iter_mut().zip(unpack(self.qh, self.qs)) {

@@ -30,6 +30,7 @@ impl Check for BlockQ5K {
 }
 
 impl Decode for BlockQ5K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let (d, dmin) = (f16_to_f32(self.d), f16_to_f32(self.dmin));
         for (g, y) in y.chunks_exact_mut(32).enumerate() {

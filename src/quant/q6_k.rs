@@ -27,6 +27,7 @@ impl Check for BlockQ6K {
 }
 
 impl Decode for BlockQ6K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (g, (y, s)) in y.chunks_exact_mut(16).zip(self.scales).enumerate() {

@@ -30,6 +30,7 @@ impl Check for BlockQ8_0 {
 }
 
 impl Decode for BlockQ8_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (y, q) in y.iter_mut().zip(&self.qs) {

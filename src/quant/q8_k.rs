@@ -24,6 +24,7 @@ impl Check for BlockQ8K {
 }
 
 impl Decode for BlockQ8K {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         for (y, q) in y.iter_mut().zip(&self.qs) {
             *y = self.d * f32::from(*q);

@@ -33,6 +33,7 @@ impl Check for BlockTq1_0 {
 }
 
 impl Decode for BlockTq1_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         let (mut bytes, mut y) = (self.qs.iter().chain(&self.qh).copied(), y.iter_mut());

@@ -23,6 +23,7 @@ impl Check for BlockTq2_0 {
 }
 
 impl Decode for BlockTq2_0 {
+    #[inline(always)]
     fn decode(&self, y: &mut [f32]) {
         let d = f16_to_f32(self.d);
         for (y, qs) in y.chunks_exact_mut(128).zip(self.qs.chunks_exact(32)) {

@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::mutant;
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, ggml_assert, invalid};
+use crate::{ggml_abort, invalid};
 
 /// A graph that is split, and that no plan serves.
 pub struct Unplaced {
@@ -68,11 +68,9 @@ impl Engine {
         let settings = Settings::new(backends, bufts, parallel, op_offload);
         let mut cache = GraphCache::new(&settings);
         cache.current_mut().0.ids.reserve(graph_size.min(1 << 24));
-        let mut allocator = GraphAllocator::new(&settings.bufts);
-        allocator.keep_plans(GRAPHS_PER_COPY);
         Self {
             queues: Queues::new(&settings),
-            allocator,
+            allocator: allocator(&settings),
             cache,
             progress: Progress::new(settings.n_copies),
             settings,
@@ -154,6 +152,14 @@ impl Engine {
     /// Forgets the graph and all placements, the host's too.
     pub fn reset(&mut self) {
         self.progress.reset();
+    }
+
+    /// As [`Self::reset`], and forgets everything that is known of earlier graphs, with their plans and buffers.
+    pub fn start_over(&mut self) {
+        self.queues.drain_all();
+        self.cache = GraphCache::new(&self.settings);
+        self.allocator = allocator(&self.settings);
+        self.progress = Progress::new(self.settings.n_copies);
     }
 
     /// Waits until all backends are done.
@@ -251,9 +257,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it.
+    /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it. No graph must be
+    /// allocated.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<Option<Unplaced>> {
-        ggml_assert!(!self.is_allocated(), "a graph is allocated already: reset first");
         self.progress.advance();
         let begun = traced::begin();
         if self.repeat(graph)? {
@@ -364,6 +370,12 @@ impl Engine {
     pub fn compute(&self) -> Result<ggml_status> {
         Run { settings: &self.settings, queues: &self.queues, graph: self.cache.current() }.start()
     }
+}
+
+fn allocator(settings: &Settings) -> GraphAllocator {
+    let mut allocator = GraphAllocator::new(&settings.bufts);
+    allocator.keep_plans(GRAPHS_PER_COPY);
+    allocator
 }
 
 /// What tests look into.

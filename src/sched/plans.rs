@@ -5,9 +5,11 @@
 //! Backends that cannot update a plan are left alone: the CPU backend's plans fix its number of threads and its thread
 //! pool, which hosts change from graph to graph.
 
-use crate::abi::backend::ggml_backend_graph_plan_t;
+#![forbid(unsafe_code)]
+
 use crate::abi::ggml::ggml_status;
 use crate::backend::BackendRef;
+use crate::backend::plan::Plan;
 use crate::graph::GraphRef;
 use std::cell::RefCell;
 use std::ptr;
@@ -15,8 +17,8 @@ use std::ptr;
 /// The plan for one split.
 struct Slot {
     backend: BackendRef,
-    /// NULL: none yet.
-    plan: ggml_backend_graph_plan_t,
+    /// `None`: none yet.
+    plan: Option<Plan>,
     /// The plan is one of the split as it is.
     is_current: bool,
     /// The backend could not make one.
@@ -28,34 +30,24 @@ struct Slot {
 
 impl Slot {
     fn new(backend: BackendRef) -> Self {
-        Self { backend, plan: ptr::null_mut(), is_current: false, refused: false, runs: 0, nodes: ptr::null() }
+        Self { backend, plan: None, is_current: false, refused: false, runs: 0, nodes: ptr::null() }
     }
 
-    fn prepare(&mut self, graph: GraphRef) -> bool {
+    /// The plan for the split as it is, if the backend has one.
+    fn prepare(&mut self, graph: GraphRef) -> Option<&Plan> {
         let nodes = graph.raw().nodes.cast_const().cast();
-        if self.is_current && self.nodes == nodes {
-            return true;
+        if !self.is_current || self.nodes != nodes {
+            match &mut self.plan {
+                Some(plan) => self.refused = !plan.update(graph),
+                none => {
+                    *none = Plan::new(self.backend, graph);
+                    self.refused = none.is_none();
+                }
+            }
+            self.nodes = nodes;
+            self.is_current = !self.refused;
         }
-        if self.plan.is_null() {
-            self.plan = self.backend.graph_plan_create(graph);
-            self.refused = self.plan.is_null();
-        } else {
-            // SAFETY: the plan was made by this backend and is freed only with the slot.
-            self.refused = unsafe { !self.backend.graph_plan_update(self.plan, graph) };
-        }
-        self.nodes = nodes;
-        self.is_current = !self.refused;
-        self.is_current
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        if !self.plan.is_null() {
-            self.backend.synchronize();
-            // SAFETY: the plan was made by this backend, which is done with it.
-            unsafe { self.backend.graph_plan_free(self.plan) };
-        }
+        self.plan.as_ref().filter(|_| self.is_current)
     }
 }
 
@@ -90,10 +82,10 @@ impl BackendPlans {
             return backend.graph_compute_async(graph);
         };
         slot.runs = slot.runs.saturating_add(1);
-        if slot.runs < 2 || slot.refused || !slot.prepare(graph) {
-            return backend.graph_compute_async(graph);
+        let plan = if slot.runs < 2 || slot.refused { None } else { slot.prepare(graph) };
+        match plan {
+            Some(plan) => plan.compute(graph),
+            None => backend.graph_compute_async(graph),
         }
-        // SAFETY: the plan was made by this backend and is not freed; its tensors are those of the graph at hand.
-        unsafe { backend.graph_plan_compute(slot.plan, Some(graph)) }
     }
 }

@@ -5,6 +5,7 @@ use super::{MAX_BACKENDS, MAX_COPIES};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::ggml_assert;
+use crate::sys::env;
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -67,7 +68,7 @@ impl Settings {
             reorders: backends.iter().any(|b| b.has_graph_optimize()),
             debug: number_from_env("GGML_SCHED_DEBUG"),
             debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
-            report_path: std::env::var_os("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
+            report_path: env::trusted("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
             eval: Cell::default(),
             copies_weights: Cell::default(),
         }

@@ -1,6 +1,7 @@
 //! Paths in UTF-8 and C streams.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -20,6 +21,31 @@ pub fn path(bytes: &[u8]) -> Option<&Path> {
     }
     #[cfg(not(unix))]
     std::str::from_utf8(bytes).ok().map(Path::new)
+}
+
+/// Creates a file, or empties the one that is there. Follows a link only if it belongs to the user of this process or to root: in a folder where
+/// others may write, such as `/tmp`, they must not choose which file is emptied.
+///
+/// # Errors
+/// As [`File::create`], and if the path is somebody else's link.
+pub fn create(path: &Path) -> Result<File> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+        let open = |flags| File::options().write(true).create(true).truncate(true).custom_flags(flags).open(path);
+        let opened = open(libc::O_NOFOLLOW);
+        if !opened.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ELOOP)) {
+            return opened;
+        }
+        let owner = path.symlink_metadata()?.uid();
+        // SAFETY: the function takes no arguments and cannot fail.
+        if owner != 0 && owner != unsafe { libc::geteuid() } {
+            return Err(Error::new(std::io::ErrorKind::PermissionDenied, format!("a link of user {owner}")));
+        }
+        open(0)
+    }
+    #[cfg(not(unix))]
+    File::create(path)
 }
 
 /// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns NULL and sets

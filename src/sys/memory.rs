@@ -134,6 +134,33 @@ pub fn prefetch(at: *const u8, bytes: usize) {
     let _ = (at, bytes);
 }
 
+/// There is no memory. Unlike an [`Error`], it needs none itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Moves a value to the heap.
+///
+/// # Errors
+/// There is no memory for it.
+pub fn try_box<T>(value: T) -> std::result::Result<Box<T>, Full> {
+    let mut one = Vec::new();
+    one.try_reserve_exact(1).map_err(|_| Full)?;
+    one.push(value);
+    let slice = Box::into_raw(one.into_boxed_slice());
+    // SAFETY: the slice has one element, and a slice of one element has the layout of the element.
+    Ok(unsafe { Box::from_raw(slice.cast::<T>()) })
+}
+
+/// Adds an element at the end.
+///
+/// # Errors
+/// There is no memory for it; nothing has changed.
+pub fn try_push<T>(list: &mut Vec<T>, element: T) -> std::result::Result<(), Full> {
+    list.try_reserve(1).map_err(|_| Full)?;
+    list.push(element);
+    Ok(())
+}
+
 /// Bytes aligned to 8, so that C code may read them as numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NumberBytes {
@@ -144,11 +171,23 @@ pub struct NumberBytes {
 impl NumberBytes {
     /// `len` zeroed bytes.
     pub fn zeroed(len: usize) -> Result<Self> {
-        let mut words = Vec::new();
+        let mut bytes = Self::default();
+        bytes.grow(len).map_err(|_| Error::OutOfMemory { what: "numbers".into(), bytes: len })?;
+        Ok(bytes)
+    }
+
+    /// Adds `more` zeroed bytes at the end.
+    ///
+    /// # Errors
+    /// There is no memory for them; nothing has changed.
+    pub fn grow(&mut self, more: usize) -> std::result::Result<(), Full> {
+        let len = self.len.checked_add(more).ok_or(Full)?;
         let n = len.div_ceil(8);
-        words.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: "numbers".into(), bytes: len })?;
-        words.resize(n, 0);
-        Ok(Self { words, len })
+        self.words.try_reserve_exact(n - self.words.len()).map_err(|_| Full)?;
+        // Bytes behind the old end are zeros: nobody could write them.
+        self.words.resize(n, 0);
+        self.len = len;
+        Ok(())
     }
 
     /// A copy of `bytes`.
@@ -174,6 +213,24 @@ impl NumberBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_grow_by_zeros() {
+        let mut bytes = NumberBytes::zeroed(3).unwrap();
+        bytes.as_mut_slice().fill(7);
+        bytes.grow(10).unwrap();
+        assert_eq!(bytes.as_slice(), [7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes.as_slice().as_ptr().addr() % 8, 0);
+        assert_eq!((bytes.grow(usize::MAX), bytes.grow(1 << 60), bytes.as_slice().len()), (Err(Full), Err(Full), 13));
+    }
+
+    #[test]
+    fn a_value_moves_to_the_heap() {
+        let text = try_box(String::from("text")).unwrap();
+        assert_eq!(*text, "text");
+        let mut list = Vec::new();
+        assert_eq!((try_push(&mut list, text), list.len()), (Ok(()), 1));
+    }
 
     #[test]
     fn blocks_are_aligned_and_impossible_sizes_are_errors() {

@@ -1,14 +1,16 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `slices` (C arrays), `file` (paths and
-//! C streams), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads), `library` (shared
-//! libraries), `process` (whether the program is linked statically), `jump` (exported names that jump to another function), `sync`
-//! (locks that survive a panic).
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `env` (variables that name files), `slices` (C arrays), `file` (paths and
+//! C streams), `math` (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of
+//! threads), `library` (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump to
+//! another function), `sync` (locks that survive a panic).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for exceptions.
 
 pub mod cstr;
+pub mod env;
 pub mod file;
 pub mod jump;
 pub mod library;
+pub mod math;
 pub mod memory;
 pub mod process;
 pub mod scheduling;

@@ -1,4 +1,4 @@
-//! Whether the program that this library is part of is linked statically.
+//! The program that this library is part of: how it is linked, and what it has printed.
 
 /// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the library that it
 /// opens depends on a C library.
@@ -33,6 +33,38 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
     // SAFETY: the caller promises that `found` points to a `bool`.
     unsafe { found.cast::<bool>().write(dynamic) };
     1 // do not visit other files
+}
+
+/// Writes what the program has printed to C's standard output, so that it is not lost when the process ends. Does nothing while another
+/// thread uses the stream: that thread may wait for ever, for a reader of a pipe, say. The other streams are left alone for the same
+/// reason: a thread that waits for input holds the lock of its stream.
+pub fn flush_standard_output() {
+    #[cfg(unix)]
+    {
+        unsafe extern "C" {
+            #[cfg_attr(any(target_vendor = "apple", target_os = "freebsd"), link_name = "__stdoutp")]
+            static stdout: *mut libc::FILE;
+            fn ftrylockfile(stream: *mut libc::FILE) -> std::ffi::c_int;
+            fn funlockfile(stream: *mut libc::FILE);
+        }
+        // SAFETY: the C library sets `stdout` before the program starts. A program that assigns to it must assign an open stream, and not
+        // at the same time as another thread uses it. The stream is unlocked only if this thread has locked it.
+        unsafe {
+            let stream = stdout;
+            if !stream.is_null() && ftrylockfile(stream) == 0 {
+                libc::fflush(stream);
+                funlockfile(stream);
+            }
+        }
+    }
+    #[cfg(windows)]
+    {
+        unsafe extern "C" {
+            fn __acrt_iob_func(number: std::ffi::c_uint) -> *mut libc::FILE;
+        }
+        // SAFETY: stream 1 is standard output, which exists while the process does.
+        unsafe { libc::fflush(__acrt_iob_func(1)) };
+    }
 }
 
 #[cfg(test)]

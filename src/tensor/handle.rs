@@ -8,6 +8,7 @@ use crate::abi::ggml::{
     GGML_MAX_DIMS, GGML_MAX_NAME, GGML_MAX_OP_PARAMS, GGML_MAX_SRC, ggml_glu_op, ggml_op, ggml_tensor,
     ggml_tensor_flag, ggml_type, ggml_unary_op,
 };
+use crate::error::{Error, invalid};
 use crate::ggml_abort;
 use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
@@ -246,6 +247,18 @@ impl TensorRef {
             // SAFETY: sources of a valid tensor are NULL or valid tensors.
             unsafe { Self::from_ptr(p) }.map(|t| (i, t))
         })
+    }
+
+    /// Whether the node may have itself as source `i`. The result of `ggml_cast` is its own second source, which says where the copy goes.
+    #[inline]
+    pub fn may_read_itself(self, i: usize) -> bool {
+        i == 1 && self.op_raw() == ggml_op::GGML_OP_CPY as i32
+    }
+
+    /// The error that a node is its own source where that has no meaning.
+    #[cold]
+    pub fn reads_itself(self, i: usize) -> Error {
+        invalid!("'{}' ({}) is its own source {i}", self.name(), super::names::op(self.op()))
     }
 
     /// A number behind the place of the last source that is set: 0, 2 or 4 where that is enough, otherwise all.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Result, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, TryLockError};
 
 /// Pending bytes that are written at once.
@@ -31,7 +31,38 @@ struct Sink {
     failed: bool,
 }
 
-static SINK: Mutex<Option<Sink>> = Mutex::new(None);
+/// The trace of one process. A child that a fork made does not touch what its parent had: the file is the parent's, and the lock may be held by
+/// a thread that the child does not have.
+struct Process {
+    /// 0 until somebody looks.
+    id: AtomicU32,
+    sink: Mutex<Option<Sink>>,
+}
+
+/// This program, a child of it, a child of that child ... Later ones are not traced.
+static PROCESSES: [Process; 16] = [const { Process { id: AtomicU32::new(0), sink: Mutex::new(None) } }; 16];
+/// How many forks lie between the program and this process.
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
+/// The trace of this process.
+fn process() -> Option<&'static Process> {
+    let id = std::process::id();
+    loop {
+        let generation = GENERATION.load(Ordering::Relaxed);
+        let process = PROCESSES.get(generation)?;
+        match process.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(process),
+            Err(known) if known == id => return Some(process),
+            // Of the threads of a child, one moves on.
+            Err(_) => {
+                let next = generation + 1;
+                if GENERATION.compare_exchange(generation, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    super::forked();
+                }
+            }
+        }
+    }
+}
 
 /// Number of the calling thread, from 1.
 fn thread_number() -> u32 {
@@ -92,7 +123,7 @@ impl Sink {
         n
     }
 
-    fn add(&mut self, e: &Event<'_>) {
+    fn add(&mut self, e: &Event<'_>) -> Result<()> {
         let track = self.track(e.track);
         self.next_event();
         let out = &mut self.pending;
@@ -123,34 +154,39 @@ impl Sink {
             out.push('}');
         }
         out.push('}');
-        if self.pending.len() >= FULL {
-            self.write();
-        }
+        if self.pending.len() >= FULL { self.write() } else { Ok(()) }
     }
 
-    fn write(&mut self) {
+    /// Writes what is pending. Only the first error is returned; afterwards nothing is written any more.
+    fn write(&mut self) -> Result<()> {
         self.written = now();
         if self.pending.is_empty() || self.failed {
             self.pending.clear();
-            return;
+            return Ok(());
         }
         let n = self.pending.len() as u64;
         self.pending.push_str(TAIL);
         let result =
             self.file.seek(SeekFrom::Start(self.tail)).and_then(|_| self.file.write_all(self.pending.as_bytes()));
-        match result {
-            Ok(()) => self.tail += n,
-            Err(e) => {
-                self.failed = true;
-                crate::log_warn!("tracing stopped: {e}");
-            }
-        }
         self.pending.clear();
+        match &result {
+            Ok(()) => self.tail += n,
+            Err(_) => self.failed = true,
+        }
+        result
     }
 }
 
-fn with_sink<T>(f: impl FnOnce(&mut Sink) -> T) -> Option<T> {
-    lock(&SINK).as_mut().map(f)
+/// Calls `f` with the file, if there is one. An error is logged after the lock has been released: the host's log callback may stop the trace.
+fn with_sink(f: impl FnOnce(&mut Sink) -> Result<()>) {
+    let result = process().and_then(|p| lock(&p.sink).as_mut().map(f));
+    say(result);
+}
+
+fn say(result: Option<Result<()>>) {
+    if let Some(Err(e)) = result {
+        crate::log_warn!("tracing stopped: {e}");
+    }
 }
 
 /// Creates the file, and registers a handler that writes pending events at the end of the process.
@@ -160,9 +196,10 @@ pub(super) fn open(path: &Path) -> Result<()> {
         true => Path::new(&name.replace("%p", &std::process::id().to_string())).to_owned(),
         false => path.to_owned(),
     };
-    let mut file = File::create(path)?;
+    let process = process().ok_or(std::io::ErrorKind::Unsupported)?;
+    let mut file = crate::sys::file::create(&path)?;
     file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
-    *lock(&SINK) = Some(Sink {
+    *lock(&process.sink) = Some(Sink {
         file,
         pending: String::new(),
         tail: HEAD.len() as u64,
@@ -184,9 +221,10 @@ extern "C" fn at_exit() {
 }
 
 pub(super) fn close() -> bool {
-    let sink = lock(&SINK).take();
+    // The lock is released before anything is logged.
+    let sink = process().and_then(|p| lock(&p.sink).take());
     sink.is_none_or(|mut s| {
-        s.write();
+        say(Some(s.write()));
         !s.failed
     })
 }
@@ -196,21 +234,18 @@ pub(super) fn record(event: &Event<'_>) {
 }
 
 pub(super) fn flush_if_due() {
-    with_sink(|s| {
-        if now().saturating_sub(s.written) > PAUSE {
-            s.write();
-        }
-    });
+    with_sink(|s| if now().saturating_sub(s.written) > PAUSE { s.write() } else { Ok(()) });
 }
 
 /// Writes pending events unless the lock is taken. It does not wait, because another thread, or a caller on this one, may never release it.
 pub(super) fn rescue() {
-    let mut sink = match SINK.try_lock() {
+    let Some(process) = process() else { return };
+    let mut sink = match process.sink.try_lock() {
         Ok(sink) => sink,
         Err(TryLockError::Poisoned(e)) => e.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    if let Some(s) = sink.as_mut() {
-        s.write();
-    }
+    let result = sink.as_mut().map(Sink::write);
+    drop(sink);
+    say(result);
 }

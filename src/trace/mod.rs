@@ -2,7 +2,8 @@
 //!
 //! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
-//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`] to [`stop`]. Call the
+//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`] to [`stop`]. A child
+//! that a fork makes never writes to the file of its parent. Call the
 //! other functions only if [`is_on`] returns true. It is a relaxed load:
 //!
 //! ```ignore
@@ -20,14 +21,17 @@
 
 mod file;
 
+use crate::sys::env;
 pub use crate::sys::time::monotonic_ns as now;
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 const UNASKED: u8 = 0;
 const OFF: u8 = 1;
 const ON: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNASKED);
+/// The trace was started by the variable, and not by the host.
+static FROM_VARIABLE: AtomicBool = AtomicBool::new(false);
 
 /// The line of the timeline that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +82,29 @@ pub fn is_on() -> bool {
 fn first_look() -> bool {
     // The first thread reads the variable. For the others tracing is off until then.
     if STATE.compare_exchange(UNASKED, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        && let Some(path) = std::env::var_os("GGML_TRACE").filter(|p| !p.is_empty())
-        && let Err(e) = start(Path::new(&path))
+        && let Some(path) = env::trusted("GGML_TRACE").filter(|p| !p.is_empty())
     {
-        crate::log_warn!("GGML_TRACE: {}: {e}", Path::new(&path).display());
+        start_by_variable(Path::new(&path));
     }
     STATE.load(Ordering::Relaxed) == ON
+}
+
+fn start_by_variable(path: &Path) {
+    match start(path) {
+        Ok(()) => FROM_VARIABLE.store(true, Ordering::Relaxed),
+        Err(e) => crate::log_warn!("GGML_TRACE: {}: {e}", path.display()),
+    }
+}
+
+/// This process is a child that was made by a fork, without a trace so far. It gets one if its parent's comes from the variable, and the child's
+/// file has another name.
+fn forked() {
+    STATE.store(OFF, Ordering::Relaxed);
+    if FROM_VARIABLE.load(Ordering::Relaxed)
+        && let Some(path) = env::trusted("GGML_TRACE").filter(|p| p.to_string_lossy().contains("%p"))
+    {
+        start_by_variable(Path::new(&path));
+    }
 }
 
 /// Starts a trace in a new file, after it has ended the current trace. `%p` in the path stands for the process id.
@@ -93,6 +114,7 @@ fn first_look() -> bool {
 pub fn start(path: &Path) -> std::io::Result<()> {
     stop();
     file::open(path)?;
+    FROM_VARIABLE.store(false, Ordering::Relaxed);
     STATE.store(ON, Ordering::Relaxed);
     Ok(())
 }

@@ -34,6 +34,8 @@ pub mod core;
 pub mod device;
 pub mod env;
 #[cfg(test)]
+mod family_tests;
+#[cfg(test)]
 mod format_tests;
 pub mod fusion;
 #[cfg(test)]

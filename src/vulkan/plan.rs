@@ -217,6 +217,23 @@ impl Grid {
         Ok(Self { size: [threads, 1, 1], groups: [columns.div_ceil(threads).min(limit[0]), y, z] })
     }
 
+    /// Groups of `size` invocations for columns and rows (`rows.glsl`), for work whose neighbouring rows share what they read.
+    pub fn blocks(columns: u32, n_rows: u32, size: [u32; 2], info: &Info) -> Result<Self> {
+        let limit = info.limits.groups;
+        let [gy, gz] = over_two(n_rows.div_ceil(size[1]).into(), limit[1].min(limit[2]))?;
+        Ok(Self { size: [size[0], size[1], 1], groups: [columns.div_ceil(size[0]).clamp(1, limit[0]), gy, gz] })
+    }
+
+    /// For each of `n` numbers (`group_yz` in common.glsl), `across` groups of `threads` invocations. There may be more numbers than `n`.
+    pub fn stack(across: u32, n: u64, threads: u32, info: &Info) -> Result<Self> {
+        let limit = info.limits.groups;
+        if across > limit[0] {
+            return Err(Error::Unsupported(format!("{across} workgroups")));
+        }
+        let [y, z] = over_two(n, limit[1].min(limit[2]))?;
+        Ok(Self { size: [threads, 1, 1], groups: [across, y, z] })
+    }
+
     /// A list of `n` groups (`group_xyz` in common.glsl) of `threads` invocations.
     pub fn list(n: u64, threads: u32, info: &Info) -> Result<Self> {
         let limit = info.limits.groups;

@@ -3,8 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
+use lzma_rust2::LzmaReader;
 use std::collections::HashMap;
+use std::io::Read;
 use std::sync::OnceLock;
+
+/// Maximum memory for unpacking, in KiB: the dictionary is as large as the unpacked modules of a source.
+const MOST_KIB: u32 = 64 << 10;
 
 /// Name of a pack, offset of its compressed body, and the pack.
 static PACKS: &[(&str, usize, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/shader_packs.rs"));
@@ -37,7 +42,9 @@ fn pack(number: usize) -> &'static Pack {
 }
 
 fn unpack(body: &[u8]) -> Option<Vec<Module>> {
-    let body = miniz_oxide::inflate::decompress_to_vec(body).ok()?;
+    let mut reader = LzmaReader::new_mem_limit(body, MOST_KIB, None).ok()?;
+    let mut body = Vec::new();
+    reader.read_to_end(&mut body).ok()?;
     let mut rest = body.as_slice();
     let mut take = |n: usize| {
         let (head, tail) = rest.split_at_checked(n)?;
@@ -154,8 +161,16 @@ mod tests {
 
     #[test]
     fn broken_packs_are_refused() {
-        assert!(unpack(b"no deflate stream").is_none());
-        let body = miniz_oxide::deflate::compress_to_vec(b"\x01a\xff\xff\xff\xff", 1);
-        assert!(unpack(&body).is_none());
+        assert!(unpack(b"no stream at all").is_none());
+        // A module with a name of one letter and 2^32 - 1 words: b"\x01a\xff\xff\xff\xff", compressed by another program.
+        const BODY: &[u8] = b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x99\x5f\x7a\x92\x0b\x1d\xff\xff\xf8\x02\x20\x00";
+        let mut words = Vec::new();
+        LzmaReader::new_mem_limit(BODY, MOST_KIB, None).unwrap().read_to_end(&mut words).unwrap();
+        assert_eq!(words, b"\x01a\xff\xff\xff\xff");
+        assert!(unpack(BODY).is_none());
+        // A whole pack, and the same without its end.
+        let (_, start, pack) = PACKS[0];
+        assert!(unpack(&pack[start..]).is_some());
+        assert!(unpack(&pack[start..pack.len() - 9]).is_none());
     }
 }

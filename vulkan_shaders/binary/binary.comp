@@ -1,5 +1,6 @@
 #version 460
-// dst = a OP b, with b repeated to the shape of a. ADD, SUB, MUL, DIV, ADD1. The types of a, b and dst are constants.
+// dst = a OP b, with b repeated to the shape of a. ADD, SUB, MUL, DIV, ADD1, and SILU_BACK: a times the derivative of SiLU at b. The types of
+// a, b and dst are constants.
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -21,6 +22,10 @@ float apply(float x, float y) {
         case 0: return x + y;
         case 1: return x - y;
         case 2: return x * y;
+        case 4: {
+            const float s = 1.0 / (1.0 + exp(-y));
+            return x * s * (1.0 + y * (1.0 - s));
+        }
         default: return x / y;
     }
 }

@@ -1,9 +1,10 @@
 #version 460
-// Pads a with zeros, or (CIRCULAR) periodically.
+// Pads a with zeros (MODE 0), periodically (1), or with reflections (2). Elements before a may be negative: then d begins inside of a, so
+// that a periodic padding also shifts elements along a torus.
 #include "common.glsl"
 #include "rows.glsl"
 
-layout(constant_id = 3) const bool CIRCULAR = false;
+layout(constant_id = 3) const uint MODE = 0;
 
 layout(push_constant, scalar) uniform Push {
     uint64_t a, d;
@@ -18,7 +19,8 @@ layout(push_constant, scalar) uniform Push {
 // Index in a, or -1 for padding.
 int place(uint i, int before, uint n) {
     const int j = int(i) - before;
-    if (CIRCULAR) { return ((j % int(n)) + int(n)) % int(n); }
+    if (MODE == 1) { return ((j % int(n)) + int(n)) % int(n); }
+    if (MODE == 2) { return j < 0 ? -j : uint(j) < n ? j : 2 * (int(n) - 1) - j; }
     return j >= 0 && uint(j) < n ? j : -1;
 }
 

@@ -7,7 +7,7 @@ mod evidence;
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
-use crate::sys::{library, process};
+use crate::sys::{env, library, process};
 use crate::{log_debug, log_error, log_info};
 use evidence::{Part, Verdict};
 use libloading::Library;
@@ -58,7 +58,7 @@ fn admit(path: &Path) -> Result<Admitted, Closed> {
     if !process::opens_libraries() {
         return Err(Closed::Refused(format!("{shown}: a statically linked program cannot load modules")));
     }
-    if std::env::var_os(ANY_MODULE).is_some_and(|v| !v.is_empty() && v != "0") {
+    if env::trusted(ANY_MODULE).is_some_and(|v| !v.is_empty() && v != "0") {
         return Ok(Admitted::Module);
     }
     let why = match evidence::examine(path).map_err(|e| Closed::Fault(format!("{shown}: {e}")))? {
@@ -129,7 +129,10 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
     };
     let reg = registry::reg_by_name(name.as_bytes());
     match reg {
-        Some(_) => log_debug!("load_backend: backend {name} from {shown} is registered already"),
+        Some(reg) => {
+            registry::load_again(reg);
+            log_debug!("load_backend: backend {name} from {shown} is registered already");
+        }
         None => complain(silent, info, format_args!("backend {shown} is not supported on this system")),
     }
     reg
@@ -207,6 +210,9 @@ fn default_paths() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = option_env!("GGML_BACKEND_DIR").map(PathBuf::from).into_iter().collect();
     let exe = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_owned));
     paths.push(exe.unwrap_or_else(|| PathBuf::from(".")));
+    if env::is_privileged() {
+        return paths; // the user chooses the current folder
+    }
     match std::env::current_dir() {
         Ok(p) => paths.push(p),
         Err(e) => log_debug!("load_all: cannot get the current folder: {e}"),
@@ -288,7 +294,7 @@ pub unsafe fn load_all(folder: Option<&Path>) {
             unsafe { load_best(kind, &folders, silent) };
         }
     }
-    if let Some(path) = std::env::var_os("GGML_BACKEND_PATH") {
+    if let Some(path) = env::trusted("GGML_BACKEND_PATH") {
         // SAFETY: forwarded to the caller.
         unsafe { load(Path::new(&path), false) };
     }

@@ -7,6 +7,7 @@ use crate::backend::registry::{self, Builtin};
 use crate::backend::{BackendBox, DeviceRef, RegRef, dl};
 use crate::capi::convert::{self, need, optional};
 use crate::guard::guarded;
+use crate::sys::env;
 use crate::{ggml_assert, log_error};
 use std::ffi::c_char;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub(in crate::capi) fn prepare() {
     // A flag and no `Once`: the module's own code may use the registry while it is loaded.
     if !LOOKED.load(Ordering::Relaxed)
         && !LOOKED.swap(true, Ordering::Relaxed)
-        && let Some(path) = std::env::var_os("GGML_BACKEND_PATH").filter(|p| !p.is_empty())
+        && let Some(path) = env::trusted("GGML_BACKEND_PATH").filter(|p| !p.is_empty())
     {
         // SAFETY: the host, or its user, vouches for the library.
         unsafe { dl::load(Path::new(&path), false) };

@@ -57,7 +57,7 @@ fn status(what: &str, result: Result<ggml_status>) -> raw::ggml_status {
 /// - `parallel`: keep several copies of the inputs, so that a graph can start while earlier ones run.
 /// - `op_offload`: let accelerators compute nodes whose weights are in host memory, if they ask for it.
 ///
-/// The caller keeps the backends, which must outlive the scheduler.
+/// The caller keeps the backends, and uses the scheduler only while they exist. It may free them before the scheduler.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_sched_new(
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ggml_backend_sched_new(
 pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
     let address = sched;
     optional!(sched);
-    let is_idle = sched.is_some_and(|s| logged("ggml_backend_sched_free", s.write()).is_some());
+    let is_idle = sched.is_some_and(|s| logged("ggml_backend_sched_free", s.change()).is_some());
     if is_idle {
         // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the header forbids any later use.
         drop(unsafe { Box::from_raw(address.cast::<Scheduler>()) });

@@ -124,7 +124,8 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
     };
-    let status = match CheckedGraph::new(&nodes).and_then(|graph| exec::compute(&graph, &settings)) {
+    let checked = cgraph.whole().and_then(|_| CheckedGraph::new(&nodes));
+    let status = match checked.and_then(|graph| exec::compute(&graph, &settings)) {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
         Err(e) => {
             if !matches!(e, Error::Aborted) {

@@ -3,11 +3,13 @@
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::grad_reset::{reset_gradients, set_zero};
-use crate::capi::convert::{logged, need, objects, opt_out, optional, optional_objects};
+use crate::capi::convert::{logged, need, objects, opt_out, optional, optional_objects, spoil};
 use crate::graph::{GraphRef, backward, build};
 use crate::guard::guarded;
+use crate::sys::file;
 use crate::{ggml_abort, ggml_assert, log_error, log_info};
 use std::ffi::{CStr, c_char, c_int};
+use std::io::Write;
 
 fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph {
     logged(what, r).map_or(std::ptr::null_mut(), GraphRef::as_ptr)
@@ -15,7 +17,7 @@ fn out_graph(what: &str, r: crate::error::Result<GraphRef>) -> *mut ggml_cgraph 
 
 /// Adds all `tensors`, and everything they depend on, to the graph, but computes only the one at `idx`. The graph has
 /// the same shape for every `idx`. Returns the selected tensor.
-#[guarded]
+#[guarded(spoil!(cgraph, std::ptr::null_mut()))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_select(
     cgraph: *mut ggml_cgraph,
@@ -33,7 +35,7 @@ pub unsafe extern "C" fn ggml_build_forward_select(
 
 /// Adds `tensor`, and everything it depends on, to the graph. Each source comes before the nodes that read it.
 /// Tensors without a name are named "node_N" and "leaf_N".
-#[guarded]
+#[guarded(spoil!(cgraph))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     need!(cgraph, tensor);
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn ggml_build_forward_expand(cgraph: *mut ggml_cgraph, ten
 }
 
 /// Adds `tensor`, and everything it depends on, to the graph, in order, but does not mark them to be computed.
-#[guarded]
+#[guarded(spoil!(cgraph))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     need!(cgraph, tensor);
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn ggml_build_forward_order(cgraph: *mut ggml_cgraph, tens
 /// that has room for gradients. The graph must have at least one of each. The new tensors are created in `ctx`, which
 /// must have room for them. `grad_accs` is NULL, or has an entry for each node of the graph: the tensor that
 /// accumulates the gradient of the node, or NULL. Ends the process if an operation has no gradient.
-#[guarded]
+#[guarded(spoil!(cgraph))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_build_backward_expand(
     ctx: *mut ggml_context,
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn ggml_graph_dup(
 }
 
 /// Copies the graph `src` to `dst`, which needs at least as much room, and room for gradients if `src` has gradients.
-#[guarded]
+#[guarded(spoil!(dst))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cgraph) {
     need!(src, dst);
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     unsafe { reset_gradients(graph) };
 }
 
-/// Removes all nodes and leafs from a graph.
+/// Removes all nodes and leafs from a graph. Afterwards a graph that a failed call left incomplete can be used again.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_clear(cgraph: *mut ggml_cgraph) {
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn ggml_graph_n_nodes(cgraph: *mut ggml_cgraph) -> c_int {
 }
 
 /// Appends a node, without the tensors it depends on. The graph must have room for it.
-#[guarded]
+#[guarded(spoil!(cgraph))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_add_node(cgraph: *mut ggml_cgraph, tensor: *mut ggml_tensor) {
     need!(cgraph, tensor);
@@ -244,7 +246,8 @@ pub unsafe extern "C" fn ggml_graph_dump_dot(
     let Some(path) = filename.map(CStr::to_string_lossy) else {
         return log_error!("ggml_graph_dump_dot: no file name");
     };
-    match std::fs::write(&*path, gb.dot(cgraph)) {
+    let write = || file::create(path.as_ref().as_ref())?.write_all(gb.dot(cgraph).as_bytes());
+    match write() {
         Ok(()) => log_info!("ggml_graph_dump_dot: dot -Tpng {path} -o {path}.png && open {path}.png"),
         Err(e) => log_error!("ggml_graph_dump_dot: {path}: {e}"),
     }

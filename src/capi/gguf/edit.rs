@@ -7,7 +7,7 @@ use crate::capi::convert::{broken, dtype, list, need, optional, optional_objects
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::gguf::value::{self, Printable};
-use crate::gguf::{Gguf, Kv, TensorInfo, Text, Value};
+use crate::gguf::{Gguf, Kv, TensorInfo, Text, Texts, Value};
 use crate::guard::guarded;
 use crate::sys::memory::NumberBytes;
 use std::ffi::{CStr, c_char, c_void};
@@ -63,7 +63,8 @@ pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_
     set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT16, &val.to_ne_bytes()))
 }
 
-/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2.
+/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2,
+/// at most 2^20.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_char, val: u32) {
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_char, val: *const c_char) {
     need!(val, ctx; key);
-    set(ctx, key, |key| Ok(Kv::text(key, val.to_bytes())))
+    set(ctx, key, |key| Kv::text(key, val.to_bytes()))
 }
 
 /// Sets a key to an array of `n` elements of `type`, which are copied. Replaces an existing value. For strings, use
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn gguf_set_arr_data(
     need!(ctx; key);
     set(ctx, key, |key| {
         let value = Value::Numbers(t, NumberBytes::copy_of(data)?);
-        Ok(Kv { key: Text::new(key), is_array: true, value })
+        Ok(Kv { key: Text::new(key)?, is_array: true, value })
     })
 }
 
@@ -164,9 +165,11 @@ pub unsafe extern "C" fn gguf_set_arr_str(
 ) {
     ggml_assert!(n == 0 || !data.is_null());
     optional_objects!(n; data);
-    let texts = data.into_iter().map(|text| Text::new(text.unwrap_or_default().to_bytes())).collect();
     need!(ctx; key);
-    set(ctx, key, |key| Ok(Kv { key: Text::new(key), is_array: true, value: Value::Texts(texts) }))
+    set(ctx, key, |key| {
+        let texts = Texts::new(data.iter().map(|text| text.unwrap_or_default().to_bytes()))?;
+        Ok(Kv { key: Text::new(key)?, is_array: true, value: Value::Texts(texts) })
+    })
 }
 
 /// Sets all keys of `src` in `ctx`. Replaces existing values.
@@ -176,7 +179,8 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
     // `ctx` and `src` may be the same object: the copy is complete, and the reference to `src` gone, before `ctx` is borrowed to change it.
     let all = {
         optional!(src);
-        src.map(|f| f.kv.clone()).unwrap_or_default()
+        let copied = src.map(|f| f.kv.iter().map(Kv::try_clone).collect::<Result<Vec<_>>>());
+        copied.unwrap_or(Ok(Vec::new())).unwrap_or_else(|e| broken(&format!("gguf_set_kv: {e}")))
     };
     if all.is_empty() {
         return;

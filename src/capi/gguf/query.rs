@@ -7,7 +7,7 @@ use crate::capi::convert::optional;
 use crate::gguf::{Gguf, Kv, TensorInfo, Value, value};
 use crate::guard::guarded;
 use crate::{log_error, mutant};
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// The key at `key_id`. Logs an error if there is none.
 fn kv(file: Option<&Gguf>, key_id: i64) -> Option<&Kv> {
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn gguf_get_val_bool(ctx: *const gguf_context, key_id: i64
 /// String `i` of a key. Logs an error if there is none.
 fn text(kv: Option<&Kv>, i: usize) -> *const c_char {
     match kv.map(|kv| (&kv.value, kv)) {
-        Some((Value::Texts(texts), _)) if i < texts.len() => texts[i].as_c_str().as_ptr(),
+        Some((Value::Texts(texts), _)) if i < texts.len() => texts.c_str(i).map_or(std::ptr::null(), CStr::as_ptr),
         Some((_, kv)) => {
             log_error!("gguf: the value of key {:?} has no string {i}", kv.key);
             std::ptr::null()

@@ -34,7 +34,8 @@ pub unsafe extern "C" fn ggml_rs_clear_error() {
 /// - `ggml_get_type_traits` is called with a type that does not exist: it cannot fail.
 ///
 /// A call that made several changes before the mistake keeps them: a graph may contain the nodes that were added
-/// before the bad one. Reset a scheduler before its next use.
+/// before the bad one. Such a graph is not computed or allocated until it is cleared. A scheduler whose call has failed
+/// in the middle of a change fails all calls until it is reset.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_set_policy(policy: raw::ggml_rs_policy) -> raw::ggml_rs_policy {

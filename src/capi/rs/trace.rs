@@ -8,7 +8,8 @@ use std::ffi::c_char;
 /// Starts a timeline in a new file: splits of graphs, copies between backends and single nodes, in the Chrome trace
 /// format that ui.perfetto.dev reads. `%p` in the path becomes the process id. The environment variable GGML_TRACE
 /// does the same from the start of the process. There is one timeline at a time; starting another ends the first. If
-/// the file cannot be created, logs an error and returns false.
+/// the file cannot be created, logs an error and returns false. A timeline ends at a fork for the child, which never
+/// writes to its parent's file; only with "%p" in GGML_TRACE the child has one of its own.
 ///
 /// The file is readable at any moment, however the process ends. Events that are not in it yet are written by
 /// `ggml_rs_trace_stop`, or at exit. Times are those of the calling thread: for an asynchronous backend they show

@@ -99,6 +99,17 @@ impl<'a> Dest<'a> {
         self.claim(self.at.dense_row(row) + part.start * size_of::<f32>(), part.len() * size_of::<f32>())
     }
 
+    /// Elements `range` of the result, which is `tensor`: contiguous floats.
+    pub fn all_floats(&mut self, tensor: TensorRef, range: Range<usize>) -> &mut [f32] {
+        assert!(self.data == tensor.data() && self.dtype == GGML_TYPE_F32 && self.is_dense());
+        assert!(range.start <= range.end && range.end <= self.len());
+        let p = self.claim::<f32>(range.start * size_of::<f32>(), range.len() * size_of::<f32>());
+        assert!(p.is_aligned());
+        // SAFETY: aligned, contiguous elements of the layout, writable by the promise of `Dest::new`. Only this thread writes them (`Claims`), and
+        // the slice borrows its only `Dest`.
+        unsafe { std::slice::from_raw_parts_mut(p, range.len()) }
+    }
+
     /// One element of a tensor of plain numbers. No other thread may write it before the next barrier.
     #[inline]
     pub fn get<T: Plain>(&self, i0: usize, row: RowIndex) -> T {
@@ -167,7 +178,20 @@ impl<'a> Dest<'a> {
 
     /// Copies a row of `source` to the start of a row. Both have the same format.
     pub fn copy_row(&mut self, row: RowIndex, source: &Source<'_>, from: RowIndex) {
-        self.copy_blocks(row, 0, source, from, 0, source.ne[0] / source.block());
+        self.copy_blocks(row, 0, source, from, 0, source.row_blocks());
+    }
+
+    /// Copies rows of `source`, which has the same format and rows as long, without gaps: the first of each pair is the row to write.
+    pub fn copy_rows(&mut self, source: &Source<'_>, rows: impl Iterator<Item = (RowIndex, RowIndex)>) {
+        assert!(self.dtype == source.dtype && self.ne[0] == source.ne[0]);
+        assert!(self.has_dense_rows() && source.has_dense_rows());
+        let bytes = self.row_blocks() * self.dtype.type_size();
+        for (row, from) in rows {
+            let (to, read) = (self.at.offset(row), source.offset(from));
+            // SAFETY: rows of both layouts, whose elements are contiguous. They are readable by the promise of `Source::new` and writable by
+            // that of `Dest::new`, and `copy` allows overlap.
+            unsafe { std::ptr::copy(source.at::<u8>(read), self.claim::<u8>(to, bytes), bytes) }
+        }
     }
 
     /// Copies `n` blocks (or plain numbers) of a row of `source`, starting at block `start`, to a row, starting at block `i`. Both have the

@@ -55,6 +55,13 @@ impl Layout {
         self.dtype.blck_size() as usize
     }
 
+    /// Blocks (or plain numbers) in a row.
+    #[inline]
+    pub fn row_blocks(&self) -> usize {
+        // A division takes as long as copying a short row.
+        if self.dtype.blck_size() == 1 { self.ne[0] } else { self.ne[0] / self.block() }
+    }
+
     /// Indices of row number `r`.
     #[inline]
     pub fn row_index(&self, r: usize) -> RowIndex {
@@ -86,11 +93,7 @@ impl Layout {
     /// Offset in bytes of block (or plain number) `i` of a row. Panics if the row has fewer than `n` blocks from there.
     #[inline]
     pub(super) fn blocks(&self, row: RowIndex, i: usize, n: usize) -> usize {
-        assert!(
-            i.checked_add(n).is_some_and(|end| end <= self.ne[0] / self.block()),
-            "blocks {i} + {n} of {:?}",
-            self.ne
-        );
+        assert!(i.checked_add(n).is_some_and(|end| end <= self.row_blocks()), "blocks {i} + {n} of {:?}", self.ne);
         self.offset(row) + i * self.nb[0]
     }
 
@@ -198,7 +201,7 @@ impl Layout {
 }
 
 /// Elements that an elementwise kernel processes at a time, few enough for the L1 cache.
-const PART: usize = 4096;
+pub const PART: usize = 4096;
 
 /// This thread's share of the elements of a tensor: rows, with long ones cut into parts.
 pub fn parts(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = (RowIndex, Range<usize>)> + use<> {
@@ -212,6 +215,19 @@ pub fn parts(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = (RowIndex, Ran
 
 /// This thread's share of the rows of a tensor.
 pub fn rows(w: &Worker<'_>, at: &Layout) -> impl Iterator<Item = RowIndex> + use<> {
-    let at = *at;
-    w.share(at.nrows()).map(move |r| at.row_index(r))
+    let [_, n1, n2, _] = at.ne;
+    let share = w.share(at.nrows());
+    // Counts, because the divisions of `row_index` take as long as copying a short row.
+    let mut next = if share.is_empty() { [0; 3] } else { at.row_index(share.start) };
+    share.map(move |_| {
+        let row = next;
+        next[0] += 1;
+        if next[0] == n1 {
+            next = [0, next[1] + 1, next[2]];
+            if next[1] == n2 {
+                next = [0, 0, next[2] + 1];
+            }
+        }
+        row
+    })
 }

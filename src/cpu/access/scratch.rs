@@ -11,6 +11,8 @@ use std::marker::PhantomData;
 pub struct Workspace<'a> {
     data: *mut u8,
     len: usize,
+    /// Whether it starts where the scratch memory does.
+    is_start: bool,
     thread: usize,
     claims: &'a Claims,
     memory: PhantomData<&'a mut u8>,
@@ -23,7 +25,7 @@ impl<'a> Workspace<'a> {
     /// Each thread that computes the node makes one, with its own `thread` number. The memory is readable and writable for `'a`, aligned
     /// to [`Scratch::ALIGN`], and nothing else uses it.
     pub(in crate::cpu) unsafe fn new(scratch: Scratch, thread: usize, claims: &'a Claims) -> Self {
-        Self { data: scratch.as_ptr(), len: scratch.len(), thread, claims, memory: PhantomData }
+        Self { data: scratch.as_ptr(), len: scratch.len(), is_start: true, thread, claims, memory: PhantomData }
     }
 
     /// Size in bytes.
@@ -34,7 +36,7 @@ impl<'a> Workspace<'a> {
     /// Splits the memory into the first `bytes` bytes, a multiple of the alignment, and the rest.
     pub fn split_at(self, bytes: usize) -> (Self, Self) {
         assert!(bytes <= self.len && bytes.is_multiple_of(Scratch::ALIGN), "{bytes} bytes of {}", self.len);
-        let rest = Self { data: self.data.wrapping_add(bytes), len: self.len - bytes, ..self };
+        let rest = Self { data: self.data.wrapping_add(bytes), len: self.len - bytes, is_start: false, ..self };
         (Self { len: bytes, ..self }, rest)
     }
 
@@ -45,6 +47,16 @@ impl<'a> Workspace<'a> {
         // SAFETY: the layout is inside this part of memory that nothing else uses, by the promise of `new`, and dense numbers share no
         // byte. Each thread has one `Workspace`; `split_at` and `rows` consume it, so each thread has one `Dest`.
         unsafe { Dest::of_memory(self.data, at, self.thread, self.claims) }
+    }
+
+    /// Rows of `n` plain numbers each that an earlier node has [published](publish) at the start of this memory, and that nobody has written since.
+    /// Panics unless this is the start of the scratch memory of a product that shares the activations of the one before.
+    pub fn kept_rows(self, w: &Worker<'_>, dtype: ggml_type, n: usize, rows: usize) -> Apart<'a> {
+        assert!(w.has_activations() && self.is_start, "the rows are not there");
+        // SAFETY: the executor says so of nodes after which no other has used the scratch memory (`keeps_activations`), except for parts that belong
+        // to one thread and are behind the rows. This consumes the only `Workspace` of this thread for this memory, and the other threads of the
+        // node do the same.
+        unsafe { self.rows(dtype, n, rows).written() }
     }
 
     /// `n` floats for this thread only. Those of thread 0 come first.

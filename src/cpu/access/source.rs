@@ -4,6 +4,7 @@ use super::dest::Dest;
 use super::layout::{Layout, RowIndex};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::convert;
+use crate::sys::memory::prefetch;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -82,9 +83,22 @@ impl<'g> Source<'g> {
         self.at(self.at.dense_row(row))
     }
 
+    /// Starts loading rows of contiguous elements into the cache: `n` from `[first, i2, i3]` on, as far as there are so many.
+    pub fn load_ahead(&self, first: usize, n: usize, [i2, i3]: [usize; 2]) {
+        let bytes = self.row_blocks() * self.dtype.type_size();
+        for i1 in first..(first + n).min(self.ne[1]) {
+            prefetch(self.row_ptr([i1, i2, i3]), bytes);
+        }
+    }
+
     /// Access with references, or `None` if the source shares memory with the result.
     pub fn try_apart(self, dest: &Dest<'_>) -> Option<Apart<'g>> {
         (!self.at.overlaps(self.data.addr(), dest, dest.address())).then_some(Apart(self))
+    }
+
+    /// The rows as slices of floats, or `None` if the source has another format, gaps in its rows, or shares memory with the result.
+    pub fn float_rows(self, dest: &Dest<'_>) -> Option<Rows<'g, f32>> {
+        self.try_apart(dest).filter(|_| self.dtype == GGML_TYPE_F32).and_then(Apart::rows)
     }
 
     /// Access with references to a source that does not overlap the result, because the check of the operation rejects that.
@@ -223,8 +237,7 @@ impl Deref for Reader<'_> {
 impl<'g> Reader<'g> {
     /// Reads `source` while the kernel writes `dest`.
     pub fn new(source: Source<'g>, dest: &Dest<'_>) -> Self {
-        let apart = source.try_apart(dest).filter(|_| source.dtype == GGML_TYPE_F32);
-        Self { source, direct: apart.and_then(Apart::rows), buf: Vec::new() }
+        Self { source, direct: source.float_rows(dest), buf: Vec::new() }
     }
 
     /// A row in single precision.

@@ -5,7 +5,7 @@ use super::node::Verdict;
 use super::{CheckedNode, range_of, runnable};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::alloc::ids::TensorIds;
-use crate::alloc::image::Images;
+use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
 use crate::cpu::exec::is_live;
 use crate::error::Result;
@@ -14,11 +14,25 @@ use crate::tensor::TensorRef;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The checked nodes of a graph, for a computation that lasts `'g`. Nodes that need no computation are left out.
 pub struct CheckedGraph<'g> {
     verdicts: Cow<'g, [Verdict]>,
+    serial: Serial,
     graph: PhantomData<&'g [TensorRef]>,
+}
+
+/// The number of a check of a graph. Graphs with the same number have the same nodes, and the same results of checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serial(u64);
+
+impl Serial {
+    /// A new number.
+    fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl<'g> CheckedGraph<'g> {
@@ -27,12 +41,27 @@ impl<'g> CheckedGraph<'g> {
     /// # Errors
     /// The reason why the first node that cannot run is rejected.
     pub fn new(nodes: &'g [TensorRef]) -> Result<Self> {
-        Ok(Self { verdicts: Cow::Owned(verdicts(nodes)?), graph: PhantomData })
+        Ok(Self::owned(verdicts(nodes)?))
+    }
+
+    fn owned(verdicts: Vec<Verdict>) -> Self {
+        Self { verdicts: Cow::Owned(verdicts), serial: Serial::next(), graph: PhantomData }
+    }
+
+    /// The number of this check.
+    pub fn serial(&self) -> Serial {
+        self.serial
     }
 
     /// Number of nodes to compute.
     pub fn n_nodes(&self) -> usize {
         self.verdicts.len()
+    }
+
+    /// Node number `i` of those to compute.
+    #[inline]
+    pub fn node(&self, i: usize) -> CheckedNode<'g> {
+        CheckedNode::of(self.verdicts[i])
     }
 
     /// The nodes, in the order of the graph.
@@ -49,13 +78,24 @@ fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
+/// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a buffer reads its view source,
+/// their view sources. Each comes after a tensor that refers to it.
+fn read_by_check(node: TensorRef) -> impl Iterator<Item = TensorRef> {
+    let all = std::iter::once(node).chain(node.srcs().map(|(_, s)| s));
+    all.flat_map(|t| std::iter::once(t).chain(t.view_src()))
+}
+
 /// The state of a graph when it was checked.
 struct Record {
     nodes: Vec<TensorRef>,
     verdicts: Vec<Verdict>,
+    serial: Serial,
     /// The nodes, their sources and their view sources: each tensor once, after a tensor that refers to it.
     tensors: Vec<TensorRef>,
     images: Images,
+    /// The verdicts that depend on tensor `i`: `users[first[i]..first[i + 1]]`.
+    first: Vec<u32>,
+    users: Vec<u32>,
     /// The buffers of these tensors with their address ranges.
     buffers: Vec<(*mut ggml_backend_buffer, Option<Range<usize>>)>,
 }
@@ -63,14 +103,8 @@ struct Record {
 impl Record {
     fn new(nodes: &[TensorRef], verdicts: Vec<Verdict>) -> Self {
         let mut ids = TensorIds::default();
-        for &node in nodes {
-            // The check of a view without a buffer reads its view source.
-            for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
-                ids.insert(t);
-                if let Some(base) = t.view_src() {
-                    ids.insert(base);
-                }
-            }
+        for t in nodes.iter().flat_map(|&node| read_by_check(node)) {
+            ids.insert(t);
         }
         let tensors = ids.tensors().to_vec();
         let mut images = Images::default();
@@ -82,17 +116,73 @@ impl Record {
                 buffers.push((buffer, range_of(buffer)));
             }
         }
-        Self { nodes: nodes.to_vec(), verdicts, tensors, images, buffers }
+        let mut uses = Vec::new();
+        for (i, verdict) in verdicts.iter().enumerate() {
+            uses.extend(read_by_check(verdict.tensor()).map(|t| (ids.insert(t), i as u32)));
+        }
+        uses.sort_unstable();
+        let first = (0..=tensors.len() as u32).map(|t| uses.partition_point(|u| u.0 < t) as u32).collect();
+        let users = uses.into_iter().map(|u| u.1).collect();
+        let (nodes, serial) = (nodes.to_vec(), Serial::next());
+        Self { nodes, verdicts, serial, tensors, images, first, users, buffers }
     }
 
-    /// Whether `nodes` are the nodes of this graph, and nothing that was checked has changed. Names and `extra` are not checked: a host may
-    /// set them between computations.
-    fn holds(&self, nodes: &[TensorRef]) -> bool {
-        self.nodes == nodes
-            // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the list; if that
-            // one is unchanged, it still refers to the same tensor, which is therefore valid.
-            && (unsafe { self.images.are_of_but_for_names(&self.tensors) } || mutant::on("G29 again"))
-            && self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range)
+    /// Checks the nodes again whose tensors have changed, for a graph with the nodes `nodes`. Names and `extra` are not checked: a host may set them
+    /// between computations. Returns false if the graph is another one, or if so much has changed that a new record is better.
+    ///
+    /// # Errors
+    /// The reason why a node cannot run. The record is of no use then, nor after `false`.
+    fn follow(&mut self, nodes: &[TensorRef]) -> Result<bool> {
+        let (change, changed) = self.changes(nodes);
+        match change {
+            Change::None => return Ok(true),
+            Change::Links => return Ok(false),
+            Change::Moved | Change::Values => {}
+        }
+        let users = |t: &u32| &self.users[self.first[*t as usize] as usize..self.first[*t as usize + 1] as usize];
+        let mut again: Vec<u32> = changed.iter().flat_map(users).copied().collect();
+        again.sort_unstable();
+        again.dedup();
+        if again.len() > self.verdicts.len() / 4 + 1 {
+            return Ok(false);
+        }
+        let mut same = change == Change::Moved;
+        for i in again {
+            let verdict = &mut self.verdicts[i as usize];
+            let now = runnable(&verdict.tensor())?.verdict();
+            same &= now == *verdict;
+            *verdict = now;
+        }
+        if !same {
+            self.serial = Serial::next();
+        }
+        for i in changed {
+            // SAFETY: a valid tensor, as in `changes`.
+            if !unsafe { self.images.renew(i as usize, self.tensors[i as usize]) } {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How the graph with the nodes `nodes` differs from the one that was checked, and which tensors do. Other nodes and other ranges of
+    /// buffers are a change of links.
+    fn changes(&self, nodes: &[TensorRef]) -> (Change, Vec<u32>) {
+        let mut changed = Vec::new();
+        if self.nodes != nodes {
+            return (Change::Links, changed);
+        }
+        // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the list; if that one
+        // still refers to the same tensors, it is valid.
+        let change = unsafe { self.images.changes(&self.tensors, &mut changed) };
+        if mutant::on("G29 again") {
+            return (Change::None, Vec::new());
+        }
+        // Only if all tensors are still in the same buffers are these known to be there.
+        if change == Change::Links || !self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range) {
+            return (Change::Links, changed);
+        }
+        (change, changed)
     }
 }
 
@@ -133,22 +223,28 @@ impl Memory {
             Some(i) => self.entries.remove(i),
             None => Entry { key, record: None, pause: Pause::of(1) },
         };
-        if entry.record.as_ref().is_some_and(|r| r.holds(nodes)) {
+        let record = entry.record.take();
+        let failed = record.is_some();
+        if let Some(mut record) = record
+            && record.follow(nodes)?
+        {
             entry.pause.succeeded();
+            entry.record = Some(record);
         } else {
-            if entry.record.take().is_some() {
+            if failed {
                 entry.pause.failed();
             }
             let checked = verdicts(nodes)?;
             if !entry.pause.take_turn() {
                 self.keep(entry);
-                return Ok(CheckedGraph { verdicts: Cow::Owned(checked), graph: PhantomData });
+                return Ok(CheckedGraph::owned(checked));
             }
             entry.record = Some(Record::new(nodes, checked));
         }
-        let entry = self.keep(entry);
-        let verdicts = entry.record.as_ref().map_or(&[][..], |r| &r.verdicts);
-        Ok(CheckedGraph { verdicts: Cow::Borrowed(verdicts), graph: PhantomData })
+        match &self.keep(entry).record {
+            Some(r) => Ok(CheckedGraph { verdicts: Cow::Borrowed(&r.verdicts), serial: r.serial, graph: PhantomData }),
+            None => CheckedGraph::new(nodes),
+        }
     }
 
     /// Appends an entry, and removes the least recently used one if there are too many.
@@ -173,7 +269,7 @@ mod tests {
 
     impl Memory {
         fn remembers(&self, nodes: &[TensorRef]) -> bool {
-            self.entries.iter().any(|e| e.record.as_ref().is_some_and(|r| r.holds(nodes)))
+            self.entries.iter().any(|e| e.record.as_ref().is_some_and(|r| r.changes(nodes).0 == Change::None))
         }
     }
 
@@ -215,6 +311,78 @@ mod tests {
         memory.check(&graphs[0]).unwrap();
         memory.check(&graphs[GRAPHS]).unwrap();
         assert!(memory.remembers(&graphs[0]) && !memory.remembers(&graphs[1]) && memory.remembers(&graphs[2]));
+    }
+
+    /// A buffer that no tensor is in any more may have been freed.
+    #[test]
+    fn only_buffers_of_tensors_are_looked_at() {
+        static ASKED: AtomicU64 = AtomicU64::new(0);
+        unsafe extern "C" fn base(buffer: *mut ggml_backend_buffer) -> *mut std::ffi::c_void {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the buffer of the test below, whose context is the address of its data.
+            unsafe { (*buffer).context }
+        }
+        let data = AlignedBlock::new(1024, 64, "a test's buffer").unwrap();
+        // SAFETY: the 1024 bytes of `data` outlive the buffer and the graph.
+        let buffer = unsafe { buffer_from_ptr(data.as_ptr().cast(), 1024) };
+        let raw = buffer.as_ptr();
+        // SAFETY: `buffer` keeps the **valid buffer** alive, and only this test uses it.
+        let context = unsafe {
+            let before = ((*raw).context, (*raw).iface.get_base);
+            (*raw).context = data.as_ptr().cast();
+            (*raw).iface.get_base = Some(base);
+            before
+        };
+        let mut c = ctx();
+        let placed = floats(&mut c, &[8, 2], 2);
+        let elsewhere = placed.data();
+        placed.set_data(data.as_ptr());
+        placed.set_buffer_raw(raw);
+        let nodes = nodes_of(binary::add(&mut c, placed, placed).unwrap());
+        let mut memory = Memory::default();
+        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        let asked = ASKED.load(Ordering::Relaxed);
+        assert!(asked > 0 && memory.remembers(&nodes) && ASKED.load(Ordering::Relaxed) > asked);
+        placed.set_data(elsewhere);
+        placed.set_buffer_raw(std::ptr::null_mut());
+        let asked = ASKED.load(Ordering::Relaxed);
+        assert!(memory.check(&nodes).is_ok());
+        assert_eq!(ASKED.load(Ordering::Relaxed), asked);
+        // SAFETY: as above; what was there before.
+        unsafe { ((*raw).context, (*raw).iface.get_base) = context };
+    }
+
+    /// Where the data of a few tensors is may change without a new record; so may shapes, but then the steps do not stay the same.
+    #[test]
+    fn few_changes_are_checked_alone() {
+        let mut c = ctx();
+        let first = floats(&mut c, &[8, 3], 1);
+        let (spare, mut sum) = (floats(&mut c, &[8, 3], 2), first);
+        for _ in 0..20 {
+            sum = binary::add(&mut c, sum, first).unwrap();
+        }
+        let nodes = nodes_of(sum);
+        let mut memory = Memory::default();
+        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        let known = memory.check(&nodes).unwrap().serial();
+        let before = sum.data();
+        sum.set_data(spare.data());
+        assert!(!memory.remembers(&nodes));
+        assert_eq!(memory.check(&nodes).unwrap().serial(), known);
+        assert!(memory.remembers(&nodes));
+        // In place: the same data as a source.
+        sum.set_data(sum.src(0).unwrap().data());
+        let serial = memory.check(&nodes).unwrap().serial();
+        assert!(serial != known && memory.remembers(&nodes));
+        // One row less, of the last node and its sources: three of 20 nodes.
+        sum.set_data(before);
+        sum.set_ne([8, 2, 1, 1]);
+        assert!(memory.check(&nodes).is_err(), "the shapes differ");
+        sum.set_ne([8, 3, 1, 1]);
+        (0..4).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        sum.set_op(crate::abi::ggml::ggml_op::GGML_OP_MUL);
+        let checked = memory.check(&nodes).unwrap();
+        assert!(checked.serial() != known && checked.nodes().last().unwrap().row().op as i32 == sum.op_raw());
     }
 
     /// Damage to a graph after its check is found.

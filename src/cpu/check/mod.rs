@@ -4,8 +4,8 @@
 mod graph;
 mod node;
 
-pub use graph::{CheckedGraph, Memory};
-pub use node::{CheckedNode, Overlap};
+pub use graph::{CheckedGraph, Memory, Serial};
+pub use node::{CheckedNode, Flat, FlatFloats, Overlap};
 
 use super::access::Layout;
 use super::repack;
@@ -42,6 +42,9 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     };
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
     well_formed(node)?;
+    if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i)) {
+        return Err(node.reads_itself(i));
+    }
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;
     // Nodes that access no data may be in any buffer.
     if !op_is_empty(row.op) {
@@ -100,32 +103,52 @@ pub fn runnable(node: &TensorRef) -> Result<CheckedNode<'_>> {
     has_memory(tensor)?;
     tensor.srcs().try_for_each(|(_, s)| has_memory(s))?;
     if tensor.is_empty() {
-        return Ok(CheckedNode::new(node, row, Overlap::None));
+        return Ok(CheckedNode::new(node, row, Overlap::None, Flat::No));
     }
     disjoint_elements(tensor)?;
     written_sources(tensor, row)?;
     held_sources(tensor)?;
-    Ok(CheckedNode::new(node, row, overlap(tensor, row)))
+    let (overlap, sources) = overlap(tensor, row);
+    Ok(CheckedNode::new(node, row, overlap, flat(tensor, row, overlap, sources)))
 }
 
 /// Whether two tensors may share memory.
-fn overlaps(a: TensorRef, b: TensorRef) -> bool {
+pub fn overlaps(a: TensorRef, b: TensorRef) -> bool {
     Layout::of(a).overlaps(a.data().addr(), &Layout::of(b), b.data().addr())
 }
 
-/// Returns how the sources of a node overlap its result.
-fn overlap(node: TensorRef, row: &Row) -> Overlap {
-    let mut all = Overlap::None;
+/// Returns how the sources of a node overlap its result, and the sources that do: bit `i` for source `i`.
+fn overlap(node: TensorRef, row: &Row) -> (Overlap, u16) {
+    let (mut all, mut sources) = (Overlap::None, 0);
     for (i, s) in node.srcs().filter(|(_, s)| overlaps(*s, node)) {
         if mutant::on("C7") {
             continue;
         }
         if row.in_place & 1 << i == 0 || s.data() != node.data() || Layout::of(s) != Layout::of(node) {
-            return Overlap::Partial;
+            return (Overlap::Partial, 0);
         }
         all = Overlap::InPlace;
+        sources |= 1 << i;
     }
-    all
+    (all, sources)
+}
+
+/// Whether an elementwise kernel can use a node's tensors as floats that correspond to each other. `sources` overlap the result.
+fn flat(node: TensorRef, row: &Row, overlap: Overlap, sources: u16) -> Flat {
+    // Elementwise operations are among those that can use a source's memory for the result.
+    if row.in_place == 0 || overlap == Overlap::Partial {
+        return Flat::No;
+    }
+    let ne = node.ne();
+    let same = |s: TensorRef| s.dtype() == GGML_TYPE_F32 && s.ne() == ne && s.is_contiguous();
+    if !same(node) || !node.srcs().all(|(i, s)| i < 2 && same(s)) {
+        return Flat::No;
+    }
+    match sources {
+        0 => Flat::Apart,
+        1 => Flat::InPlace,
+        _ => Flat::No,
+    }
 }
 
 /// Checks that the sources that a kernel writes have disjoint elements, and do not overlap other sources.

@@ -1,7 +1,9 @@
 //! [`CheckedNode`], the proof that a node may be computed.
 
 use super::super::access::claims::Claims;
+use super::super::access::layout::PART;
 use super::super::access::{Dest, Source};
+use super::super::exec::worker::Worker;
 use super::super::table::Row;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
@@ -17,6 +19,27 @@ pub enum Overlap {
     InPlace,
     /// In another way: one thread computes the node, and copies sources before it uses them.
     Partial,
+}
+
+/// Whether an elementwise kernel can use the result and its sources as floats that correspond to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flat {
+    /// No: other formats or shapes, gaps, or another overlap.
+    No,
+    /// Yes. No source shares memory with the result.
+    Apart,
+    /// Yes. Source 0 has the memory of the result, and the others share none with it.
+    InPlace,
+}
+
+/// One thread's share of the result and of at most two sources of an elementwise operation.
+pub struct FlatFloats<'a> {
+    /// The result. If `first` is `None`, it has the elements of source 0.
+    pub y: &'a mut [f32],
+    /// Source 0, unless it has the memory of the result.
+    pub first: Option<&'a [f32]>,
+    /// Source 1, if there is one.
+    pub second: Option<&'a [f32]>,
 }
 
 /// A node whose operation, types, shapes, strides and memory have been checked, for the computation of a graph that lasts
@@ -70,16 +93,24 @@ pub struct CheckedNode<'g> {
 }
 
 /// The result of a check. It holds only as long as nothing changes; [`CheckedNode`] adds that.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verdict {
     tensor: TensorRef,
     row: &'static Row,
     overlap: Overlap,
+    flat: Flat,
+}
+
+impl Verdict {
+    /// The node.
+    pub(super) fn tensor(&self) -> TensorRef {
+        self.tensor
+    }
 }
 
 impl<'g> CheckedNode<'g> {
-    pub(super) fn new(tensor: &'g TensorRef, row: &'static Row, overlap: Overlap) -> Self {
-        Self::of(Verdict { tensor: *tensor, row, overlap })
+    pub(super) fn new(tensor: &'g TensorRef, row: &'static Row, overlap: Overlap, flat: Flat) -> Self {
+        Self::of(Verdict { tensor: *tensor, row, overlap, flat })
     }
 
     /// Turns a verdict into a proof. The caller has checked that nothing has changed since.
@@ -124,6 +155,30 @@ impl<'g> CheckedNode<'g> {
         // SAFETY: `runnable` has checked that the layout is inside memory with disjoint elements, and how sources overlap it. The caller
         // promises one for each thread.
         unsafe { Dest::new(self.verdict.tensor, self.verdict.overlap, thread, claims) }
+    }
+
+    /// This thread's share of the floats of an elementwise node, or `None` if the result or a source has another format, another shape or gaps,
+    /// or overlaps in another way than [`Flat`] describes. `dest` is the result of this node.
+    pub fn flat<'a>(self, w: &Worker<'_>, dest: &'a mut Dest<'_>) -> Option<FlatFloats<'a>>
+    where
+        'g: 'a,
+    {
+        let Verdict { tensor, flat, .. } = self.verdict;
+        if flat == Flat::No {
+            return None;
+        }
+        let n = tensor.nelements() as usize;
+        let share = w.share(n.div_ceil(PART));
+        let range = (share.start * PART).min(n)..(share.end * PART).min(n);
+        let source = |i| {
+            let s: TensorRef = tensor.src(i)?;
+            // SAFETY: `runnable` has found as many aligned, contiguous floats in each source as in the result. Nobody writes them while the node is
+            // computed: `flat` says that they share no memory with the result. They are readable for `'g`, as in `try_source`.
+            Some(unsafe { std::slice::from_raw_parts(s.data().cast::<f32>().add(range.start), range.len()) })
+        };
+        let first = if flat == Flat::Apart { source(0) } else { None };
+        let second = source(1);
+        Some(FlatFloats { y: dest.all_floats(tensor, range), first, second })
     }
 
     /// One thread's access to source `i` for writing, for operations that change their sources ([`Row::writes`]).

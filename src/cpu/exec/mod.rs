@@ -7,9 +7,10 @@ pub mod worker;
 
 use super::access::claims::Claims;
 use super::barrier::Barrier;
-use super::check::{CheckedGraph, CheckedNode};
-use super::table;
+use super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
 use super::threadpool::{self, Pool};
+use super::{matmul, table};
+use crate::abi::ggml::ggml_op::GGML_OP_MUL_MAT;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::sys::sync::lock;
@@ -68,36 +69,62 @@ pub(super) fn is_live(node: TensorRef) -> bool {
     !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// A graph divided into steps for a number of threads.
-pub struct Steps<'g> {
-    nodes: Vec<(CheckedNode<'g>, table::Kernel)>,
+/// A node to compute.
+struct Planned {
+    /// Its number in the checked graph.
+    number: u32,
+    kernel: table::Kernel,
+    /// Whether it is a product whose activations an earlier product has converted already.
+    kept: bool,
+}
+
+/// The steps of a graph for a number of threads.
+pub struct Steps {
+    /// The check of the graph that was divided.
+    serial: Serial,
+    nodes: Vec<Planned>,
     steps: Vec<Step>,
+    /// Number of threads that the host asked for.
+    asked: usize,
     n_threads: usize,
     scratch: usize,
 }
 
-impl<'g> Steps<'g> {
+impl Steps {
     /// Steps for `n_threads` threads, but no more than `pool` has, or than a pool of this library can have.
-    pub fn new(graph: &CheckedGraph<'g>, n_threads: usize, pool: Option<&Pool>) -> Self {
-        let n_threads = n_threads.min(pool.map_or(GGML_MAX_N_THREADS, Pool::n_threads)).max(1);
-        let mut this = Self { nodes: Vec::with_capacity(graph.n_nodes()), steps: Vec::new(), n_threads: 1, scratch: 0 };
-        for node in graph.nodes() {
+    pub fn new(graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> Self {
+        let asked = useful_threads(n_threads, pool);
+        let (nodes, steps) = (Vec::with_capacity(graph.n_nodes()), Vec::new());
+        let mut this = Self { serial: graph.serial(), nodes, steps, asked, n_threads: 1, scratch: 0 };
+        let mut product = None;
+        for (i, node) in graph.nodes().enumerate() {
             let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
-            let wide = n_threads > 1 && node.is_wide();
+            let wide = asked > 1 && node.is_wide();
             if let Some(f) = node.row().scratch {
-                this.scratch = this.scratch.max(f(*node, if wide { n_threads } else { 1 }));
+                this.scratch = this.scratch.max(f(*node, if wide { asked } else { 1 }));
             }
             let at = this.nodes.len();
-            this.nodes.push((node, kernel));
+            this.nodes.push(Planned { number: i as u32, kernel, kept: keeps_activations(&mut product, node) });
             match this.steps.last_mut() {
                 Some(step) if !wide && !step.wide => step.nodes.end = at + 1,
                 _ => this.steps.push(Step { nodes: at..at + 1, wide }),
             }
             if wide {
-                this.n_threads = n_threads;
+                this.n_threads = asked;
             }
         }
         this
+    }
+
+    /// Whether these are the steps of `graph` for `n_threads` threads of `pool`.
+    pub fn are_of(&self, graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> bool {
+        self.serial == graph.serial() && self.asked == useful_threads(n_threads, pool)
+    }
+
+    /// Which nodes use activations that an earlier product has converted.
+    #[cfg(test)]
+    pub fn kept(&self) -> Vec<bool> {
+        self.nodes.iter().map(|n| n.kept).collect()
     }
 
     /// Bytes of scratch memory to allocate, including padding for alignment.
@@ -106,8 +133,33 @@ impl<'g> Steps<'g> {
     }
 }
 
+/// Whether the scratch memory has the activations of `node` as it needs them, because `product`, the last node that has used that memory, was a
+/// product with the same activations. Query, key and value of a layer are such products.
+fn keeps_activations<'g>(product: &mut Option<CheckedNode<'g>>, node: CheckedNode<'g>) -> bool {
+    let before = *product;
+    if node.row().scratch.is_some() {
+        *product = Some(node).filter(|n| n.row().op == GGML_OP_MUL_MAT);
+    }
+    let kept = match (before, *product) {
+        (Some(before), Some(now)) if *now == *node => matmul::share_activations(*before, *node),
+        _ => false,
+    };
+    // The activations may be where this node writes.
+    if product.is_some_and(|p| {
+        node.row().writes != 0 || node.row().is_custom() || p.src(1).is_none_or(|s| overlaps(s, *node))
+    }) {
+        *product = None;
+    }
+    kept
+}
+
+fn useful_threads(n_threads: usize, pool: Option<&Pool>) -> usize {
+    n_threads.min(pool.map_or(GGML_MAX_N_THREADS, Pool::n_threads)).max(1)
+}
+
 struct Region<'a> {
-    graph: &'a Steps<'a>,
+    graph: &'a CheckedGraph<'a>,
+    steps: &'a Steps,
     settings: &'a Settings<'a>,
     barrier: Barrier,
     alone: Barrier,
@@ -125,7 +177,7 @@ struct Region<'a> {
 impl Region<'_> {
     /// Runs the steps on thread `ith`.
     fn run(&self, ith: usize) {
-        for (i, step) in self.graph.steps.iter().enumerate() {
+        for (i, step) in self.steps.steps.iter().enumerate() {
             if self.stop_at.load(Ordering::Relaxed) <= i {
                 break;
             }
@@ -135,7 +187,7 @@ impl Region<'_> {
             if mutant::on("C3") && self.aborted.load(Ordering::Relaxed) {
                 break;
             }
-            if i + 1 < self.graph.steps.len() {
+            if i + 1 < self.steps.steps.len() {
                 self.barrier.wait_with(|| {
                     self.chunk.store(0, Ordering::Relaxed);
                     self.claims.clear();
@@ -145,7 +197,20 @@ impl Region<'_> {
     }
 
     fn run_step(&self, i: usize, step: &Step, ith: usize) {
-        for &(node, kernel) in &self.graph.nodes[step.nodes.clone()] {
+        let at = Cell::new(step.nodes.start);
+        if let Err(why) = guard::contained(|| self.run_nodes(i, step, ith, &at)) {
+            let node = self.graph.node(self.steps.nodes[at.get()].number as usize);
+            self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
+            self.barrier.give_up();
+            self.stop_at.store(i + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs the nodes of step `number` on thread `ith`. `at` is the current one.
+    fn run_nodes(&self, number: usize, step: &Step, ith: usize, at: &Cell<usize>) {
+        for (i, planned) in step.nodes.clone().zip(&self.steps.nodes[step.nodes.clone()]) {
+            at.set(i);
+            let node = self.graph.node(planned.number as usize);
             if !step.wide {
                 self.chunk_alone.store(0, Ordering::Relaxed);
                 self.claims.clear();
@@ -155,29 +220,27 @@ impl Region<'_> {
             }
             let worker = Worker {
                 ith: if mutant::on("C10") { 0 } else { ith },
-                nth: if step.wide { self.graph.n_threads } else { 1 },
+                nth: if step.wide { self.steps.n_threads } else { 1 },
                 scratch: Cell::new(Some(self.settings.scratch)),
                 barrier: if step.wide { &self.barrier } else { &self.alone },
                 chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
                 use_ref: self.settings.use_ref,
+                kept: planned.kept,
                 faults: &self.faults,
                 claims: &self.claims,
             };
             // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The barriers clear `claims`.
             let dest = unsafe { node.dest(ith, &self.claims) };
-            if let Err(why) = guard::contained(|| kernel(&worker, node, dest)) {
-                self.faults.report(Error::Backend(format!("the kernel of '{}' failed: {why}", node.name())));
-                self.barrier.give_up();
-            }
+            (planned.kernel)(&worker, node, dest);
             // All threads see the new bound after the next barrier. It is the next step, so that a late thread, which is still at the
             // start of this step, does not skip the step.
             if self.faults.any() {
-                self.stop_at.store(i + 1, Ordering::Relaxed);
+                self.stop_at.store(number + 1, Ordering::Relaxed);
                 return;
             }
             if ith == 0 && self.settings.abort.asked() {
                 self.aborted.store(true, Ordering::Relaxed);
-                self.stop_at.store(i + 1, Ordering::Relaxed);
+                self.stop_at.store(number + 1, Ordering::Relaxed);
                 return;
             }
         }
@@ -193,26 +256,28 @@ pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> 
     compute_steps(graph, &Steps::new(graph, settings.n_threads, settings.pool), settings)
 }
 
-/// Like [`compute`], for a graph that was divided into steps with these settings.
+/// Like [`compute`], for a graph that was divided into steps with these settings. Panics if the steps are those of another graph.
 ///
 /// # Errors
 /// As [`compute`].
-pub fn compute_steps(graph: &CheckedGraph<'_>, steps: &Steps<'_>, settings: &Settings<'_>) -> Result<()> {
-    match run(steps, settings)? {
+pub fn compute_steps(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Result<()> {
+    match run(graph, steps, settings)? {
         true => Ok(()),
         // Another computation uses the pool: compute on this thread only.
-        false => run(&Steps::new(graph, 1, None), &Settings { pool: None, ..*settings }).map(|_| ()),
+        false => run(graph, &Steps::new(graph, 1, None), &Settings { pool: None, ..*settings }).map(|_| ()),
     }
 }
 
 /// Runs the steps. Returns false, without running any, if another computation uses the pool.
-fn run(graph: &Steps<'_>, settings: &Settings<'_>) -> Result<bool> {
-    if settings.scratch.len() < graph.scratch {
-        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: graph.scratch });
+fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Result<bool> {
+    assert!(steps.serial == graph.serial(), "the steps are those of another graph");
+    if settings.scratch.len() < steps.scratch {
+        return Err(Error::OutOfMemory { what: "the work memory of a graph".into(), bytes: steps.scratch });
     }
-    let n_threads = graph.n_threads;
+    let n_threads = steps.n_threads;
     let region = Region {
         graph,
+        steps,
         settings,
         barrier: Barrier::new(n_threads),
         alone: Barrier::new(1),

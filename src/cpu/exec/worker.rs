@@ -93,6 +93,7 @@ pub struct Worker<'a> {
     pub(super) barrier: &'a Barrier,
     pub(super) chunk: &'a AtomicUsize,
     pub(super) use_ref: bool,
+    pub(super) kept: bool,
     pub(super) faults: &'a Faults,
     pub(super) claims: &'a Claims,
 }
@@ -117,6 +118,11 @@ impl<'a> Worker<'a> {
         // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread of the node, with
         // its own number `ith`, and `take` succeeds once.
         unsafe { Workspace::new(scratch, self.ith, self.claims) }
+    }
+
+    /// Whether the scratch memory starts with the converted activations of the product before, which are those of this product, too.
+    pub fn has_activations(&self) -> bool {
+        self.kept
     }
 
     /// Whether the host has selected the reference kernels.
@@ -182,6 +188,7 @@ pub(crate) mod tests {
                         barrier,
                         chunk,
                         use_ref: false,
+                        kept: false,
                         faults,
                         claims,
                     })

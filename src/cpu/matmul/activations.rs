@@ -32,6 +32,13 @@ pub fn convert<'a>(
     rows
 }
 
+impl ProductPlan {
+    /// The rows that [`convert`] has left at the start of the scratch memory for the product before.
+    pub fn kept<'a>(&self, w: &Worker<'a>, memory: Workspace<'a>) -> Apart<'a> {
+        memory.kept_rows(w, GGML_TYPE_F32, self.act_bytes / size_of::<f32>(), self.act_rows)
+    }
+}
+
 impl<'a> Activations<'a> {
     /// Creates the activations of `src1`. `published` are the rows that [`convert`] has converted for `plan`.
     pub fn new(plan: &'a ProductPlan, src1: Source<'a>, published: Option<Apart<'a>>) -> Self {
@@ -84,7 +91,7 @@ fn convert_row(
         own.as_ptr()
     };
     let y = y.as_mut_ptr().cast::<u8>();
-    // SAFETY: the contracts of `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in `src1` or in `own`. By the
+    // SAFETY: the contracts of `Kernels`, `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in `src1` or in `own`. By the
     // assertion, `y` has `act_bytes` bytes, which `ProductPlan` has computed for a row of `k` values in this form.
     unsafe {
         match plan.act {
@@ -99,6 +106,7 @@ fn convert_row(
                     (gemv.act)(k, floats, y);
                 }
             }
+            ActForm::Bfloat16s => (kernels.f32_to_bf16)(k, y.cast(), floats),
             ActForm::Bytes(form) => kernels.byte_tiles.act[form.act_index()](k, floats, y),
         }
     }

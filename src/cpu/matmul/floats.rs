@@ -1,93 +1,122 @@
 //! Computes a piece of a product whose weights are plain numbers.
 
-use super::plan::spaced;
-use super::product::{Columns, Job};
+use super::plan::{ActForm, spaced};
+use super::product::{Addresses, Columns, Job};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::Dest;
-use crate::cpu::simd::products::{MAX_COLS, ROWS, STEP};
+use crate::cpu::simd::cover;
+use crate::cpu::simd::products::{MAX_COLS, Product, ROWS, STEP};
+use std::ops::Range;
 
 /// Rows that are converted at a time.
 const CONVERTED: usize = 32;
 /// Minimum number of columns for converting rows to floats once for all of them.
 const CONVERT_FROM: usize = 16;
 
+/// The same for rows of floats: the copies are not a power of two apart, so they do not compete for the same sets of the cache.
+const COPY_FROM: usize = 64;
+
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {
     CONVERTED * spaced(k.min(STEP))
 }
 
+/// Some rows of weights, as they are or converted, for a step of `k`.
+struct Step {
+    /// The first row.
+    first: *const u8,
+    /// Bytes from one row to the next.
+    stride: usize,
+    /// Number of rows.
+    rows: usize,
+    /// Number of values.
+    k: usize,
+    /// Bytes to what will be needed next.
+    ahead: usize,
+    /// Whether there were steps before.
+    add: bool,
+}
+
+impl Step {
+    /// Multiplies the rows, at most [`CONVERTED`], by the columns `at`, of which there are as many as the kernel has.
+    ///
+    /// # Safety
+    /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
+    /// each row (readable, too, if there were steps before).
+    unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
+        // The last row stands for rows that are missing.
+        let mut rows = [std::ptr::null(); CONVERTED];
+        for (r, at) in rows[..self.rows.next_multiple_of(ROWS)].iter_mut().enumerate() {
+            *at = self.first.wrapping_add(r.min(self.rows - 1) * self.stride);
+        }
+        let whole = self.rows - self.rows % ROWS;
+        // SAFETY: forwarded to the caller: this is the contract of `Product`.
+        unsafe { kernel(self.k, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
+        let n = self.rows - whole;
+        if n == 0 {
+            return;
+        }
+        let to = at.dsts.map(|d| d.wrapping_add(whole));
+        let mut results = [[0.0f32; ROWS]; MAX_COLS];
+        let room = results.each_mut().map(|r| r.as_mut_ptr());
+        // SAFETY: as above, with results that have room for all rows of the kernel. The caller promises those of `n` rows from `to` on.
+        unsafe {
+            for c in 0..if self.add { columns } else { 0 } {
+                room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
+            }
+            kernel(self.k, ROWS, rows[whole..].as_ptr(), self.ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
+            for c in 0..columns {
+                to[c].cast::<u8>().copy_from_nonoverlapping(room[c].cast(), n * size_of::<f32>());
+            }
+        }
+    }
+}
+
 impl<C: Columns> Job<'_, C> {
-    /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`], unless the weights are floats.
+    /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`].
     pub(super) fn floats(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
-        let (products, weights) = (&self.kernels.products, self.plan.weights);
-        let convert = weights != GGML_TYPE_F32 && self.cols.len() >= CONVERT_FROM;
+        let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
+        let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
+        let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
+        let convert = !bfloat16s && columns >= if weights == GGML_TYPE_F32 { COPY_FROM } else { CONVERT_FROM };
         let kernels = if convert { products.f32 } else { products.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
-        let height = if self.cols.len() > MAX_COLS { CONVERTED } else { ROWS };
-        let space = spaced(self.plan.k.min(STEP));
+        let height = if columns > MAX_COLS { CONVERTED } else { ROWS };
+        // The addresses of a column take some divisions.
+        let few: Option<Addresses<MAX_COLS>> = (columns <= MAX_COLS).then(|| self.addresses(dest, self.cols.clone()));
         for first in self.rows.clone().step_by(height) {
-            let rows = height.min(self.rows.end - first);
+            let rows = first..self.rows.end.min(first + height);
             for k0 in (0..self.plan.k).step_by(STEP) {
-                let step = STEP.min(self.plan.k - k0);
-                // The next step of these rows, or the next rows.
-                let last = k0 + step == self.plan.k;
-                let ahead = if last {
-                    (ROWS * self.stride()).wrapping_sub(k0 * weights.type_size())
-                } else {
-                    STEP * weights.type_size()
-                };
-                let row = |r: usize| self.row(first).wrapping_add(r * self.stride() + k0 * weights.type_size());
-                if convert {
-                    for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows) {
-                        self.convert(row(r), &mut to[..step]);
-                    }
-                }
-                // The last row stands for rows that are missing.
-                let at = |r: usize| match r.min(rows - 1) {
-                    r if convert => own[r * space..].as_ptr().cast::<u8>(),
-                    r => row(r),
-                };
-                let mut j = self.cols.start;
-                for &(width, kernel) in kernels {
-                    while self.cols.end - j >= width {
-                        let (mut acts, mut dsts) = ([std::ptr::null(); MAX_COLS], [std::ptr::null_mut(); MAX_COLS]);
-                        for c in 0..width {
-                            let (from, to) = self.columns.get(j + c);
-                            acts[c] = self.activations.row(from).cast::<f32>().wrapping_add(k0);
-                            dsts[c] = dest.floats(to, first..first + rows);
-                        }
-                        for r in (0..rows).step_by(ROWS) {
-                            let from = [at(r), at(r + 1), at(r + 2), at(r + 3)];
-                            let all = rows - r >= ROWS;
-                            let mut rest = [[0.0f32; ROWS]; MAX_COLS];
-                            let to: [*mut f32; MAX_COLS] =
-                                std::array::from_fn(
-                                    |c| {
-                                        if all { dsts[c].wrapping_add(r) } else { rest[c].as_mut_ptr() }
-                                    },
-                                );
-                            // SAFETY: the contract of `Product`: the rows are inside the matrix by the assertions in `new`, or converted with `step`
-                            // values. The columns have `step` floats from `k0` (`Activations::row`). There is room for all rows in the results, which
-                            // `dest.floats` has checked, or in `rest`.
-                            unsafe { kernel(step, from.as_ptr(), ahead, acts.as_ptr(), to.as_ptr(), all && k0 > 0) };
-                            if !all {
-                                for (c, rest) in rest.iter().enumerate().take(width) {
-                                    for (i, sum) in rest.iter().enumerate().take(rows - r) {
-                                        let to = dsts[c].wrapping_add(r + i);
-                                        // SAFETY: `dest.floats` has checked the results of `rows` rows.
-                                        unsafe {
-                                            let before = if k0 > 0 { to.read_unaligned() + *sum } else { *sum };
-                                            to.write_unaligned(before);
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                        j += width;
-                    }
+                let step = self.step(rows.clone(), k0, convert.then_some(&mut *own));
+                for (c, width, kernel) in cover(kernels, columns) {
+                    let at = match &few {
+                        Some(all) => all.from(c),
+                        None => self.addresses(dest, self.cols.start + c..self.cols.start + c + width),
+                    };
+                    let at = at.moved(k0 * act_size, first - self.rows.start);
+                    // SAFETY: the rows are inside the matrix by the assertions in `new`, or converted, with `step.k` values. The columns have as many
+                    // from `k0`, and their results have the rows of the piece (`addresses`).
+                    unsafe { step.multiply(kernel, width, &at) };
                 }
             }
         }
+    }
+
+    /// The values from `k0` of some rows, converted to floats if there is memory for that.
+    fn step(&self, rows: Range<usize>, k0: usize, own: Option<&mut [f32]>) -> Step {
+        let (size, stride) = (self.plan.weights.type_size(), self.stride());
+        let (first, k) = (self.row(rows.start).wrapping_add(k0 * size), STEP.min(self.plan.k - k0));
+        // The next step of these rows, or the next rows.
+        let next = if k0 + k < self.plan.k { STEP * size } else { (ROWS * stride).wrapping_sub(k0 * size) };
+        let step = Step { first, stride, rows: rows.len(), k, ahead: next, add: k0 > 0 };
+        let Some(own) = own else { return step };
+        let space = spaced(self.plan.k.min(STEP));
+        assert!(rows.len() * space <= own.len(), "memory for the converted rows");
+        for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows.len()) {
+            self.convert(first.wrapping_add(r * stride), &mut to[..k]);
+        }
+        // They are in the cache.
+        Step { first: own.as_ptr().cast(), stride: space * size_of::<f32>(), ahead: 0, ..step }
     }
 
     /// Converts a row of weights, which has as many values as `to`.

@@ -22,7 +22,7 @@ pub fn transform(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     for row in rows(w, &out) {
         out.row(row, |y| {
             x.load(row, 0, y);
-            vec::scale_add(y, scale, 0.0);
+            vec::map(vec::Function::Affine(scale, 0.0), y);
             butterflies(y);
         });
     }

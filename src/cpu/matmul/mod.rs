@@ -46,6 +46,25 @@ pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
     [kernels(), reference()].map(|k| scratch(k, dst, n_threads)).into_iter().fold(0, usize::max)
 }
 
+/// Whether two products convert the same activations to the same form, at the same place in the scratch memory.
+pub fn share_activations(a: TensorRef, b: TensorRef) -> bool {
+    let (s, t) = (Shapes::of(a), Shapes::of(b));
+    let data = |node: TensorRef| node.src(1).map(TensorRef::data);
+    data(a) == data(b)
+        && s.src1 == t.src1
+        && [kernels(), reference()].into_iter().all(|k| {
+            let plan = |s: &Shapes| ProductPlan::new(s.kernels(k), s, s.columns(), 1);
+            let (p, q) = (plan(&s), plan(&t));
+            s.k() > 0 && p.converts() && p.act == q.act && p.act_bytes == q.act_bytes && p.act_rows == q.act_rows
+        })
+        && ![a, b].into_iter().any(has_hint)
+}
+
+/// Whether the host says that the weights are a Hadamard matrix.
+fn has_hint(node: TensorRef) -> bool {
+    node.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32
+}
+
 /// [`scratch_mul_mat`] with given kernels.
 fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     let s = Shapes::of(dst);
@@ -68,8 +87,7 @@ fn kernels_for(w: &Worker<'_>) -> &'static Kernels {
 fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_>) {
     let s = Shapes::of(*node);
     let k = s.kernels(k);
-    let hinted = node.op_param_i32(1) == ggml_op_hint::GGML_HINT_SRC0_IS_HADAMARD as i32;
-    if hinted && !k.dots_only && hadamard::applies(&s) {
+    if has_hint(*node) && !k.dots_only && hadamard::applies(&s) {
         return hadamard::transform(w, node, dest);
     }
     if s.k() == 0 {
@@ -79,10 +97,14 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
     let (src0, src1) = (node.source(0), node.source(1));
     let (front, own) = workspace(w, plan.scratch()).split_at(plan.own_at);
     let own = own.own(plan.own_floats());
-    let published = plan.converts().then(|| {
+    let published = if !plan.converts() {
+        None
+    } else if w.has_activations() {
+        Some(plan.kept(w, front))
+    } else {
         let [published] = publish(w, [convert(w, k, &plan, &src1, front, own)]);
-        published
-    });
+        Some(published)
+    };
     let activations = Activations::new(&plan, src1, published);
 
     let matrices = src0.ne[2] * src0.ne[3];

@@ -78,7 +78,7 @@ pub enum Method {
 }
 
 /// The form to which activations are converted.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ActForm {
     /// No conversion: kernels use `src1`.
     AsIs,
@@ -88,6 +88,8 @@ pub enum ActForm {
     Blocks(ggml_type),
     /// Bytes for tiles.
     Bytes(Form),
+    /// Bfloat16s.
+    Bfloat16s,
     /// A [`WideAct`](gemv::WideAct) row for matrix times column.
     Wide,
 }
@@ -177,7 +179,10 @@ impl ProductPlan {
         let dot_type = dot_type(s.src0.dtype).filter(|d| *d != s.src1.dtype);
         let gemv = kernels.gemv[s.src0.dtype as usize]
             .filter(|_| method == Method::Dots && !s.interleaved && !kernels.dots_only && dot_type.is_some());
+        // Not only for tiles: `MUL_MAT_ID` has one form of the activations for both methods. Dot products see empty rows only.
+        let bfloat16s = s.src0.dtype == GGML_TYPE_BF16 && kernels.products.bf16_columns == GGML_TYPE_BF16;
         let act = match (strips, method, unpacker, dot_type) {
+            _ if bfloat16s && !kernels.dots_only => ActForm::Bfloat16s,
             _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
             (Some(f), Method::Tiles, ..) => ActForm::Bytes(f.form),
@@ -193,6 +198,7 @@ impl ProductPlan {
         let act_bytes = line_up(match act {
             ActForm::AsIs => 0,
             ActForm::Floats => 4 * k,
+            ActForm::Bfloat16s => 2 * k,
             ActForm::Blocks(d) => d.row_size(k as i64).unwrap_or(0),
             ActForm::Bytes(form) => gemv::Layout::Blocks(form).act_bytes(k),
             ActForm::Wide => gemv::Layout::Wide.act_bytes(k),
@@ -203,8 +209,8 @@ impl ProductPlan {
             Method::Tiles if floats => line_up(size_of::<f32>() * floats::own_floats(k)),
             Method::Tiles => panels.total() * size_of::<f32>(),
         };
-        if !Shapes::has_plain_rows(&s.src1) && matches!(act, ActForm::Blocks(_) | ActForm::Bytes(_) | ActForm::Wide) {
-            // A row as floats before it is quantized.
+        if !Shapes::has_plain_rows(&s.src1) && !matches!(act, ActForm::AsIs | ActForm::Floats) {
+            // A row as floats before it is converted.
             own_bytes = own_bytes.max(line_up(4 * k));
         }
         let act_rows = if matches!(act, ActForm::AsIs) { 0 } else { s.src1.nrows() };

@@ -6,7 +6,7 @@ use super::plan::{Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, RowIndex, Source};
 use crate::cpu::simd::interleave::{Interleaved, MAX_FEW};
-use crate::cpu::simd::{Kernels, tile};
+use crate::cpu::simd::{Kernels, cover, tile};
 use std::ops::Range;
 
 /// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
@@ -38,6 +38,27 @@ pub struct Job<'a, C> {
     pub(super) cols: Range<usize>,
 }
 
+/// Addresses of some columns: their activations in the form of the plan, and their results, from the first row of the piece on.
+#[derive(Clone, Copy)]
+pub(super) struct Addresses<const N: usize> {
+    pub acts: [*const u8; N],
+    pub dsts: [*mut f32; N],
+}
+
+impl<const N: usize> Addresses<N> {
+    /// The columns from `first` on.
+    pub fn from(mut self, first: usize) -> Self {
+        self.acts.rotate_left(first);
+        self.dsts.rotate_left(first);
+        self
+    }
+
+    /// The activations `bytes` bytes later, and the results `rows` rows later.
+    pub fn moved(self, bytes: usize, rows: usize) -> Self {
+        Self { acts: self.acts.map(|a| a.wrapping_add(bytes)), dsts: self.dsts.map(|d| d.wrapping_add(rows)) }
+    }
+}
+
 impl<'a, C: Columns> Job<'a, C> {
     /// A piece with rows `rows` of `matrix` and columns `cols` of `columns`.
     pub fn new(
@@ -63,15 +84,18 @@ impl<'a, C: Columns> Job<'a, C> {
 
     /// Computes the piece. `own` is memory of this thread with the length in the plan.
     pub fn run(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
-        let few = |f: &&Interleaved| self.cols.len() <= f.few;
-        match (self.plan.method, &self.plan.strips, self.kernels.byte_tiles.unpack[self.plan.weights as usize]) {
-            (Method::Dots, Some(strips), _) if self.plan.interleaved => self.columns(dest, strips, None),
-            (Method::Dots, ..) => self.dots(dest),
-            (Method::Tiles, Some(strips), _) if few(&strips) => {
-                self.columns(dest, strips, Some(self.plan.panels.split(own)));
+        let plan = self.plan;
+        let few = plan.strips.as_ref().filter(|f| self.cols.len() <= f.few);
+        match (plan.method, plan.strips.as_ref().filter(|_| plan.interleaved), few) {
+            (Method::Dots, Some(strips), _) | (Method::Tiles, Some(_), Some(strips)) => {
+                self.columns(dest, strips, None)
             }
-            (Method::Tiles, _, Some(unpacker)) => self.byte_tiles(dest, self.plan.panels.split(own), unpacker),
-            (Method::Tiles, _, None) => self.floats(dest, own),
+            (Method::Dots, None, _) => self.dots(dest),
+            (Method::Tiles, None, Some(strips)) => self.columns(dest, strips, Some(plan.panels.split(own))),
+            (Method::Tiles, ..) => match self.kernels.byte_tiles.unpack[plan.weights as usize] {
+                Some(unpacker) => self.byte_tiles(dest, plan.panels.split(own), unpacker),
+                None => self.floats(dest, own),
+            },
         }
     }
 
@@ -84,6 +108,16 @@ impl<'a, C: Columns> Job<'a, C> {
     /// Bytes from one row to the next.
     pub(super) fn stride(&self) -> usize {
         self.matrix.source.nb[1]
+    }
+
+    /// Addresses of the columns `cols`, at most `N`.
+    pub(super) fn addresses<const N: usize>(&self, dest: &mut Dest<'_>, cols: Range<usize>) -> Addresses<N> {
+        let mut at = Addresses { acts: [std::ptr::null(); N], dsts: [std::ptr::null_mut(); N] };
+        for (c, j) in cols.enumerate() {
+            let (from, to) = self.columns.get(j);
+            (at.acts[c], at.dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
+        }
+        at
     }
 
     fn dots(&self, dest: &mut Dest<'_>) {
@@ -122,51 +156,32 @@ impl<'a, C: Columns> Job<'a, C> {
         }
     }
 
-    /// A few columns at a time, in strips. `packed` has room to interleave the rows; it is not needed if they are interleaved.
+    /// A few columns at a time, in strips. `packed` has room to interleave the rows; `None` if they are interleaved.
     fn columns(&self, dest: &mut Dest<'_>, strips: &Interleaved, mut packed: Option<Panels<'_>>) {
         let (stride, lanes) = (self.stride(), strips.lanes);
         let (values, bytes) = (strips.shape.values, strips.shape.bytes);
         // A strip stays in the L1 cache for all columns.
-        let step = if self.plan.interleaved { self.plan.k } else { self.strip_step(strips) };
+        let step = if packed.is_none() { self.plan.k } else { self.strip_step(strips) };
         for some in self.cols.clone().step_by(MAX_FEW) {
             let n = MAX_FEW.min(self.cols.end - some);
-            let (mut acts, mut dsts) = ([std::ptr::null(); MAX_FEW], [std::ptr::null_mut(); MAX_FEW]);
-            for c in 0..n {
-                let (from, to) = self.columns.get(some + c);
-                (acts[c], dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
-            }
+            let at: Addresses<MAX_FEW> = self.addresses(dest, some..some + n);
             for first in self.rows.clone().step_by(lanes) {
                 let rows = lanes.min(self.rows.end - first);
                 for k0 in (0..self.plan.k).step_by(step) {
                     let step = step.min(self.plan.k - k0);
                     let from = self.row(first).wrapping_add(k0 / values * bytes);
                     let strip = match &mut packed {
-                        Some(packed) if !self.plan.interleaved => {
-                            // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
-                            // the block.
-                            unsafe { packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride)) }
-                        }
-                        _ => from,
+                        // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
+                        // the block.
+                        Some(packed) => unsafe { packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride)) },
+                        None => from,
                     };
-                    let mut here = acts;
-                    if k0 > 0 {
-                        for a in &mut here[..n] {
-                            *a = a.wrapping_add(k0 / 32 * strips.form.act_bytes());
-                        }
+                    let here = at.moved(k0 / 32 * strips.form.act_bytes(), first - self.rows.start);
+                    for (c, _, kernel) in cover(strips.columns, n) {
+                        // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix. The
+                        // columns have `step` values from `k0`, and the results have these rows (`addresses`).
+                        unsafe { kernel(step, strip, here.acts[c..].as_ptr(), here.dsts[c..].as_ptr(), rows, k0 > 0) };
                     }
-                    let mut c = 0;
-                    for &(width, kernel) in strips.columns {
-                        while n - c >= width {
-                            // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the
-                            // matrix. The columns have `step` values from `k0` in the form of the plan (`Activations::row`), and `dest.floats` has checked
-                            // the results.
-                            unsafe { kernel(step, strip, here[c..].as_ptr(), dsts[c..].as_ptr(), rows, k0 > 0) };
-                            c += width;
-                        }
-                    }
-                }
-                for d in &mut dsts[..n] {
-                    *d = d.wrapping_add(rows);
                 }
             }
         }
@@ -176,28 +191,6 @@ impl<'a, C: Columns> Job<'a, C> {
     fn strip_step(&self, strips: &Interleaved) -> usize {
         let row = (16 << 10) / strips.lanes;
         (row / strips.shape.bytes * strips.shape.values / 256 * 256).clamp(256, self.plan.panels.step.max(256))
-    }
-
-    /// Calls `tile(kernel, activations, results)` for all columns, in tiles as wide as possible. Each pointer to activations has `k` values
-    /// in the form of the plan, and each pointer to results has a float for each row of the piece.
-    fn for_tiles<T: Copy>(
-        &self,
-        dest: &mut Dest<'_>,
-        kernels: &[(usize, T)],
-        mut tile: impl FnMut(T, &[*const u8; tile::MAX_COLS], &[*mut f32; tile::MAX_COLS]),
-    ) {
-        let mut j = self.cols.start;
-        for &(width, kernel) in kernels {
-            while self.cols.end - j >= width {
-                let (mut acts, mut dsts) = ([std::ptr::null(); tile::MAX_COLS], [std::ptr::null_mut(); tile::MAX_COLS]);
-                for c in 0..width {
-                    let (from, to) = self.columns.get(j + c);
-                    (acts[c], dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
-                }
-                tile(kernel, &acts, &dsts);
-                j += width;
-            }
-        }
     }
 
     /// Panels of the piece: number, first row, number of rows.
@@ -232,15 +225,16 @@ impl<'a, C: Columns> Job<'a, C> {
                     }
                 }
             }
-            self.for_tiles(dest, tiles.kernels[form.index()], |kernel, acts, dsts| {
-                let acts = acts.map(|a| a.wrapping_add(k0 / 32 * form.act_bytes()));
+            for (c, width, kernel) in cover(tiles.kernels[form.index()], self.cols.len()) {
+                let first_col = self.cols.start + c;
+                let at: Addresses<{ tile::MAX_COLS }> = self.addresses(dest, first_col..first_col + width);
                 for (p, first, rows) in self.panels() {
-                    let dsts = dsts.map(|d| d.wrapping_add(first - self.rows.start));
+                    let at = at.moved(k0 / 32 * form.act_bytes(), first - self.rows.start);
                     // SAFETY: the contract of `ByteTile`: the panel has `step` values of each row. The columns have `step / 32` blocks from
-                    // `k0`, and the results have the rows of this panel (`for_tiles`).
-                    unsafe { kernel(step, packed.bytes(p, step), acts.as_ptr(), dsts.as_ptr(), rows, k0 > 0) };
+                    // `k0`, and the results have the rows of this panel (`addresses`).
+                    unsafe { kernel(step, packed.bytes(p, step), at.acts.as_ptr(), at.dsts.as_ptr(), rows, k0 > 0) };
                 }
-            });
+            }
         }
     }
 }

@@ -80,6 +80,14 @@ fn tolerance(t: ggml_type, squares: f64) -> f64 {
     squares.sqrt() * if t.blck_size() == 1 { 1e-5 } else { 0.02 } + 1e-6
 }
 
+/// The activations that the kernels multiply: bfloat16s at some levels, if the weights are.
+fn multiplied(k: &Kernels, weights: ggml_type, y: Vec<f32>) -> Vec<f32> {
+    if weights != GGML_TYPE_BF16 || k.products.bf16_columns != GGML_TYPE_BF16 {
+        return y;
+    }
+    y.into_iter().map(|y| half::bf16::from_f32(y).to_f32()).collect()
+}
+
 fn check_mul_mat(a: &mut Owned, b: &mut Owned, what: &str) {
     let (ta, tb) = (a.get(), b.get());
     let (na, nb) = (ta.ne().map(|n| n as usize), tb.ne().map(|n| n as usize));
@@ -100,7 +108,7 @@ fn check_mul_mat(a: &mut Owned, b: &mut Owned, what: &str) {
             for i3 in 0..nb[3] {
                 for i2 in 0..nb[2] {
                     for i1 in 0..nb[1] {
-                        let y = b.row(i1, i2, i3);
+                        let y = multiplied(&k, ta.dtype(), b.row(i1, i2, i3));
                         let got = d.row(i1, i2, i3);
                         for (i0, got) in got.into_iter().enumerate() {
                             let x = a.row(i0, i2 / (nb[2] / na[2]), i3 / (nb[3] / na[3]));

@@ -1,8 +1,8 @@
 //! Arithmetic of two tensors, of which the second is repeated to the shape of the first.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Apart, Dest, Reader, Writer, parts, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::access::{Dest, Reader, Writer, parts, rows};
+use super::super::check::{CheckedNode, FlatFloats, ensure, src};
 use super::super::convert;
 use super::{check_map_f32, check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
@@ -13,12 +13,18 @@ use crate::invalid;
 use crate::tensor::TensorRef;
 
 fn binary(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: Pairwise) {
+    if let Some(FlatFloats { y, first, second: Some(b) }) = node.flat(w, &mut d) {
+        return match first {
+            Some(a) => vec::zip_into(f, y, a, b),
+            None => vec::zip(f, y, b),
+        };
+    }
     let (mut a, mut b) = (node.source(0), node.source(1));
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
     }
     let (n, period) = (d.ne[0], b.ne[0]);
-    let aside = a.try_apart(&d).filter(|_| a.dtype == GGML_TYPE_F32).and_then(Apart::rows::<f32>);
+    let aside = a.float_rows(&d);
     let mut b = Reader::new(b, &d);
     let mut out = Writer::new(d);
     let mut one = Vec::new();

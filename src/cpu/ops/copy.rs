@@ -1,7 +1,7 @@
 //! Copies with conversion, writing or adding to a part of a tensor, concatenation, and repetition.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Layout, Plain, Source, Writer, rows};
+use super::super::access::{Dest, Layout, Plain, Reader, RowIndex, Source, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::{check_type, is_float};
@@ -19,9 +19,17 @@ pub fn dup(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         return dup_same(w, &s, &mut d);
     }
     if s.ne == d.ne {
-        let mut out = Writer::new(d);
-        for row in rows(w, &out) {
-            out.row(row, |y| s.load(row, 0, y));
+        // Without a buffer if either format is single precision.
+        if d.dtype == GGML_TYPE_F32 {
+            let mut out = Writer::new(d);
+            for row in rows(w, &out) {
+                out.row(row, |y| s.load(row, 0, y));
+            }
+        } else {
+            let mut x = Reader::new(s, &d);
+            for row in rows(w, &d) {
+                d.store(row, 0, x.row(row));
+            }
         }
         return;
     }
@@ -44,9 +52,11 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
         return d.copy_bytes(s, (part.start * 4096).min(total)..(part.end * 4096).min(total));
     }
     if s.ne == d.ne && (s.has_dense_rows() || block > 1) && d.has_dense_rows() {
-        for row in rows(w, d) {
-            d.copy_row(row, s, row);
+        let all = rows(w, d).map(|row| (row, row));
+        if s.has_dense_rows() {
+            return d.copy_rows(s, all);
         }
+        all.for_each(|(row, from)| d.copy_row(row, s, from));
         return;
     }
     if s.ne == d.ne && d.has_dense_rows() {
@@ -141,12 +151,23 @@ pub fn check_concat(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
+/// `i % n`, without a division for the usual `n`.
+#[inline]
+fn wrap(i: usize, n: usize) -> usize {
+    if n.is_power_of_two() { i & (n - 1) } else { i % n }
+}
+
 /// Repeats source 0 to fill the node.
 pub fn repeat(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
-    let (blocks, period) = (d.ne[0] / d.block(), s.ne[0] / d.block());
+    let (blocks, period) = (d.row_blocks(), s.row_blocks());
+    let from = |row: RowIndex| std::array::from_fn(|i| wrap(row[i], s.ne[i + 1]));
+    if blocks == period && s.has_dense_rows() && d.has_dense_rows() {
+        let all = rows(w, &d).map(|row| (row, from(row)));
+        return d.copy_rows(&s, all);
+    }
     for row in rows(w, &d) {
-        let from = [row[0] % s.ne[1], row[1] % s.ne[2], row[2] % s.ne[3]];
+        let from = from(row);
         for i in (0..blocks).step_by(period) {
             d.copy_blocks(row, i, &s, from, 0, period);
         }

@@ -28,16 +28,16 @@ pub fn check_arange(node: TensorRef) -> Result<()> {
 pub fn timestep_embedding(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (dim, period) = (node.op_param_i32(0) as usize, node.op_param_i32(1) as f32);
     let half = dim / 2;
+    let frequencies: Vec<f32> = (0..half).map(|j| (-period.ln() * j as f32 / half as f32).exp()).collect();
     let mut steps = Reader::new(node.source(0), &d);
     let mut out = Writer::new(d);
     for row in rows(w, &out) {
         let step = steps.part([0; 3], row[0]..row[0] + 1)[0];
         out.row(row, |y| {
             y.fill(0.0);
-            for j in 0..half {
-                let angle = step * (-period.ln() * j as f32 / half as f32).exp();
-                y[j] = angle.cos();
-                y[j + half] = angle.sin();
+            let (cosines, sines) = y.split_at_mut(half);
+            for ((cosine, sine), frequency) in cosines.iter_mut().zip(sines).zip(&frequencies) {
+                (*sine, *cosine) = (step * frequency).sin_cos();
             }
         });
     }

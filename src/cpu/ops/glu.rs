@@ -1,18 +1,27 @@
 //! Gated linear units: an activation of one half times the other half.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Reader, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::access::{Dest, Reader, Writer, parts};
+use super::super::check::{CheckedNode, FlatFloats, ensure, src};
 use super::is_float;
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_BF16;
+use crate::cpu::vec::{Function, Pairwise};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
 /// `GGML_OP_GLU`. The halves are two sources, or the two halves of the rows of source 0 (swapped if parameter 1 is set).
-pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
+pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let Some(op) = node.glu_op() else { return };
+    if op == GGML_GLU_OP_SWIGLU
+        && let Some(FlatFloats { y, first, second: Some(up) }) = node.flat(w, &mut d)
+    {
+        return match first {
+            Some(gate) => vec::zip_into(Pairwise::Swiglu, y, gate, up),
+            None => vec::zip(Pairwise::Swiglu, y, up),
+        };
+    }
     let n = node.ne()[0] as usize;
     let (gate_at, up_at) = match (node.try_source(1), node.op_param_i32(1) != 0) {
         (Some(_), _) => (0, 0),
@@ -24,27 +33,29 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let computed = d.dtype == GGML_TYPE_BF16;
     let gate = node.source(0);
     let mut up = Reader::new(node.try_source(1).unwrap_or(node.source(0)), &d);
+    let aside = gate.float_rows(&d);
     let mut out = Writer::new(d);
-    for row in rows(w, &out) {
-        let g = up.part(row, up_at..up_at + n);
-        out.row(row, |y| {
-            gate.load(row, gate_at, y);
+    for (row, part) in parts(w, &out) {
+        let g = up.part(row, up_at + part.start..up_at + part.end);
+        out.part(row, part.clone(), |y| {
+            if let (Some(gate), GGML_GLU_OP_SWIGLU) = (&aside, op) {
+                return vec::zip_into(Pairwise::Swiglu, y, &gate.row(row)[gate_at + part.start..gate_at + part.end], g);
+            }
+            gate.load(row, gate_at + part.start, y);
             match op {
                 GGML_GLU_OP_REGLU => y.iter_mut().zip(g).for_each(|(y, g)| *y = if *y > 0.0 { *y * g } else { 0.0 }),
                 GGML_GLU_OP_GEGLU => {
                     if computed {
-                        vec::gelu_computed(y)
+                        vec::map(Function::Gelu, y)
                     } else {
                         vec::gelu(y)
                     }
                     vec::mul(y, g);
                 }
-                GGML_GLU_OP_SWIGLU => {
-                    vec::swiglu(y, g);
-                }
+                GGML_GLU_OP_SWIGLU => vec::zip(Pairwise::Swiglu, y, g),
                 GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
                 GGML_GLU_OP_GEGLU_QUICK => {
-                    vec::gelu_quick(y);
+                    vec::map(Function::GeluQuick, y);
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU_OAI => y.iter_mut().zip(g).for_each(|(y, g)| {

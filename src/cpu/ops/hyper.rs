@@ -74,7 +74,7 @@ pub fn dsv4_hc_pre(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
                 let x = x.row([stream, token, 0]);
                 if gated {
                     weights.load([stream, token, 0], 0, &mut gates);
-                    vec::sigmoid(&mut gates);
+                    vec::map(vec::Function::Sigmoid, &mut gates);
                     vec::mul(&mut gates, x);
                     vec::add(y, &gates);
                 } else {

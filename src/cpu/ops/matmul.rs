@@ -1,13 +1,14 @@
 //! Checks of matrix products, whose kernels are in `cpu::matmul`, and sums of outer products.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::access::{Dest, Writer};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::check_type;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::batch::{MAX_ROWS, Matrix, Results, add_weighted};
 use crate::cpu::matmul::can;
-use crate::cpu::{Worker, repack, vec};
+use crate::cpu::{Worker, repack};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
@@ -56,18 +57,46 @@ pub fn is_large(node: TensorRef) -> bool {
 
 /// Sum over rows of outer products: `dst[i, j] = sum over k of src0[i, k] * src1[j, k]`.
 pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let mut a = Reader::new(node.source(0), &d);
-    let b = node.source(1);
+    // Rows of the result that are computed together, so that a row of source 0 is read once for all of them.
+    const TOGETHER: usize = 12;
+    let (a, b) = (node.source(0), node.source(1));
+    let direct = a.float_rows(&d);
     let mut out = Writer::new(d);
+    let [n, n1, ..] = out.ne;
     let (per2, per3) = (out.ne[2] / a.ne[2], out.ne[3] / a.ne[3]);
-    for row @ [i1, i2, i3] in rows(w, &out) {
-        out.row(row, |y| {
-            y.fill(0.0);
-            for k in 0..a.ne[1] {
-                let factor = b.get::<f32>(i1, [k, i2, i3]);
-                vec::axpy(y, factor, a.row([k, i2 / per2, i3 / per3]));
+    let mut sums = vec![0.0; TOGETHER * n];
+    let mut converted = vec![0.0; if direct.is_none() { MAX_ROWS.min(a.ne[1]) * n } else { 0 }];
+    let (mut factors, mut weights) = ([0.0; TOGETHER], [0.0; TOGETHER * MAX_ROWS]);
+    let which: [usize; TOGETHER] = std::array::from_fn(|i| i);
+    let mine = w.share(out.nrows());
+    let mut first = mine.start;
+    while first < mine.end {
+        let [i1, i2, i3] = out.row_index(first);
+        let rows = TOGETHER.min(mine.end - first).min(n1 - i1);
+        let sums = &mut sums[..rows * n];
+        sums.fill(0.0);
+        for start in (0..a.ne[1]).step_by(MAX_ROWS) {
+            let ks = start..(start + MAX_ROWS).min(a.ne[1]);
+            for (j, k) in ks.clone().enumerate() {
+                b.load([k, i2, i3], i1, &mut factors[..rows]);
+                factors[..rows].iter().enumerate().for_each(|(i, &factor)| weights[i * MAX_ROWS + j] = factor);
             }
-        });
+            let from = |k: usize| [k, i2 / per2, i3 / per3];
+            let mut values: [&[f32]; MAX_ROWS] = [&[]; MAX_ROWS];
+            match &direct {
+                Some(direct) => values.iter_mut().zip(ks.clone()).for_each(|(row, k)| *row = direct.row(from(k))),
+                None => {
+                    converted.chunks_exact_mut(n).zip(ks.clone()).for_each(|(row, k)| a.load(from(k), 0, row));
+                    values.iter_mut().zip(converted.chunks_exact(n)).for_each(|(value, row)| *value = row);
+                }
+            }
+            let weights = Matrix { data: &weights, stride: MAX_ROWS };
+            add_weighted(&values[..ks.len()], weights, &which[..rows], Results { data: sums, stride: n });
+        }
+        for (r, sums) in sums.chunks_exact(n).enumerate() {
+            out.row([i1 + r, i2, i3], |y| y.copy_from_slice(sums));
+        }
+        first += rows;
     }
 }
 

@@ -7,6 +7,7 @@ use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_tri_type::{self, *};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
+use crate::cpu::batch::{Matrix, Results, add_product};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
@@ -91,15 +92,28 @@ pub fn check_diag_mask(node: TensorRef) -> Result<()> {
 
 /// Solves lower triangular systems. Source 0 is `[n, n, ..]`; source 1 and the node are `[columns, n, ..]`.
 pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let mut x = d;
-    let (a, b) = (node.source(0).apart(&x), node.source(1));
-    let columns = x.ne[0];
-    for i in w.share(columns * x.ne[2] * x.ne[3]) {
-        let (column, i2, i3) = (i % columns, i / columns % x.ne[2], i / columns / x.ne[2]);
-        for row in 0..x.ne[1] {
+    // Columns that are solved together.
+    const TOGETHER: usize = 64;
+    let (a, b) = (node.source(0).apart(&d), node.source(1));
+    let mut out = Writer::new(d);
+    let [columns, n, n2, n3] = out.ne;
+    let parts = columns.div_ceil(TOGETHER);
+    let (mut solved, mut sums) = (vec![0.0; n * TOGETHER], [0.0; TOGETHER]);
+    for i in w.share(parts * n2 * n3) {
+        let (start, i2, i3) = (i % parts * TOGETHER, i / parts % n2, i / parts / n2);
+        let part = start..(start + TOGETHER).min(columns);
+        let width = part.len();
+        for row in 0..n {
             let a = a.row::<f32>([row, i2, i3]);
-            let known: f32 = (0..row).map(|t| a[t] * x.get::<f32>(column, [t, i2, i3])).sum();
-            x.set(column, [row, i2, i3], (b.get::<f32>(column, [row, i2, i3]) - known) / a[row]);
+            let (known, rest) = solved.split_at_mut(row * width);
+            let sums = &mut sums[..width];
+            sums.fill(0.0);
+            let (known, weights) = (Matrix { data: known, stride: width }, Matrix { data: a, stride: n });
+            add_product(known, [row, width], weights, &[0], Results { data: sums, stride: width });
+            let x = &mut rest[..width];
+            b.load([row, i2, i3], part.start, x);
+            x.iter_mut().zip(&*sums).for_each(|(x, sum)| *x = (*x - sum) / a[row]);
+            out.part([row, i2, i3], part.clone(), |y| y.copy_from_slice(x));
         }
     }
 }

@@ -26,9 +26,11 @@ pub mod sort;
 pub mod unary;
 pub mod window;
 
+use super::access::layout::PART;
 use super::access::{Dest, Writer, parts};
-use super::check::{CheckedNode, ensure, src};
+use super::check::{CheckedNode, FlatFloats, ensure, src};
 use super::exec::worker::Worker;
+use super::vec;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -65,6 +67,15 @@ pub(crate) fn check_type(t: TensorRef, dtype: ggml_type) -> Result<()> {
 
 /// Copies source 0 to the node, and applies `f` to the elements in parts.
 pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: impl Fn(&mut [f32])) {
+    if let Some(FlatFloats { y, first, .. }) = node.flat(w, &mut d) {
+        for (i, y) in y.chunks_mut(PART).enumerate() {
+            if let Some(x) = first {
+                y.copy_from_slice(&x[i * PART..][..y.len()]);
+            }
+            f(y);
+        }
+        return;
+    }
     let mut s = node.source(0);
     if s.is_dense() && d.is_dense() {
         (s, d) = (s.flat(), d.flat());
@@ -74,6 +85,31 @@ pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: imp
         out.part(row, part.clone(), |y| {
             s.load(row, part.start, y);
             f(y);
+        });
+    }
+}
+
+/// The node is `f` of source 0.
+pub(crate) fn map_with(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: vec::Function) {
+    if let Some(FlatFloats { y, first, .. }) = node.flat(w, &mut d) {
+        return match first {
+            Some(x) => vec::map_into(f, y, x),
+            None => vec::map(f, y),
+        };
+    }
+    let mut s = node.source(0);
+    if s.is_dense() && d.is_dense() {
+        (s, d) = (s.flat(), d.flat());
+    }
+    let aside = s.float_rows(&d);
+    let mut out = Writer::new(d);
+    for (row, part) in parts(w, &out) {
+        out.part(row, part.clone(), |y| {
+            if let Some(x) = &aside {
+                return vec::map_into(f, y, &x.row(row)[part]);
+            }
+            s.load(row, part.start, y);
+            vec::map(f, y);
         });
     }
 }

@@ -4,7 +4,7 @@
 use super::super::access::{Dest, Reader, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::check_type;
-use super::conv::inside;
+use super::conv::{Axis, inside};
 use crate::abi::ggml::ggml_op_pool;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
@@ -28,6 +28,30 @@ struct Pool {
     whole: bool,
 }
 
+impl Pool {
+    /// Combines the results with the elements of a row of the image, for each element of a row of the kernel.
+    fn row(&self, y: &mut [f32], x: &[f32], f: impl Fn(f32, f32) -> f32 + Copy) {
+        let stride = self.stride[0] as usize;
+        let along = Axis { stride: stride as i64, pad: self.pad[0].into(), dilation: 1 };
+        for kx in 0..self.kernel[0] as usize {
+            let (range, from) = along.inside(0, y.len(), kx, x.len());
+            if range.is_empty() {
+                continue;
+            }
+            let (x, y) = (&x[from..], &mut y[range]);
+            match stride {
+                1 => y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*y, *x)),
+                2 => {
+                    // The last element may have no neighbour.
+                    let (pairs, rest) = x.as_chunks::<2>();
+                    y.iter_mut().zip(pairs.iter().map(|[x, _]| x).chain(rest)).for_each(|(y, x)| *y = f(*y, *x));
+                }
+                _ => y.iter_mut().zip(x.iter().step_by(stride)).for_each(|(y, x)| *y = f(*y, *x)),
+            }
+        }
+    }
+}
+
 fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
     let mut x = Reader::new(node.source(0), &d);
     let ne = x.ne;
@@ -35,25 +59,25 @@ fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
     for row in rows(w, &out) {
         let lines = if p.whole { over(row[0], p.stride[1], p.kernel[1], p.pad[1], ne[1]) } else { 0..1 };
         out.row(row, |y| {
-            let mut counts = vec![0usize; y.len()];
             y.fill(if p.largest { -f32::MAX } else { 0.0 });
             for ky in lines {
                 let i1 = if p.whole { inside(row[0], p.stride[1], ky, 1, p.pad[1], ne[1]) } else { Some(row[0]) };
                 let Some(i1) = i1 else { continue };
                 let x = x.row([i1, row[1], row[2]]);
-                for (ox, (y, count)) in y.iter_mut().zip(&mut counts).enumerate() {
-                    for kx in over(ox, p.stride[0], p.kernel[0], p.pad[0], x.len()) {
-                        let Some(ix) = inside(ox, p.stride[0], kx, 1, p.pad[0], x.len()) else { continue };
-                        *count += 1;
-                        *y = if p.largest { y.max(x[ix]) } else { *y + x[ix] };
-                    }
+                match p.largest {
+                    true => p.row(y, x, f32::max),
+                    false => p.row(y, x, |y, x| y + x),
                 }
             }
-            if !p.largest {
-                for (y, count) in y.iter_mut().zip(counts) {
-                    let n = if p.whole { (p.kernel[0] * p.kernel[1]) as usize } else { count };
-                    *y = if n > 0 { *y / n as f32 } else { 0.0 };
-                }
+            if p.largest {
+                return;
+            }
+            for (ox, y) in y.iter_mut().enumerate() {
+                let n = match p.whole {
+                    true => (p.kernel[0] * p.kernel[1]) as usize,
+                    false => over(ox, p.stride[0], p.kernel[0], p.pad[0], ne[0]).len(),
+                };
+                *y = if n > 0 { *y / n as f32 } else { 0.0 };
             }
         });
     }
@@ -95,15 +119,17 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let largest = largest(*node);
     let Planes { kernel, stride, pad } = Planes::of_node(*node);
     let pad = pad.map(|p| p as i32);
-    let (grad, x) = (node.source(0), node.source(1));
+    let (mut grad, x) = (Reader::new(node.source(0), &d), node.source(1));
     let [width, height, ..] = d.ne;
     let mut plane = vec![0f32; width * height];
-    let mut value = [0f32];
+    let mut image = vec![0f32; if largest { width * height } else { 0 }];
+    let [n0, n1, ..] = grad.ne;
     for i in w.share(d.ne[2] * d.ne[3]) {
         let (i2, i3) = (i % d.ne[2], i / d.ne[2]);
         plane.fill(0.0);
-        for (oy, ox) in (0..grad.ne[1]).flat_map(|oy| (0..grad.ne[0]).map(move |ox| (oy, ox))) {
-            let share = grad.get::<f32>(ox, [oy, i2, i3]);
+        image.chunks_exact_mut(width).enumerate().for_each(|(iy, line)| x.load([iy, i2, i3], 0, line));
+        for (oy, ox) in (0..n1).flat_map(|oy| (0..n0).map(move |ox| (oy, ox))) {
+            let share = grad.row([oy, i2, i3])[ox];
             let mut best: Option<(f32, usize)> = None;
             for ky in over(oy, stride[1], kernel[1], pad[1], height) {
                 let Some(iy) = inside(oy, stride[1], ky, 1, pad[1], height) else { continue };
@@ -112,11 +138,8 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
                     let at = iy * width + ix;
                     if !largest {
                         plane[at] += share / (kernel[0] * kernel[1]) as f32;
-                        continue;
-                    }
-                    x.load([iy, i2, i3], ix, &mut value);
-                    if best.is_none_or(|(top, _)| value[0] > top) {
-                        best = Some((value[0], at));
+                    } else if best.is_none_or(|(top, _)| image[at] > top) {
+                        best = Some((image[at], at));
                     }
                 }
             }
@@ -147,6 +170,44 @@ mod tests {
     use super::*;
     use crate::cpu::tests::*;
     use crate::tensor::ops::pool::{self, Planes};
+
+    #[test]
+    fn greatest_elements_and_means() {
+        for (kernel, stride, pad) in
+            [([2, 2], [2, 2], [0, 0]), ([3, 2], [1, 2], [1, 1]), ([5, 3], [3, 1], [2, 0]), ([2, 1], [2, 5], [1, 0])]
+        {
+            for kind in [ggml_op_pool::GGML_OP_POOL_MAX, ggml_op_pool::GGML_OP_POOL_AVG] {
+                let mut c = ctx();
+                let nx = [37, 7, 3, 2];
+                let x = floats(&mut c, &nx, 1);
+                let xv = read(x);
+                let planes = Planes { kernel, stride, pad: pad.map(|p| p as f32) };
+                let t = pool::pool_2d(&mut c, x, kind, &planes).unwrap();
+                let under = |o: [i64; 4], kernel: [i32; 2], stride: [i32; 2], pad: [i32; 2]| -> Vec<f64> {
+                    let [x0, y0] = [0, 1].map(|d| o[d] * i64::from(stride[d]) - i64::from(pad[d]));
+                    indices([kernel[0].into(), kernel[1].into(), 1, 1])
+                        .map(|[kx, ky, ..]| [x0 + kx, y0 + ky, o[2], o[3]])
+                        .filter(|i| (0..nx[0]).contains(&i[0]) && (0..nx[1]).contains(&i[1]))
+                        .map(|i| at(&xv, nx, i))
+                        .collect()
+                };
+                let result = |under: Vec<f64>, n: usize| match kind {
+                    ggml_op_pool::GGML_OP_POOL_MAX => under.into_iter().fold(f64::from(-f32::MAX), f64::max),
+                    _ => under.into_iter().sum::<f64>() / n as f64,
+                };
+                let all = (kernel[0] * kernel[1]) as usize;
+                near(&compute(t), indices(t.ne()).map(|o| result(under(o, kernel, stride, pad), all)), 1e-6);
+
+                let t = pool::pool_1d(&mut c, x, kind, kernel[0], stride[0], pad[0]).unwrap();
+                let want = indices(t.ne()).map(|o| {
+                    let under = under(o, [kernel[0], 1], [stride[0], 1], [pad[0], 0]);
+                    let n = under.len();
+                    result(under, n)
+                });
+                near(&compute(t), want, 1e-6);
+            }
+        }
+    }
 
     #[test]
     fn gradients_of_pooling_go_to_where_the_result_came_from() {

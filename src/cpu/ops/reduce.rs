@@ -57,14 +57,25 @@ pub fn check_row_sums(node: TensorRef) -> Result<()> {
 pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut x = Reader::new(node.source(0), &d);
     for r in w.share(x.ne[1]) {
-        let mut best = (0, f32::NEG_INFINITY);
-        for (i, &x) in x.row([r, 0, 0]).iter().enumerate() {
-            if x > best.1 {
-                best = (i, x);
-            }
-        }
-        d.set(r, [0; 3], best.0 as i32);
+        d.set(r, [0; 3], first_greatest(x.row([r, 0, 0])) as i32);
     }
+}
+
+/// Index of the first of the greatest elements, ignoring NaN; 0 if there is none above minus infinity.
+fn first_greatest(x: &[f32]) -> usize {
+    // Finds the part first, in vectors, so that only one part is searched element by element.
+    const PART: usize = 1024;
+    let (mut start, mut top) = (0, f32::NEG_INFINITY);
+    for (i, part) in x.chunks(PART).enumerate() {
+        let here = vec::max(part);
+        if here > top {
+            (start, top) = (i * PART, here);
+        }
+    }
+    if top == f32::NEG_INFINITY {
+        return 0;
+    }
+    start + x[start..].iter().position(|&x| x == top).unwrap_or(0)
 }
 
 /// Requires a matrix in single precision, and a row of indices.
@@ -116,4 +127,31 @@ pub fn check_count_equal(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_I64)?;
     ensure!(a.same_shape(b) && node.is_scalar(), "{:?} and {:?}", a.ne(), b.ne());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_greatest;
+
+    #[test]
+    fn the_first_of_the_greatest_elements() {
+        let (low, nan) = (f32::NEG_INFINITY, f32::NAN);
+        for (x, want) in [
+            (&[nan, low, low][..], 0),
+            (&[nan, 1.0, 1.0], 1),
+            (&[low, -0.0, 0.0], 1),
+            (&[nan], 0),
+            (&[low, f32::INFINITY], 1),
+        ] {
+            assert_eq!(first_greatest(x), want, "{x:?}");
+        }
+        for n in [1, 1023, 1024, 1025, 5000] {
+            for at in [0, n / 2, n - 1] {
+                let mut x: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
+                x[at] = 9.0;
+                x[n - 1] = 9.0;
+                assert_eq!(first_greatest(&x), at);
+            }
+        }
+    }
 }

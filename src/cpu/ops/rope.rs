@@ -4,12 +4,12 @@
 //! interpolation (arXiv:2309.00071), and a factor for each frequency.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Layout, Source, Writer, rows};
+use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::{check_map, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::*;
-use crate::cpu::Worker;
+use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::rope::{Rope, offset_of, yarn_corr_dims};
@@ -19,36 +19,40 @@ struct Params {
     rope: Rope,
     n_dims: usize,
     offset: usize,
+    /// The dimensions between which YaRN changes from extrapolation to interpolation.
+    corrections: [f32; 2],
+    /// Factor from the angle of a pair to that of the next.
+    step: f32,
+    /// Factor of the results.
+    magnitude: f32,
 }
 
 impl Params {
     fn of(node: TensorRef) -> Option<Self> {
         let rope = Rope::of_node(node);
         let n_dims = usize::try_from(rope.n_dims).ok()?;
-        Some(Self { rope, n_dims, offset: usize::try_from(offset_of(node)).ok()? })
+        let r = &rope;
+        let corrections = yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow);
+        let step = rope.freq_base.powf(-2.0 / n_dims as f32);
+        let longer = if rope.ext_factor == 0.0 { 1.0 } else { 1.0 + 0.1 * (1.0 / rope.freq_scale).ln() };
+        let magnitude = rope.attn_factor * longer;
+        Some(Self { rope, n_dims, offset: usize::try_from(offset_of(node)).ok()?, corrections, step, magnitude })
     }
 
     fn vision(&self) -> bool {
         self.rope.mode == GGML_ROPE_TYPE_VISION
     }
 
-    /// The dimensions between which YaRN changes from extrapolation to interpolation.
-    fn corrections(&self) -> [f32; 2] {
-        let r = &self.rope;
-        yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow)
-    }
-
-    /// Cosine and sine for pair `pair`, from the angle before scaling.
-    fn turn(&self, angle: f32, corrections: [f32; 2], pair: usize) -> (f32, f32) {
+    /// The angle of pair `pair`, from the angle before scaling.
+    fn scaled(&self, angle: f32, pair: usize) -> f32 {
         let interpolated = self.rope.freq_scale * angle;
-        let (mut theta, mut magnitude) = (interpolated, self.rope.attn_factor);
-        if self.rope.ext_factor != 0.0 {
-            let y = (pair as f32 - corrections[0]) / (corrections[1] - corrections[0]).max(0.001);
-            let mix = (1.0 - y.clamp(0.0, 1.0)) * self.rope.ext_factor;
-            theta = interpolated * (1.0 - mix) + angle * mix;
-            magnitude *= 1.0 + 0.1 * (1.0 / self.rope.freq_scale).ln();
+        if self.rope.ext_factor == 0.0 {
+            return interpolated;
         }
-        (theta.cos() * magnitude, theta.sin() * magnitude)
+        let [start, end] = self.corrections;
+        let y = (pair as f32 - start) / (end - start).max(0.001);
+        let mix = (1.0 - y.clamp(0.0, 1.0)) * self.rope.ext_factor;
+        interpolated * (1.0 - mix) + angle * mix
     }
 
     /// Index of the position of a token that determines the angle of a pair, by the pair's index `sector` in the cycle of sections.
@@ -71,29 +75,49 @@ impl Params {
     }
 }
 
-/// Computes cosine and sine of every pair for the token with index `at` in dimension 2.
-fn fill(
-    p: &Params,
-    cache: &mut [(f32, f32)],
-    pos: &Source<'_>,
-    tokens: usize,
-    at: usize,
-    factors: Option<Source<'_>>,
-    sign: f32,
-) {
-    let step = p.rope.freq_base.powf(-2.0 / p.n_dims as f32);
-    let corrections = p.corrections();
+/// Cosines and sines for the elements of a row, as `vec::turn_pairs` or `vec::turn_halves` takes them.
+struct Turns {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+    /// The angles of the pairs, their cosines and sines.
+    angles: Vec<f32>,
+    pairs: [Vec<f32>; 2],
+}
+
+impl Turns {
+    fn new(n: usize, pairs: usize) -> Self {
+        let zeros = |n| vec![0.0; n];
+        Self { cos: zeros(n), sin: zeros(n), angles: zeros(pairs), pairs: [zeros(pairs), zeros(pairs)] }
+    }
+
+    /// Computes cosines and sines from the angles. `sign` is that of the angles.
+    fn set(&mut self, p: &Params, sign: f32) {
+        let [cos, sin] = &mut self.pairs;
+        vec::sin_cos(sin, cos, &self.angles);
+        vec::scale(cos, p.magnitude);
+        vec::scale(sin, p.magnitude * sign);
+        if p.rope.mode == GGML_ROPE_TYPE_NORMAL {
+            let places = self.cos.as_chunks_mut::<2>().0.iter_mut().zip(self.sin.as_chunks_mut::<2>().0);
+            for ((place_cos, place_sin), (cos, sin)) in places.zip(cos.iter().zip(sin)) {
+                (*place_cos, *place_sin) = ([*cos; 2], [-*sin, *sin]);
+            }
+        } else {
+            self.cos[..cos.len()].copy_from_slice(cos);
+            self.sin[..sin.len()].copy_from_slice(sin);
+        }
+    }
+}
+
+/// Computes the angles of every pair for the token with index `at` in dimension 2.
+fn fill(p: &Params, angles: &mut [f32], pos: &Source<'_>, tokens: usize, at: usize, factors: Option<Source<'_>>) {
+    let step = p.step;
     let position = |axis: usize| pos.get::<i32>(at + axis * tokens, [0; 3]) as f32;
     let factor = |pair: usize| factors.map_or(1.0, |f| f.get::<f32>(pair, [0; 3]));
-    let mut put = |pair: usize, angle: f32| {
-        let (cos, sin) = p.turn(angle / factor(pair), corrections, pair);
-        cache[pair] = (cos, sin * sign);
-    };
-    let pairs = if p.vision() { p.n_dims } else { p.n_dims / 2 };
+    let of = |pair: usize, angle: f32| p.scaled(angle / factor(pair), pair);
     if !p.rope.is_multi() {
         let mut angle = position(0);
-        for pair in 0..pairs {
-            put(pair, angle);
+        for (pair, to) in angles.iter_mut().enumerate() {
+            *to = of(pair, angle);
             angle *= step;
         }
         return;
@@ -102,58 +126,43 @@ fn fill(
     let [t, h, w, e] = p.rope.sections;
     let cycle = t + h + w + e;
     let starts = [0, t, t + h, t + h + w];
-    let mut angles = base;
-    for pair in 0..pairs {
+    let mut now = base;
+    for (pair, to) in angles.iter_mut().enumerate() {
         let sector = pair as i32 % cycle;
         if p.vision() {
             // The angles start again in each section.
             if let Some(axis) = starts.iter().position(|&s| s == sector) {
-                angles[axis] = base[axis];
+                now[axis] = base[axis];
             }
         }
-        put(pair, angles[p.axis(sector)]);
-        angles.iter_mut().for_each(|a| *a *= step);
-    }
-}
-
-/// Rotates the pairs (a[i], b[i]).
-fn turn(a: &mut [f32], b: &mut [f32], cache: &[(f32, f32)]) {
-    for ((a, b), &(cos, sin)) in a.iter_mut().zip(b).zip(cache) {
-        (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
+        *to = of(pair, now[p.axis(sector)]);
+        now.iter_mut().for_each(|a| *a *= step);
     }
 }
 
 fn rotate(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, sign: f32) {
     let Some(p) = Params::of(*node) else { return };
-    let (s, pos) = (node.source(0), node.source(1));
+    let (mut s, pos) = (Reader::new(node.source(0), &d), node.source(1));
     let factors = node.try_source(2);
     let mut out = Writer::new(d);
-    let mut cache = vec![(0f32, 0f32); out.ne[0]];
+    let n = out.ne[0];
+    let mut turns = Turns::new(n, if p.vision() { p.n_dims } else { p.n_dims / 2 });
     let mut cached = None;
-    let (offset, half) = (p.offset, p.n_dims / 2);
+    let turned = if p.vision() { 0..2 * p.n_dims } else { p.offset..p.offset + p.n_dims };
     for row in rows(w, &out) {
         if cached != Some(row[1]) {
-            fill(&p, &mut cache, &pos, s.ne[2], row[1], factors, sign);
+            fill(&p, &mut turns.angles, &pos, s.ne[2], row[1], factors);
+            turns.set(&p, sign);
             cached = Some(row[1]);
         }
+        let x = s.row(row);
         out.row(row, |y| {
-            s.load(row, 0, y);
+            y[..turned.start].copy_from_slice(&x[..turned.start]);
+            y[turned.end..].copy_from_slice(&x[turned.end..]);
+            let (x, y) = (&x[turned.clone()], &mut y[turned.clone()]);
             match p.rope.mode {
-                GGML_ROPE_TYPE_NORMAL => {
-                    let y = &mut y[offset..offset + p.n_dims];
-                    for (y, &(cos, sin)) in y.as_chunks_mut::<2>().0.iter_mut().zip(&cache) {
-                        let [x0, x1] = *y;
-                        *y = [x0 * cos - x1 * sin, x0 * sin + x1 * cos];
-                    }
-                }
-                GGML_ROPE_TYPE_VISION => {
-                    let (a, b) = y[..2 * p.n_dims].split_at_mut(p.n_dims);
-                    turn(a, b, &cache);
-                }
-                _ => {
-                    let (a, b) = y[offset..offset + p.n_dims].split_at_mut(half);
-                    turn(a, b, &cache);
-                }
+                GGML_ROPE_TYPE_NORMAL => vec::turn_pairs(y, x, &turns.cos, &turns.sin),
+                _ => vec::turn_halves(y, x, &turns.cos, &turns.sin),
             }
         });
     }

@@ -1,39 +1,60 @@
 //! Sorting of rows by indices.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Reader};
+use super::super::access::{Dest, Reader, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_sort_order;
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::Worker;
+use crate::cpu::simd::order::rank;
+use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use std::cmp::Ordering;
 
-/// For each row, calls `f` with the elements and their indices in ascending order of index. `f` sorts the indices, and as many as the
-/// node has columns are written.
-fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, mut f: impl FnMut(&[f32], &mut Vec<i32>)) {
+/// Writes a key for each element: its rank, reversed for a `falling` order, above its index. So elements in the order of their keys are sorted, with
+/// the first of equal ones first.
+fn fill_keys(x: &[f32], falling: bool, keys: &mut Vec<i64>) {
+    let flip = if falling { -1 } else { 0 };
+    keys.clear();
+    keys.extend(x.iter().enumerate().map(|(i, &x)| i64::from(rank(x) ^ flip) << 32 | i as i64));
+}
+
+/// For each row, calls `f` with the elements, memory for keys, and the indices to write.
+fn each_row(
+    w: &Worker<'_>,
+    node: CheckedNode<'_>,
+    mut d: Dest<'_>,
+    mut f: impl FnMut(&[f32], &mut Vec<i64>, &mut [i32]),
+) {
     let mut x = Reader::new(node.source(0), &d);
-    let mut order: Vec<i32> = Vec::new();
-    for r in w.share(d.nrows()) {
-        let row = d.row_index(r);
+    let (mut keys, mut order) = (Vec::new(), Vec::new());
+    let direct = d.is_sliceable::<i32>();
+    for row in rows(w, &d) {
         let x = x.row(row);
-        order.clear();
-        order.extend(0..x.len() as i32);
-        f(x, &mut order);
-        order.iter().take(d.ne[0]).enumerate().for_each(|(i, &at)| d.set(i, row, at));
+        if direct {
+            f(x, &mut keys, d.row_mut::<i32>(row));
+        } else {
+            order.resize(d.ne[0], 0);
+            f(x, &mut keys, &mut order);
+            order.iter().enumerate().for_each(|(i, &at)| d.set(i, row, at));
+        }
     }
+}
+
+/// Writes the indices in the keys.
+fn indices(keys: &[i64], order: &mut [i32]) {
+    order.iter_mut().zip(keys).for_each(|(to, &key)| *to = key as i32);
 }
 
 /// Indices of the elements of each row in ascending or, by parameter 0, descending order. The sort is stable.
 pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let falling = node.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
-    each_row(w, node, d, |x, order| {
-        order.sort_by(|&a, &b| {
-            let (a, b) = (x[a as usize], x[b as usize]);
-            if falling { b.total_cmp(&a) } else { a.total_cmp(&b) }
-        });
+    each_row(w, node, d, |x, keys, order| {
+        if !vec::sort_few(x, falling, order) {
+            fill_keys(x, falling, keys);
+            keys.sort_unstable();
+            indices(keys, order);
+        }
     });
 }
 
@@ -51,14 +72,16 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
 /// swapped, as in the original, so that nobody relies on it.
 pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = d.ne[0];
-    each_row(w, node, d, |x, order| {
-        let largest_first =
-            |&a: &i32, &b: &i32| -> Ordering { x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)) };
-        if 0 < k && k < order.len() {
-            order.select_nth_unstable_by(k - 1, largest_first);
+    each_row(w, node, d, |x, keys, order| {
+        if !vec::top_few(x, keys, order) {
+            fill_keys(x, true, keys);
+            if 0 < k && k < keys.len() {
+                keys.select_nth_unstable(k - 1);
+                keys.truncate(k);
+            }
+            keys.sort_unstable();
+            indices(keys, order);
         }
-        order.truncate(k);
-        order.sort_unstable_by(largest_first);
         if k > 1 {
             order.swap(0, 1);
         }

@@ -3,7 +3,7 @@
 
 use super::super::access::{Dest, Reader, Writer, parts, rows};
 use super::super::check::{CheckedNode, ensure, src};
-use super::{check_map, check_map_f32, check_type, map};
+use super::{check_map, check_map_f32, check_type, map, map_with};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::{self, *};
 use crate::cpu::{Worker, vec};
@@ -43,30 +43,32 @@ pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Some(op) = node.unary_op() else { return };
     let p = |i| node.op_param_f32(i);
     let xielu = Xielu { alpha_n: p(1), alpha_p: p(2), beta: p(3), eps: p(4) };
-    match (op, d.dtype) {
+    let f = match (op, d.dtype) {
         // The original uses its table of GELU for half and single precision only.
-        (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => map(w, node, d, vec::gelu_computed),
-        _ => map(w, node, d, |y| apply(op, xielu, y)),
-    }
+        (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => vec::Function::Gelu,
+        (GGML_UNARY_OP_GELU_QUICK, _) => vec::Function::GeluQuick,
+        (GGML_UNARY_OP_TANH, _) => vec::Function::Tanh,
+        (GGML_UNARY_OP_RELU, _) => vec::Function::Relu,
+        (GGML_UNARY_OP_SIGMOID, _) => vec::Function::Sigmoid,
+        (GGML_UNARY_OP_SILU, _) => vec::Function::Silu,
+        (GGML_UNARY_OP_EXP, _) => vec::Function::Exp,
+        _ => return map(w, node, d, |y| apply(op, xielu, y)),
+    };
+    map_with(w, node, d, f);
 }
 
+/// Applies a function that has no kernel of its own.
 fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
     match op {
         GGML_UNARY_OP_ABS => each(y, f32::abs),
         GGML_UNARY_OP_SGN => each(y, |x| f32::from(x > 0.0) - f32::from(x < 0.0)),
         GGML_UNARY_OP_NEG => each(y, |x| -x),
         GGML_UNARY_OP_STEP => each(y, |x| f32::from(x > 0.0)),
-        GGML_UNARY_OP_TANH => each(y, f32::tanh),
         GGML_UNARY_OP_ELU => each(y, |x| if x > 0.0 { x } else { x.exp_m1() }),
-        GGML_UNARY_OP_RELU => each(y, |x| if x > 0.0 { x } else { 0.0 }),
-        GGML_UNARY_OP_SIGMOID => vec::sigmoid(y),
         GGML_UNARY_OP_GELU => vec::gelu(y),
-        GGML_UNARY_OP_GELU_QUICK => vec::gelu_quick(y),
         GGML_UNARY_OP_GELU_ERF => each(y, vec::gelu_erf),
-        GGML_UNARY_OP_SILU => vec::silu_row(y),
         GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
         GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
-        GGML_UNARY_OP_EXP => vec::exp(y),
         GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
         GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { x.exp().ln_1p() }),
         GGML_UNARY_OP_XIELU => each(y, |x| xielu.at(x)),
@@ -74,6 +76,12 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_CEIL => each(y, f32::ceil),
         GGML_UNARY_OP_ROUND => each(y, f32::round),
         GGML_UNARY_OP_TRUNC => each(y, f32::trunc),
+        GGML_UNARY_OP_TANH
+        | GGML_UNARY_OP_RELU
+        | GGML_UNARY_OP_SIGMOID
+        | GGML_UNARY_OP_GELU_QUICK
+        | GGML_UNARY_OP_SILU
+        | GGML_UNARY_OP_EXP => unreachable!("{op:?} has a kernel of its own"),
         GGML_UNARY_OP_COUNT => {}
     }
 }
@@ -86,7 +94,7 @@ pub fn check_unary(node: TensorRef) -> Result<()> {
 
 /// Squares.
 pub fn sqr(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    map(w, node, d, |y| each(y, |x| x * x));
+    map_with(w, node, d, vec::Function::Square);
 }
 
 /// Square roots.
@@ -115,21 +123,13 @@ pub fn clamp(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     if w.ith() > 0 && mutant::on("C5") {
         return;
     }
-    map(w, node, d, |y| {
-        each(y, |x| {
-            let x = if x < most { x } else { most };
-            if x > least { x } else { least }
-        })
-    });
+    map_with(w, node, d, vec::Function::Clamp(least, most));
 }
 
 /// x * s + b, where s and b are parameters 0 and 1.
 pub fn scale(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (s, b) = (node.op_param_f32(0), node.op_param_f32(1));
-    match b == 0.0 {
-        true => map(w, node, d, |y| vec::scale(y, s)),
-        false => map(w, node, d, |y| vec::scale_add(y, s, b)),
-    }
+    map_with(w, node, d, if b == 0.0 { vec::Function::Times(s) } else { vec::Function::Affine(s, b) });
 }
 
 /// Leaky ReLU: parameter 0 is the slope below zero.

@@ -1,7 +1,7 @@
 //! Windows of images and relative positions, as in SAM (arXiv:2304.02643).
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Reader, Writer, rows};
+use super::super::access::{Apart, Dest, Reader, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
@@ -65,9 +65,13 @@ pub fn check_win_unpart(node: TensorRef) -> Result<()> {
 /// Rows of a table, selected by the distance of two positions.
 pub fn get_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
+    let table = s.try_apart(&d).and_then(Apart::rows::<u16>).filter(|_| d.is_sliceable::<u16>());
     for row @ [i1, i2, _] in rows(w, &d) {
         let from = [d.ne[1] - i1 - 1 + i2, 0, 0];
-        (0..d.ne[0]).for_each(|i| d.set::<u16>(i, row, s.get(i, from)));
+        match table {
+            Some(table) => d.row_mut(row).copy_from_slice(table.row(from)),
+            None => (0..d.ne[0]).for_each(|i| d.set::<u16>(i, row, s.get(i, from))),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// The sum of this and a float of magnitude below 2^22 has the nearest integer, ties to even, in its low bits.
-const MAGIC: f32 = 12_582_912.0;
+pub const MAGIC: f32 = 12_582_912.0;
 
 /// Greatest magnitude. A NaN counts as greater than all numbers.
 #[inline(always)]

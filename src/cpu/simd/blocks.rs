@@ -3,12 +3,13 @@
 //! products.
 
 use super::act;
-use super::lanes::{AnyDots, Lanes, PlainDots, f16_to_f32};
+use super::lanes::{AnyDots, Lanes, Plain as PlainLanes, PlainDots};
 use super::unpack::Unpack;
+use crate::quant::convert::f16_to_f32;
 use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
 
 /// Values that are unpacked at a time; a multiple of every block.
-const BATCH: usize = 1024;
+pub const BATCH: usize = 1024;
 /// Maximum number of groups in a block.
 const GROUPS: usize = 16;
 
@@ -78,6 +79,38 @@ pub unsafe fn block<B: Plain>(row: *const u8, i: usize) -> B {
     unsafe { row.cast::<B>().add(i).read_unaligned() }
 }
 
+/// Several unpacked blocks. They are unpacked before the first of them is used, because loading a vector right after narrower stores to it stalls.
+pub struct Batch {
+    /// The values.
+    pub q: [i8; BATCH],
+    /// The scales of the groups.
+    pub scales: [f32; BATCH / 16],
+    /// Their offsets, if the format has some.
+    pub offsets: [f32; BATCH / 16],
+}
+
+impl Batch {
+    /// An empty batch.
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self { q: [0; BATCH], scales: [0.0; BATCH / 16], offsets: [0.0; BATCH / 16] }
+    }
+
+    /// Unpacks `n` blocks of a row, from block `first` on. `n` blocks have at most [`BATCH`] values.
+    ///
+    /// # Safety
+    /// The blocks are readable.
+    #[inline(always)]
+    pub unsafe fn unpack<B: Unpack>(&mut self, row: *const u8, first: usize, n: usize) {
+        let groups = B::VALUES / B::GROUP;
+        for i in 0..n {
+            let (scales, offsets) = (&mut self.scales[i * groups..], &mut self.offsets[i * groups..]);
+            // SAFETY: forwarded to the caller.
+            unsafe { block::<B>(row, first + i) }.unpack(&mut self.q[i * B::VALUES..], scales, offsets);
+        }
+    }
+}
+
 /// Dot product of a row of weights and a row of activations.
 ///
 /// # Safety
@@ -91,16 +124,12 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
         let mut total = D::Floats::splat(0.0);
         let mut shift = 0.0;
         let mut least = D::splat(0);
-        let (mut q, mut scales, mut offsets) = ([0i8; BATCH], [0.0; BATCH / 16], [0.0; BATCH / 16]);
-        let (blocks, batch, groups) = (n / B::VALUES, BATCH / B::VALUES, B::VALUES / B::GROUP);
-        let mut first = 0;
-        while first < blocks {
-            // Unpacks several blocks before the first is used, because loading a vector right after narrower stores to it stalls.
-            let here = batch.min(blocks - first);
-            for i in 0..here {
-                let (s, o) = (&mut scales[i * groups..], &mut offsets[i * groups..]);
-                block::<B>(x, first + i).unpack(&mut q[i * B::VALUES..], s, o);
-            }
+        let mut batch = Batch::new();
+        let (blocks, step) = (n / B::VALUES, BATCH / B::VALUES);
+        for first in (0..blocks).step_by(step) {
+            let here = step.min(blocks - first);
+            batch.unpack::<B>(x, first, here);
+            let Batch { q, scales, offsets } = &batch;
             for j in 0..here * per {
                 let a: A = block(y, first * per + j);
                 let mut part = D::Floats::splat(0.0);
@@ -125,7 +154,6 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
                 }
                 total = part.mul_add(D::Floats::splat(a.scale()), total);
             }
-            first += here;
         }
         if least.has_least() {
             return vec_dot_any::<B, A>(n, x, y);
@@ -177,35 +205,31 @@ pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
     }
 }
 
-/// Encodes a row as Q8_0.
+/// Encodes a row as Q8_0, on every processor.
 ///
 /// # Safety
-/// As for [`super::FromFloat`], and the processor has the instruction set of `V`.
-#[inline(always)]
-pub unsafe fn from_float_q8_0<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
+/// As for [`super::FromFloat`].
+pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
-        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block. The caller promises the instruction
-        // set.
+        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block.
         unsafe {
             let (d, qs) = act::levels(&x.add(32 * i).cast::<[f32; 32]>().read_unaligned());
-            y.cast::<BlockQ8_0>().add(i).write_unaligned(BlockQ8_0 { d: half_bits::<V>(d), qs });
+            y.cast::<BlockQ8_0>().add(i).write_unaligned(BlockQ8_0 { d: half_bits::<PlainLanes>(d), qs });
         }
     }
 }
 
-/// Encodes a row as Q8_1.
+/// Encodes a row as Q8_1, on every processor.
 ///
 /// # Safety
-/// As for [`super::FromFloat`], and the processor has the instruction set of `V`.
-#[inline(always)]
-pub unsafe fn from_float_q8_1<V: Lanes>(x: *const f32, y: *mut u8, n: usize) {
+/// As for [`super::FromFloat`].
+pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
-        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block. The caller promises the instruction
-        // set.
+        // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block.
         unsafe {
             let (d, qs) = act::levels(&x.add(32 * i).cast::<[f32; 32]>().read_unaligned());
             let sum: i32 = qs.iter().map(|q| i32::from(*q)).sum();
-            let block = BlockQ8_1 { d: half_bits::<V>(d), s: half_bits::<V>(d * sum as f32), qs };
+            let block = BlockQ8_1 { d: half_bits::<PlainLanes>(d), s: half_bits::<PlainLanes>(d * sum as f32), qs };
             y.cast::<BlockQ8_1>().add(i).write_unaligned(block);
         }
     }
@@ -239,18 +263,21 @@ pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
 }
 
 /// Converts to the bits of the nearest half.
+///
+/// # Safety
+/// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
+pub unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
     let mut bits = [0u16; 16];
     // SAFETY: no `V` has more than 16 lanes, so `bits` has room for them. The caller promises the instruction set.
     unsafe { V::splat(x).store_f16(bits.as_mut_ptr()) };
     bits[0]
 }
 
-/// Compiles the dot products, matrix times column and conversions for one instruction set, and defines a function `fill_blocks` that sets the dot
-/// products and conversions in the table.
+/// Compiles the dot products, matrix times column and the conversion to Q8_K for one instruction set, and defines a function `fill_blocks` that sets the dot
+/// products and the conversion in the table.
 macro_rules! instantiate {
-    ($lanes:ty, $dots:ty $(, $features:literal)?) => {
+    ($dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.
         mod block_kernels {
             use super::*;
@@ -267,16 +294,6 @@ macro_rules! instantiate {
                 unsafe { gemv::unpacked_rows::<$dots, B>(k, x, stride, rows, act, dst) }
             }
             $(#[target_feature(enable = $features)])?
-            pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
-                // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
-                unsafe { blocks::from_float_q8_0::<$lanes>(x, y, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
-                // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
-                unsafe { blocks::from_float_q8_1::<$lanes>(x, y, n) }
-            }
-            $(#[target_feature(enable = $features)])?
             pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
                 // SAFETY: this function enables the features, and the contract of `FromFloat` covers the rest.
                 unsafe { blocks::from_float_q8_k(x, y, n) }
@@ -287,8 +304,6 @@ macro_rules! instantiate {
             use $crate::abi::ggml::ggml_type::*;
             use $crate::quant::*;
             $crate::quant::each_weight!($crate::cpu::simd::blocks::set_dots, (k));
-            k.from_float[GGML_TYPE_Q8_0 as usize] = Some(block_kernels::from_float_q8_0);
-            k.from_float[GGML_TYPE_Q8_1 as usize] = Some(block_kernels::from_float_q8_1);
             k.from_float[GGML_TYPE_Q8_K as usize] = Some(block_kernels::from_float_q8_k);
         }
     };

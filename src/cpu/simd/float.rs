@@ -43,6 +43,28 @@ macro_rules! map2 {
     }};
 }
 
+/// Converts `n` floats to numbers of 16 bits by the methods that store one vector and two.
+macro_rules! narrow {
+    ($n:expr, $dst:expr, $x:expr, $one:ident, $pair:ident) => {{
+        let mut i = 0;
+        while $n - i >= 2 * V::N {
+            V::$pair(V::load($x.add(i)), V::load($x.add(i + V::N)), $dst.add(i));
+            i += 2 * V::N;
+        }
+        if $n - i >= V::N {
+            V::load($x.add(i)).$one($dst.add(i));
+            i += V::N;
+        }
+        if i < $n {
+            let mut rest = [0u16; 32];
+            V::load_part($x.add(i), $n - i).$one(rest.as_mut_ptr());
+            for (j, h) in rest.into_iter().enumerate().take($n - i) {
+                $dst.add(i + j).write_unaligned(h);
+            }
+        }
+    }};
+}
+
 /// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096 elements.
 #[inline(always)]
 unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
@@ -83,36 +105,124 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
         let x = x.max(V::splat(-87.5)).min(V::splat(89.0));
         let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
         // ln 2 is split into two parts. The first has few bits, so its multiples are exact.
-        let r = n.neg_mul_add(V::splat(0.693_359_4), x);
-        let r = n.neg_mul_add(V::splat(-2.121_944_4e-4), r);
+        let r = n.neg_mul_add(V::splat(LN_2[0]), x);
+        let r = n.neg_mul_add(V::splat(LN_2[1]), r);
         // Cephes' polynomial for e^r on |r| <= ln 2 / 2.
-        let p = V::splat(1.987_569_2e-4);
-        let p = p.mul_add(r, V::splat(1.398_2e-3));
-        let p = p.mul_add(r, V::splat(8.333_452e-3));
-        let p = p.mul_add(r, V::splat(4.166_579_6e-2));
-        let p = p.mul_add(r, V::splat(1.666_666_6e-1));
-        let p = p.mul_add(r, V::splat(5.0e-1));
-        let e = p.mul_add(r.mul(r), r).add(V::splat(1.0));
-        // 2 e^r * 2^(n-1) instead of e^r * 2^n, because 2^n may overflow.
-        e.add(e).mul(n.exp2_less_one())
+        let p = V::splat(1.987_569_2e-4).mul_add(r, V::splat(1.398_2e-3)).mul_add(r, V::splat(8.333_452e-3));
+        let p = p.mul_add(r, V::splat(4.166_579_6e-2)).mul_add(r, V::splat(1.666_666_6e-1)).mul_add(r, V::splat(0.5));
+        p.mul_add(r, V::splat(1.0)).mul_add(r, V::splat(1.0)).times_exp2(n)
     }
 }
+
+/// `e^-x` with two operations less: at most 2 units in the last place.
+#[inline(always)]
+unsafe fn exp_of_negative<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let x = x.max(V::splat(-89.0)).min(V::splat(87.5));
+        let n = x.mul(V::splat(-std::f32::consts::LOG2_E)).round();
+        // What is left has the other sign, and so have the odd terms of the polynomial.
+        let r = n.mul_add(V::splat(LN_2[0]), x);
+        let r = n.mul_add(V::splat(LN_2[1]), r);
+        let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(-SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
+        let p = p.mul_add(r, V::splat(-SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));
+        p.neg_mul_add(r, V::splat(1.0)).times_exp2(n)
+    }
+}
+
+/// The two parts of ln 2.
+const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+/// Polynomial of `(e^r - 1) / r` for `|r| <= ln 2 / 2`, with the least relative error of `e^r`: 9.2e-8.
+const SHORT_EXP: [f32; 5] = [0.999_999_7, 0.499_991_48, 0.166_676_39, 0.041_898_16, 0.008_290_271];
+
+/// Hyperbolic tangent: at most 3 units in the last place.
+#[inline(always)]
+unsafe fn tanh_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        let minus = zero.sub(x);
+        let size = x.max(minus);
+        let far = one.sub(V::splat(2.0).div(exp(size.add(size)).add(one)));
+        let far = x.if_less(zero, zero.sub(far), far);
+        // Cephes' polynomial near zero, where the difference above loses its digits.
+        let z = x.mul(x);
+        let p = V::splat(-5.704_988_7e-3).mul_add(z, V::splat(2.063_909e-2));
+        let p = p.mul_add(z, V::splat(-5.373_971_6e-2));
+        let p = p.mul_add(z, V::splat(1.333_144_2e-1));
+        let p = p.mul_add(z, V::splat(-3.333_328e-1));
+        size.if_less(V::splat(0.625), p.mul(z).mul_add(x, x), far)
+    }
+}
+
+/// `ln(1 + e^x)` as `max(x, 0) + ln(1 + e^-|x|)`.
+#[inline(always)]
+unsafe fn softplus_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        let e = exp(x.min(zero.sub(x)));
+        // ln(1 + e) = 2 atanh(e / (2 + e)). The quotient is at most 1/3, so the series needs few terms.
+        let z = e.div(V::splat(2.0).add(e));
+        let z2 = z.mul(z);
+        let p = V::splat(1.0 / 15.0);
+        let p = p.mul_add(z2, V::splat(1.0 / 13.0));
+        let p = p.mul_add(z2, V::splat(1.0 / 11.0));
+        let p = p.mul_add(z2, V::splat(1.0 / 9.0));
+        let p = p.mul_add(z2, V::splat(1.0 / 7.0));
+        let p = p.mul_add(z2, V::splat(1.0 / 5.0));
+        let p = p.mul_add(z2, V::splat(1.0 / 3.0));
+        let p = p.mul_add(z2, one);
+        x.max(zero).add(z.add(z).mul(p))
+    }
+}
+
+/// Sine and cosine, at most 2 units in the last place of 1, for numbers of magnitude below [`MAX_ANGLE`]. Lanes that do not fuse are less precise.
+#[inline(always)]
+unsafe fn sin_cos_lanes<V: Lanes>(x: V) -> (V, V) {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let (zero, half) = (V::splat(0.0), V::splat(0.5));
+        let n = x.mul(V::splat(std::f32::consts::FRAC_2_PI)).round();
+        // pi / 2 in three parts: the first product is exact, as it is fused, and so is the difference.
+        let r = n.neg_mul_add(V::splat(std::f32::consts::FRAC_PI_2), x);
+        let r = n.neg_mul_add(V::splat(-4.371_139e-8), r);
+        let r = n.neg_mul_add(V::splat(-1.715_124_5e-15), r);
+        let z = r.mul(r);
+        // Cephes' polynomials for |r| <= pi / 4.
+        let p = V::splat(-1.951_529_6e-4).mul_add(z, V::splat(8.332_161e-3)).mul_add(z, V::splat(-1.666_665_5e-1));
+        let sin = p.mul(z).mul_add(r, r);
+        let p = V::splat(2.443_315_7e-5).mul_add(z, V::splat(-1.388_731_6e-3)).mul_add(z, V::splat(4.166_664_6e-2));
+        let cos = p.mul_add(z, V::splat(-0.5)).mul_add(z, V::splat(1.0));
+        // The quarter turn, from -2 to 2.
+        let q = n.mul(V::splat(0.25)).round().neg_mul_add(V::splat(4.0), n);
+        let size = q.max(zero.sub(q));
+        let one_and_half = V::splat(1.5);
+        let s = size.if_less(half, sin, size.if_less(one_and_half, cos, sin));
+        let c = size.if_less(half, cos, size.if_less(one_and_half, sin, cos));
+        let (minus_s, minus_c) = (zero.sub(s), zero.sub(c));
+        (
+            q.if_less(V::splat(-0.5), minus_s, one_and_half.if_less(q, minus_s, s)),
+            q.if_less(V::splat(-1.5), minus_c, half.if_less(q, minus_c, c)),
+        )
+    }
+}
+
+/// Numbers of this magnitude and above are not for `Kernels::sin_cos`.
+pub const MAX_ANGLE: f32 = 65_536.0;
 
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
 unsafe fn logistic<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
-    unsafe {
-        let e = exp(V::splat(0.0).sub(x));
-        V::splat(1.0).div(V::splat(1.0).add(e))
-    }
+    unsafe { V::splat(1.0).div(V::splat(1.0).add(exp_of_negative(x))) }
 }
 
 /// `x / (1 + e^-x)`.
 #[inline(always)]
 unsafe fn silu_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
-    unsafe { x.div(V::splat(1.0).add(exp(V::splat(0.0).sub(x)))) }
+    unsafe { x.div(V::splat(1.0).add(exp_of_negative(x))) }
 }
 
 /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`, which is `x` times the logistic function of twice the argument.
@@ -161,6 +271,69 @@ kernels! {
     fn scale(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32) = {
         let (v, bias) = (V::splat(v), V::splat(bias));
         map!(n, dst, x, |x| x.mul_add(v, bias))
+    };
+    fn times(n: usize, dst: *mut f32, x: *const f32, v: f32) = {
+        let v = V::splat(v);
+        map!(n, dst, x, |x| x.mul(v))
+    };
+    fn clamp(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32) = {
+        let (least, most) = (V::splat(least), V::splat(most));
+        map!(n, dst, x, |x| least.max(most.min(x)))
+    };
+    fn relu(n: usize, dst: *mut f32, x: *const f32) = {
+        let zero = V::splat(0.0);
+        map!(n, dst, x, |x| zero.max(x))
+    };
+    fn sqr(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| x.mul(x));
+    fn tanh(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| tanh_lanes(x));
+    fn softplus(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| softplus_lanes(x));
+    fn turn_pairs(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let x = V::load(x.add(i));
+            x.mul_add(V::load(cos.add(i)), x.swap_pairs().mul(V::load(sin.add(i)))).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            let rest = n - i;
+            let x = V::load_part(x.add(i), rest);
+            let turned = x.swap_pairs().mul(V::load_part(sin.add(i), rest));
+            x.mul_add(V::load_part(cos.add(i), rest), turned).store_part(dst.add(i), rest);
+        }
+    };
+    fn turn_halves(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let (a, b) = (V::load(x.add(i)), V::load(x.add(n + i)));
+            let (cos, sin) = (V::load(cos.add(i)), V::load(sin.add(i)));
+            b.neg_mul_add(sin, a.mul(cos)).store(dst.add(i));
+            b.mul_add(cos, a.mul(sin)).store(dst.add(n + i));
+            i += V::N;
+        }
+        if i < n {
+            let rest = n - i;
+            let (a, b) = (V::load_part(x.add(i), rest), V::load_part(x.add(n + i), rest));
+            let (cos, sin) = (V::load_part(cos.add(i), rest), V::load_part(sin.add(i), rest));
+            b.neg_mul_add(sin, a.mul(cos)).store_part(dst.add(i), rest);
+            b.mul_add(cos, a.mul(sin)).store_part(dst.add(n + i), rest);
+        }
+    };
+    fn sin_cos(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32) = {
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            let (s, c) = sin_cos_lanes(V::load(x.add(i)));
+            s.store(sin.add(i));
+            c.store(cos.add(i));
+            i += V::N;
+        }
+        if i < n {
+            let (s, c) = sin_cos_lanes(V::load_part(x.add(i), n - i));
+            s.store_part(sin.add(i), n - i);
+            c.store_part(cos.add(i), n - i);
+        }
     };
     fn vexp(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| exp(x));
     fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
@@ -253,30 +426,8 @@ kernels! {
             widen_bytes::<V>(n - i, x.add(i)).store_part(dst.add(i), n - i);
         }
     };
-    fn f32_to_f16(n: usize, dst: *mut u16, x: *const f32) = {
-        let whole = n - n % V::N;
-        let mut i = 0;
-        while i < whole {
-            V::load(x.add(i)).store_f16(dst.add(i));
-            i += V::N;
-        }
-        if i < n {
-            let mut rest = [0u16; 32];
-            V::load_part(x.add(i), n - i).store_f16(rest.as_mut_ptr());
-            for (j, h) in rest.into_iter().enumerate().take(n - i) {
-                dst.add(i + j).write_unaligned(h);
-            }
-        }
-    };
-    fn f32_to_bf16(n: usize, dst: *mut u16, x: *const f32) = {
-        for i in 0..n {
-            let x = x.add(i).read_unaligned();
-            let bits = x.to_bits();
-            let rounded = (bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16) as u16;
-            let quiet = (bits >> 16) as u16 | 0x40;
-            dst.add(i).write_unaligned(if bits & 0x7fff_ffff > 0x7f80_0000 { quiet } else { rounded });
-        }
-    };
+    fn f32_to_f16(n: usize, dst: *mut u16, x: *const f32) = narrow!(n, dst, x, store_f16, store_f16_pair);
+    fn f32_to_bf16(n: usize, dst: *mut u16, x: *const f32) = narrow!(n, dst, x, store_bf16, store_bf16_pair);
     fn dot(n: usize, x: *const f32, y: *const f32) -> f32 =
         dot_with::<V>(n, |i| V::load(x.add(i)), |i| V::load(y.add(i)), |i, r| V::load_part(x.add(i), r), |i, r| V::load_part(y.add(i), r));
     fn dot_f16(n: usize, x: *const u16, y: *const f32) -> f32 =
@@ -366,6 +517,15 @@ macro_rules! instantiate {
                 div(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
                 axpy(n: usize, dst: *mut f32, x: *const f32, v: f32);
                 scale(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32);
+                times(n: usize, dst: *mut f32, x: *const f32, v: f32);
+                clamp(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32);
+                relu(n: usize, dst: *mut f32, x: *const f32);
+                sqr(n: usize, dst: *mut f32, x: *const f32);
+                tanh(n: usize, dst: *mut f32, x: *const f32);
+                softplus(n: usize, dst: *mut f32, x: *const f32);
+                turn_pairs(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32);
+                turn_halves(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32);
+                sin_cos(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32);
                 vexp(n: usize, dst: *mut f32, x: *const f32);
                 sigmoid(n: usize, dst: *mut f32, x: *const f32);
                 silu(n: usize, dst: *mut f32, x: *const f32);
@@ -401,7 +561,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

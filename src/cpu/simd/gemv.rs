@@ -2,8 +2,8 @@
 //! that they share the work on the column.
 
 use super::act;
-use super::blocks::block;
-use super::lanes::{Dots, Lanes};
+use super::blocks::{BATCH, Batch};
+use super::lanes::{AnyDots, Lanes};
 use super::tile::{self, Form};
 use super::unpack::Unpack;
 use crate::abi::ggml::ggml_type;
@@ -15,15 +15,12 @@ use crate::abi::ggml::ggml_type;
 /// for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
-/// Values that are unpacked at a time; a multiple of every block.
-const BATCH: usize = 1024;
-
 /// [`Rows`] of every format, with activations in blocks of [`tile::Act`]: unpacks one row after the other, and adds in the order of a tile.
 ///
 /// # Safety
 /// As for [`Rows`], and the processor has the instruction set of `D`.
 #[inline(always)]
-pub unsafe fn unpacked_rows<D: Dots, B: Unpack>(
+pub unsafe fn unpacked_rows<D: AnyDots, B: Unpack>(
     k: usize,
     x: *const u8,
     stride: usize,
@@ -33,9 +30,9 @@ pub unsafe fn unpacked_rows<D: Dots, B: Unpack>(
 ) {
     const { assert!(D::FLIP == 0 && D::Floats::N == 8) };
     let form = Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
-    let (act_bytes, groups, per_block) = (form.act_bytes(), 32 / B::GROUP, B::VALUES / B::GROUP);
+    let (act_bytes, groups) = (form.act_bytes(), 32 / B::GROUP);
     let (scale_at, sum_at) = (tile::Act::<32, false>::SCALE, tile::Act::<32, false>::START + 4 * groups);
-    let (mut q, mut scales, mut offsets) = ([0i8; BATCH], [0.0; BATCH / 16], [0.0; BATCH / 16]);
+    let mut batch = Batch::new();
     for r in 0..rows {
         let row = x.wrapping_add(r * stride);
         // SAFETY: the caller promises rows and activations of `k` values and the instruction set; block indices are below `k / VALUES`, or
@@ -45,11 +42,8 @@ pub unsafe fn unpacked_rows<D: Dots, B: Unpack>(
             let mut acc = D::Floats::splat(0.0);
             for first in (0..k).step_by(BATCH) {
                 let n = BATCH.min(k - first);
-                // Unpacks several blocks before the first is used, because loading a vector right after narrower stores to it stalls.
-                for i in 0..n / B::VALUES {
-                    let (s, o) = (&mut scales[i * per_block..], &mut offsets[i * per_block..]);
-                    block::<B>(row, first / B::VALUES + i).unpack(&mut q[i * B::VALUES..], s, o);
-                }
+                batch.unpack::<B>(row, first / B::VALUES, n / B::VALUES);
+                let Batch { q, scales, offsets } = &batch;
                 for t in 0..n / 32 {
                     let at = act.add((first / 32 + t) * act_bytes);
                     let w = D::load(q.as_ptr().add(32 * t).cast());

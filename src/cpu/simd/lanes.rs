@@ -1,7 +1,7 @@
 //! The vector traits of the kernels: [`Lanes`] for floats, [`Dots`] and [`AnyDots`] for dot products of bytes. Each instruction set
 //! implements them, and the generic kernels are compiled for each.
 
-use crate::quant::convert::f8_e4m3_to_f32;
+use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
 
 /// A vector of `N` floats.
 ///
@@ -30,6 +30,26 @@ pub trait Lanes: Copy {
     unsafe fn store_f16(self, p: *mut u16);
     /// Reads `N` bfloat16s.
     unsafe fn load_bf16(p: *const u16) -> Self;
+    /// Writes `N` bfloat16s, rounded to nearest even. A NaN becomes quiet.
+    unsafe fn store_bf16(self, p: *mut u16);
+    /// Writes `2 N` halves, as [`Lanes::store_f16`] does.
+    #[inline(always)]
+    unsafe fn store_f16_pair(a: Self, b: Self, p: *mut u16) {
+        // SAFETY: the caller promises `2 N` writable halves.
+        unsafe {
+            a.store_f16(p);
+            b.store_f16(p.add(Self::N));
+        }
+    }
+    /// Writes `2 N` bfloat16s, as [`Lanes::store_bf16`] does.
+    #[inline(always)]
+    unsafe fn store_bf16_pair(a: Self, b: Self, p: *mut u16) {
+        // SAFETY: the caller promises `2 N` writable bfloat16s.
+        unsafe {
+            a.store_bf16(p);
+            b.store_bf16(p.add(Self::N));
+        }
+    }
     /// Reads `N` floats of 8 bits in the format E4M3.
     unsafe fn load_f8(p: *const u8) -> Self;
     /// `self + b`.
@@ -54,8 +74,12 @@ pub trait Lanes: Copy {
     unsafe fn masked(self, mask: Self) -> Self;
     /// Nearest integer, ties to even.
     unsafe fn round(self) -> Self;
-    /// `2^(self - 1)` for integers in `[-126, 128]`; zero for -126.
-    unsafe fn exp2_less_one(self) -> Self;
+    /// `self * 2^n` for integers in `[-126, 128]`; zero for -126, NaN for NaN.
+    unsafe fn times_exp2(self, n: Self) -> Self;
+    /// `then` where `self` is less than `b`, else `otherwise`.
+    unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self;
+    /// Swaps the lanes of each pair.
+    unsafe fn swap_pairs(self) -> Self;
     /// Sum of the lanes.
     unsafe fn sum(self) -> f32;
     /// Sums of the lanes of each vector. They may be added in another order than in [`Lanes::sum`].
@@ -90,8 +114,6 @@ pub trait Dots: Copy {
     const NARROW: bool = false;
     /// Adds to each lane.
     unsafe fn add(self, b: Self) -> Self;
-    /// Sums of the lanes: of all of them, or of the first and of the second half.
-    unsafe fn totals(self) -> (i32, [i32; 2]);
     /// Shifts each lane to the right by `n` bits, with the sign.
     unsafe fn signed_right(self, n: i32) -> Self;
     /// How many products of weights of `bits` bits [`Dots::more_products`] can add up, at most `all`.
@@ -128,6 +150,8 @@ pub trait AnyDots: Dots {
     unsafe fn least(self, a: Self) -> Self;
     /// Whether a byte is -128.
     unsafe fn has_least(self) -> bool;
+    /// Sums of the lanes: of all of them, or of the first and of the second half.
+    unsafe fn totals(self) -> (i32, [i32; 2]);
 }
 
 impl AnyDots for PlainDots {
@@ -138,6 +162,11 @@ impl AnyDots for PlainDots {
     #[inline(always)]
     unsafe fn has_least(self) -> bool {
         false
+    }
+    #[inline(always)]
+    unsafe fn totals(self) -> (i32, [i32; 2]) {
+        let halves = [0, 4].map(|i| self.0[i..i + 4].iter().sum());
+        (halves[0] + halves[1], halves)
     }
 }
 
@@ -173,11 +202,6 @@ impl Dots for PlainDots {
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].wrapping_add(b.0[i])))
-    }
-    #[inline(always)]
-    unsafe fn totals(self) -> (i32, [i32; 2]) {
-        let halves = [0, 4].map(|i| self.0[i..i + 4].iter().sum());
-        (halves[0] + halves[1], halves)
     }
     #[inline(always)]
     unsafe fn signed_right(self, n: i32) -> Self {
@@ -250,6 +274,16 @@ impl Lanes for Plain {
         Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(|b| f32::from_bits(u32::from(b) << 16)))
     }
     #[inline(always)]
+    unsafe fn store_bf16(self, p: *mut u16) {
+        let halves = self.0.map(|x| {
+            let bits = x.to_bits();
+            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+            (if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded }) as u16
+        });
+        // SAFETY: the contract of `Lanes`: eight writable bfloat16s, at any alignment.
+        unsafe { p.cast::<[u16; 8]>().write_unaligned(halves) }
+    }
+    #[inline(always)]
     unsafe fn load_f8(p: *const u8) -> Self {
         // SAFETY: the contract of `Lanes`: eight readable bytes.
         Self(unsafe { p.cast::<[u8; 8]>().read_unaligned() }.map(f8_e4m3_to_f32))
@@ -301,8 +335,19 @@ impl Lanes for Plain {
         self.each(|x| (x + MAGIC) - MAGIC)
     }
     #[inline(always)]
-    unsafe fn exp2_less_one(self) -> Self {
-        self.each(|x| f32::from_bits(((x as i32 + 126) as u32) << 23))
+    unsafe fn times_exp2(self, n: Self) -> Self {
+        // Twice a number by 2^(n - 1), because 2^n may overflow.
+        let power = n.each(|n| f32::from_bits(((n as i32 + 126) as u32) << 23));
+        self.with(power, |x, p| (x + x) * p)
+    }
+    #[inline(always)]
+    unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self {
+        Self(std::array::from_fn(|i| if self.0[i] < b.0[i] { then.0[i] } else { otherwise.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn swap_pairs(self) -> Self {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        Self([b, a, d, c, f, e, h, g])
     }
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
@@ -331,15 +376,4 @@ impl Lanes for Plain {
             }
         }
     }
-}
-
-/// Converts a half to a float without branches, so that loops over it vectorise.
-#[inline(always)]
-pub fn f16_to_f32(bits: u16) -> f32 {
-    let magnitude = u32::from(bits & 0x7fff);
-    // After the shift, the exponent is 112 too small. A multiplication corrects it, also for subnormal numbers.
-    let scaled = f32::from_bits(magnitude << 13) * f32::from_bits((112 + 127) << 23);
-    let special = f32::from_bits(magnitude << 13 | 0x7f80_0000);
-    let value = if magnitude >= 0x7c00 { special } else { scaled };
-    f32::from_bits(value.to_bits() | u32::from(bits & 0x8000) << 16)
 }

@@ -1,21 +1,29 @@
 //! Micro-kernels: loops over rows of numbers, compiled for several instruction sets and selected at run time in a table ([`Kernels`]).
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
-//! `act` (activations in bytes), `gemv` (matrix times column), `products` (rows of plain numbers times columns), `tile` (panels times columns). Folders of instruction sets: `scalar`
+//! `act` (activations in bytes), `convert` (floats to blocks and back), `order` (sorting short rows), `gemv` (matrix times column), `products`
+//! (rows of plain numbers times columns), `recurrent` (recurrences over tokens), `tile` (panels times columns). Folders of instruction sets: `scalar`
 //! (every processor), `avx2`, `avx512` (with and without VNNI).
 //!
 //! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
-//! `avx2`, `avx512`, `avx512_vnni`) selects a lower level, so that one machine can test all levels that it supports.
+//! `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`) selects a lower level, so that one machine can test all levels that it supports.
 
 mod act;
 mod blocks;
-mod float;
+// Only x86-64 has kernels of its own for conversions.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+mod convert;
+pub mod float;
 pub mod gemv;
 // Only x86-64 has kernels for interleaved rows.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
 pub mod interleave;
 pub mod lanes;
+// Only x86-64 has kernels that sort.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+pub mod order;
 pub mod products;
+pub mod recurrent;
 mod scalar;
 pub mod tile;
 mod unpack;
@@ -50,6 +58,25 @@ pub type VecDot = unsafe fn(n: usize, x: *const u8, y: *const u8) -> f32;
 /// `x` is readable for `n` floats, `y` is writable for a row of `n` values, and `n` is a multiple of the block of the format.
 pub type FromFloat = unsafe fn(x: *const f32, y: *mut u8, n: usize);
 
+/// Decodes a row: as many whole blocks as both slices have room for.
+///
+/// # Safety
+/// The processor has the instruction set of the function. That of a function in a table of [`Kernels::for_level`] has been detected.
+pub type ToFloat = unsafe fn(x: &[u8], y: &mut [f32]);
+
+/// Writes the indices of `x` in ascending or, if `falling`, descending order, the first of equal elements first. Returns false, with any indices, if
+/// it cannot because of equal elements.
+///
+/// # Safety
+/// The processor has the instruction set of the function.
+pub type SortFew = unsafe fn(x: &[f32], falling: bool, order: &mut [i32]) -> bool;
+
+/// Writes the indices of the greatest elements, greatest first, and the first of equal elements first. `keys` is scratch memory as long as `x`.
+///
+/// # Safety
+/// The processor has the instruction set of the function.
+pub type TopFew = unsafe fn(x: &[f32], keys: &mut [i64], order: &mut [i32]);
+
 /// `dst[i] = f(x[i])`.
 ///
 /// # Safety
@@ -69,23 +96,30 @@ pub enum Level {
     Scalar,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    /// The same with AVX-VNNI.
+    AvxVnni,
+    /// x86-64 with AVX-512 F, BW, DQ and VL. Processors with AVX-VNNI as well use the levels above this one.
     Avx512,
     /// The same with VNNI.
     Avx512Vnni,
+    /// The same with BF16.
+    Avx512Bf16,
 }
 
 impl Level {
     /// All levels, in ascending order.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Avx512Vnni];
+    pub const ALL: [Self; 6] =
+        [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16];
 
     /// Name in `GGML_RS_CPU_LEVEL` and in the feature list.
     pub const fn name(self) -> &'static CStr {
         match self {
             Self::Scalar => c"scalar",
             Self::Avx2 => c"avx2",
+            Self::AvxVnni => c"avx_vnni",
             Self::Avx512 => c"avx512",
             Self::Avx512Vnni => c"avx512_vnni",
+            Self::Avx512Bf16 => c"avx512_bf16",
         }
     }
 }
@@ -102,6 +136,12 @@ pub struct Kernels {
     pub vec_dot: [Option<VecDot>; TYPES],
     /// Conversions from floats by format. `None` if there is no kernel; see the traits in `quant` for the reference functions.
     pub from_float: [Option<FromFloat>; TYPES],
+    /// Conversions of blocks to floats by format. `None` if there is no kernel; see the traits in `quant` for the reference functions.
+    pub to_float: [Option<ToFloat>; TYPES],
+    /// Sorts at most [`order::FEW`] elements.
+    pub sort_few: Option<SortFew>,
+    /// Finds at most [`order::MOST`] greatest elements.
+    pub top_few: Option<TopFew>,
     /// `a + b`.
     pub add: Map2,
     /// `a - b`.
@@ -114,6 +154,24 @@ pub struct Kernels {
     pub axpy: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
     /// `dst = x * v + bias`.
     pub scale: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32),
+    /// `dst = x * v`.
+    pub times: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
+    /// `x` between `least` and `most`; `most` for NaN.
+    pub clamp: unsafe fn(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32),
+    /// `x`, or zero if it is negative or NaN.
+    pub relu: Map,
+    /// `x * x`.
+    pub sqr: Map,
+    /// Hyperbolic tangent, at most 3 units in the last place.
+    pub tanh: Map,
+    /// `ln(1 + e^x)`.
+    pub softplus: Map,
+    /// Rotates adjacent pairs, `n / 2` of them: `dst[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the pair.
+    pub turn_pairs: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
+    /// Rotates `n` pairs of `x[i]` and `x[n + i]` by the angles of `cos[i]` and `sin[i]`. `x` and `dst` have `2 * n` floats.
+    pub turn_halves: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
+    /// Sines and cosines of numbers of magnitude below [`float::MAX_ANGLE`].
+    pub sin_cos: unsafe fn(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32),
     /// `e^x`: zero below -86.99, at most 2 units in the last place elsewhere.
     pub vexp: Map,
     /// `1 / (1 + e^-x)`.
@@ -162,6 +220,8 @@ pub struct Kernels {
     pub gemv: [Option<gemv::Gemv>; TYPES],
     /// Products of rows of plain numbers and columns.
     pub products: products::Products,
+    /// Recurrences over tokens.
+    pub recurrent: recurrent::Recurrent,
     /// Matrix products of weights in blocks.
     pub byte_tiles: tile::ByteTiles,
     /// Interleaved weights.
@@ -179,7 +239,13 @@ impl Kernels {
                 // SAFETY: `has_avx2` has detected the features that `fill` requires.
                 unsafe { avx2::fill(&mut k) };
                 k.level = Level::Avx2;
-                if level >= Level::Avx512 && has_avx512() {
+                let wide = level >= Level::Avx512 && has_avx512();
+                if level >= Level::AvxVnni && !wide && is_x86_feature_detected!("avxvnni") {
+                    // SAFETY: the features that `fill_vnni` requires have been detected.
+                    unsafe { avx2::fill_vnni(&mut k) };
+                    k.level = Level::AvxVnni;
+                }
+                if wide {
                     // SAFETY: `has_avx2` and `has_avx512` have detected the features that `fill` requires.
                     unsafe { avx512::fill(&mut k) };
                     k.level = Level::Avx512;
@@ -187,6 +253,11 @@ impl Kernels {
                         // SAFETY: the features that `fill_vnni` requires have been detected.
                         unsafe { avx512::fill_vnni(&mut k) };
                         k.level = Level::Avx512Vnni;
+                        if level >= Level::Avx512Bf16 && is_x86_feature_detected!("avx512bf16") {
+                            // SAFETY: the features that `fill_bf16` requires have been detected.
+                            unsafe { avx512::fill_bf16(&mut k) };
+                            k.level = Level::Avx512Bf16;
+                        }
                     }
                 }
             }
@@ -194,6 +265,23 @@ impl Kernels {
         let _ = level;
         k
     }
+}
+
+/// Covers `n` columns with kernels as wide as possible: first column, width and kernel. The kernels are in descending order of their width, down to
+/// one column.
+pub fn cover<T: Copy>(mut kernels: &'static [(usize, T)], n: usize) -> impl Iterator<Item = (usize, usize, T)> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        while let [(width, kernel), narrower @ ..] = kernels {
+            if n - next >= *width {
+                let first = next;
+                next += width;
+                return Some((first, *width, *kernel));
+            }
+            kernels = narrower;
+        }
+        None
+    })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -17,14 +17,26 @@ pub const MAX_COLS: usize = 6;
 /// Values of `k` in a step: those of several columns fit into the L1 cache.
 pub const STEP: usize = 1024;
 
-/// Products of [`ROWS`] rows and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column `c` goes to
-/// `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next; kernels for few columns load it into the cache.
+/// Rows between those that are processed and those that are loaded into the cache.
+pub const AHEAD: usize = 8;
+
+/// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column
+/// `c` goes to `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next, unless that is 0; kernels for
+/// few columns load it into the cache.
 ///
 /// # Safety
-/// `rows` has [`ROWS`] pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
-/// has columns: each in `cols` is readable for `k` floats, and each in `dst` is writable for [`ROWS`] floats (readable, too, if `add`).
-pub type Product =
-    unsafe fn(k: usize, rows: *const *const u8, ahead: usize, cols: *const *const f32, dst: *const *mut f32, add: bool);
+/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
+/// has columns: each in `cols` is readable for `k` floats (or bfloat16s, [`Products::bf16_columns`]), and each in `dst` is writable for `n`
+/// floats (readable, too, if `add`).
+pub type Product = unsafe fn(
+    k: usize,
+    n: usize,
+    rows: *const *const u8,
+    ahead: usize,
+    cols: *const *const u8,
+    dst: *const *mut f32,
+    add: bool,
+);
 
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`.
 ///
@@ -46,6 +58,8 @@ pub struct Products {
     pub f16: List<Product>,
     /// Products for bfloat16s.
     pub bf16: List<Product>,
+    /// Format of their columns: floats, or bfloat16s if the processor multiplies these.
+    pub bf16_columns: ggml_type,
     /// Products for floats of 8 bits (E4M3).
     pub f8: List<Product>,
     /// Sums of floats.
@@ -112,58 +126,155 @@ numbers! {
     Float8, 1, load_f8, "Floats of 8 bits.";
 }
 
+/// How a kernel multiplies: numbers of rows by those of columns, in vectors of `VALUES` of them.
+///
+/// # Safety
+/// The methods read `VALUES` numbers at `p`, or `n < VALUES` of them, on a processor with the instruction set.
+#[allow(clippy::missing_safety_doc)] // the section above is for all methods
+pub unsafe trait Factors {
+    /// The sums.
+    type Sums: Lanes;
+    /// A vector of numbers.
+    type Vector: Copy;
+    /// Numbers in a vector.
+    const VALUES: usize;
+    /// Bytes of a number in a row.
+    const ROW: usize;
+    /// Bytes of a number in a column.
+    const COLUMN: usize;
+    /// Reads numbers of a row.
+    unsafe fn row(p: *const u8) -> Self::Vector;
+    /// Reads the last numbers of a row, and sets the others to zero.
+    unsafe fn row_part(p: *const u8, n: usize) -> Self::Vector;
+    /// Reads numbers of a column.
+    unsafe fn column(p: *const u8) -> Self::Vector;
+    /// Reads the last numbers of a column, and sets the others to zero.
+    unsafe fn column_part(p: *const u8, n: usize) -> Self::Vector;
+    /// Adds the products.
+    unsafe fn add_products(w: Self::Vector, a: Self::Vector, sums: Self::Sums) -> Self::Sums;
+}
+
+/// Rows of `W` and columns of floats, multiplied as floats.
+pub struct AsFloats<V, W>(std::marker::PhantomData<(V, W)>);
+
+// SAFETY: the methods of `Lanes` and `Number` read as many numbers.
+unsafe impl<V: Lanes, W: Number> Factors for AsFloats<V, W> {
+    type Sums = V;
+    type Vector = V;
+    const VALUES: usize = V::N;
+    const ROW: usize = W::SIZE;
+    const COLUMN: usize = size_of::<f32>();
+    #[inline(always)]
+    unsafe fn row(p: *const u8) -> V {
+        // SAFETY: forwarded to the caller.
+        unsafe { W::load(p) }
+    }
+    #[inline(always)]
+    unsafe fn row_part(p: *const u8, n: usize) -> V {
+        // SAFETY: forwarded to the caller.
+        unsafe { W::part(p, n) }
+    }
+    #[inline(always)]
+    unsafe fn column(p: *const u8) -> V {
+        // SAFETY: forwarded to the caller.
+        unsafe { V::load(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn column_part(p: *const u8, n: usize) -> V {
+        // SAFETY: forwarded to the caller.
+        unsafe { V::load_part(p.cast(), n) }
+    }
+    #[inline(always)]
+    unsafe fn add_products(w: V, a: V, sums: V) -> V {
+        // SAFETY: forwarded to the caller.
+        unsafe { w.mul_add(a, sums) }
+    }
+}
+
 /// [`Product`] for `C` columns.
 ///
 /// # Safety
-/// As for [`Product`], and the processor has the instruction set of `V`.
+/// As for [`Product`], and the processor has the instruction set of `F`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
-pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
+pub unsafe fn product<F: Factors, const C: usize>(
     k: usize,
+    n: usize,
     rows: *const *const u8,
     ahead: usize,
-    cols: *const *const f32,
+    cols: *const *const u8,
     dst: *const *mut f32,
     add: bool,
 ) {
-    // SAFETY: the contracts of `Product`, `Number` and `Lanes`; all indices are below `k`.
+    // SAFETY: the contracts of `Product`, `Factors` and `Lanes`; all indices are below `k` and `n`.
     unsafe {
-        let rows = rows.cast::<[*const u8; ROWS]>().read_unaligned();
-        let cols = cols.cast::<[*const f32; C]>().read_unaligned();
-        let mut acc = [[V::splat(0.0); ROWS]; C];
-        let whole = k - k % V::N;
+        let cols = cols.cast::<[*const u8; C]>().read_unaligned();
+        let dst = dst.cast::<[*mut f32; C]>().read_unaligned();
+        let mut first = 0;
+        while first < n {
+            some_rows::<F, C>(
+                k,
+                rows.add(first).cast::<[*const u8; ROWS]>().read_unaligned(),
+                ahead,
+                cols,
+                dst,
+                first,
+                add,
+            );
+            first += ROWS;
+        }
+    }
+}
+
+/// [`product`] for [`ROWS`] rows, whose results go to `dst[c][first..]`.
+///
+/// # Safety
+/// As for [`product`].
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+unsafe fn some_rows<F: Factors, const C: usize>(
+    k: usize,
+    rows: [*const u8; ROWS],
+    ahead: usize,
+    cols: [*const u8; C],
+    dst: [*mut f32; C],
+    first: usize,
+    add: bool,
+) {
+    // SAFETY: the contracts of `Product`, `Factors` and `Lanes`; all indices are below `k`.
+    unsafe {
+        let mut acc = [[F::Sums::splat(0.0); ROWS]; C];
+        macro_rules! vectors {
+            ($i:expr, $row:ident, $column:ident $(, $n:expr)?) => {
+                let mut a = [F::$column(cols[0].add(F::COLUMN * $i) $(, $n)?); C];
+                for c in 1..C {
+                    a[c] = F::$column(cols[c].add(F::COLUMN * $i) $(, $n)?);
+                }
+                if C <= 4 && ahead != 0 {
+                    for r in 0..ROWS {
+                        prefetch(rows[r].wrapping_add(F::ROW * $i + ahead), 1);
+                    }
+                }
+                for r in 0..ROWS {
+                    let w = F::$row(rows[r].add(F::ROW * $i) $(, $n)?);
+                    for c in 0..C {
+                        acc[c][r] = F::add_products(w, a[c], acc[c][r]);
+                    }
+                }
+            };
+        }
+        let whole = k - k % F::VALUES;
         let mut i = 0;
         while i < whole {
-            let mut a = [V::splat(0.0); C];
-            for c in 0..C {
-                a[c] = V::load(cols[c].add(i));
-            }
-            for r in 0..ROWS {
-                if C <= 4 {
-                    prefetch(rows[r].wrapping_add(W::SIZE * i + ahead), 1);
-                }
-                let w: V = W::load(rows[r].add(W::SIZE * i));
-                for c in 0..C {
-                    acc[c][r] = w.mul_add(a[c], acc[c][r]);
-                }
-            }
-            i += V::N;
+            vectors!(i, row, column);
+            i += F::VALUES;
         }
         if i < k {
-            let mut a = [V::splat(0.0); C];
-            for c in 0..C {
-                a[c] = V::load_part(cols[c].add(i), k - i);
-            }
-            for r in 0..ROWS {
-                let w: V = W::part(rows[r].add(W::SIZE * i), k - i);
-                for c in 0..C {
-                    acc[c][r] = w.mul_add(a[c], acc[c][r]);
-                }
-            }
+            vectors!(i, row_part, column_part, k - i);
         }
         for (c, acc) in acc.into_iter().enumerate() {
-            let mut sums = V::sum4(acc);
-            let to = (*dst.add(c)).cast::<[f32; ROWS]>();
+            let mut sums = F::Sums::sum4(acc);
+            let to = dst[c].add(first).cast::<[f32; ROWS]>();
             if add {
                 let before = to.read_unaligned();
                 for r in 0..ROWS {
@@ -175,8 +286,6 @@ pub unsafe fn product<V: Lanes, W: Number, const C: usize>(
     }
 }
 
-/// Rows between those that a sum adds and those that are loaded into the cache.
-const AHEAD: usize = 8;
 /// Vectors of a sum that are computed at once.
 const VECTORS: usize = 4;
 
@@ -199,46 +308,49 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
         let dst = dst.cast::<[*mut f32; C]>().read_unaligned();
         let mut i = 0;
         macro_rules! block {
-            ($vectors:expr, $load:expr, $store:expr, $number:expr) => {
+            ($vectors:expr, load $from:ident: $load:expr, store $v:ident $to:ident: $store:expr, number $p:ident: $number:expr) => {
                 let mut acc = [[V::splat(0.0); $vectors]; C];
                 for c in 0..C {
                     for u in 0..$vectors {
-                        acc[c][u] = $load(dst[c].add(i + u * V::N));
+                        let $from = dst[c].add(i + u * V::N);
+                        acc[c][u] = $load;
                     }
                 }
                 for j in 0..n {
                     let row = *rows.add(j);
                     let next = (*rows.add((j + AHEAD).min(n - 1))).wrapping_add(W::SIZE * i);
                     prefetch(next, W::SIZE * $vectors * V::N);
-                    let mut p = [V::splat(0.0); C];
+                    let mut weight = [V::splat(0.0); C];
                     for c in 0..C {
-                        p[c] = V::splat(weights[c].add(j).read_unaligned());
+                        weight[c] = V::splat(weights[c].add(j).read_unaligned());
                     }
                     for u in 0..$vectors {
-                        let x: V = $number(row.add(W::SIZE * (i + u * V::N)));
+                        let $p = row.add(W::SIZE * (i + u * V::N));
+                        let x: V = $number;
                         for c in 0..C {
-                            acc[c][u] = x.mul_add(p[c], acc[c][u]);
+                            acc[c][u] = x.mul_add(weight[c], acc[c][u]);
                         }
                     }
                 }
                 for c in 0..C {
                     for u in 0..$vectors {
-                        $store(acc[c][u], dst[c].add(i + u * V::N));
+                        let ($v, $to) = (acc[c][u], dst[c].add(i + u * V::N));
+                        $store;
                     }
                 }
             };
         }
         while k - i >= VECTORS * V::N {
-            block!(VECTORS, V::load, V::store, W::load);
+            block!(VECTORS, load p: V::load(p), store v p: v.store(p), number p: W::load(p));
             i += VECTORS * V::N;
         }
         while k - i >= V::N {
-            block!(1, V::load, V::store, W::load);
+            block!(1, load p: V::load(p), store v p: v.store(p), number p: W::load(p));
             i += V::N;
         }
         if i < k {
             let rest = k - i;
-            block!(1, |p| V::load_part(p, rest), |v: V, p| v.store_part(p, rest), |p| W::part(p, rest));
+            block!(1, load p: V::load_part(p, rest), store v p: v.store_part(p, rest), number p: W::part(p, rest));
         }
     }
 }
@@ -248,13 +360,13 @@ macro_rules! instantiate {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
             use super::*;
-            use $crate::cpu::simd::products::{self, Number, Product, Products, WeightedSum};
+            use $crate::cpu::simd::products::{self, AsFloats, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
-                k: usize, rows: *const *const u8, ahead: usize, cols: *const *const f32, dst: *const *mut f32, add: bool,
+                k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
-                unsafe { products::product::<$lanes, W, C>(k, rows, ahead, cols, dst, add) }
+                unsafe { products::product::<AsFloats<$lanes, W>, C>(k, n, rows, ahead, cols, dst, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
@@ -267,6 +379,7 @@ macro_rules! instantiate {
                 f32: &[$(($cols, product::<products::Float, $cols> as Product)),*],
                 f16: &[$(($cols, product::<products::Half, $cols> as Product)),*],
                 bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
+                bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],

@@ -5,7 +5,7 @@ use super::*;
 /// The tables of all levels that this machine supports.
 pub fn levels() -> Vec<Kernels> {
     let mut all: Vec<Kernels> = Vec::new();
-    for level in [Level::Scalar, Level::Avx2, Level::Avx512, Level::Avx512Vnni] {
+    for level in Level::ALL {
         let k = Kernels::for_level(level);
         if k.level == level {
             all.push(k);
@@ -73,8 +73,11 @@ fn masked_scores_ignore_what_is_masked() {
 fn maps_agree_with_doubles() {
     type Case = (&'static str, fn(&Kernels) -> Map, fn(f64) -> f64);
     let gelu = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh());
-    let cases: [Case; 5] = [
+    let cases: [Case; 8] = [
         ("exp", |k| k.vexp, f64::exp),
+        ("tanh", |k| k.tanh, f64::tanh),
+        ("relu", |k| k.relu, |x| x.max(0.0)),
+        ("sqr", |k| k.sqr, |x| x * x),
         ("sigmoid", |k| k.sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
         ("silu", |k| k.silu, |x| x / (1.0 + (-x).exp())),
         ("gelu", |k| k.gelu, gelu),
@@ -99,6 +102,90 @@ fn maps_agree_with_doubles() {
                 unsafe { get(&k)(n, z.as_mut_ptr(), z.as_ptr()) };
                 assert_eq!(y, z);
             }
+        }
+    }
+}
+
+#[test]
+fn small_and_large_arguments() {
+    for k in levels() {
+        let x =
+            [0.0, -0.0, 1e-30, -1e-4, 0.624_999_9, 0.625, -0.7, 9.0, 1e9, f32::NEG_INFINITY, f32::INFINITY, f32::NAN];
+        let mut y = [0.0; 12];
+        // SAFETY: the contract of `Map`: both have 12 floats, and do not overlap.
+        unsafe { (k.tanh)(12, y.as_mut_ptr(), x.as_ptr()) };
+        for (x, y) in x.into_iter().zip(y).take(11) {
+            assert!(
+                (f64::from(y) - f64::from(x).tanh()).abs() <= 2.5e-7 * f64::from(y).abs(),
+                "{:?} tanh({x}) = {y}",
+                k.level
+            );
+        }
+        assert!(y[11].is_nan());
+        // SAFETY: the contracts of `Kernels`: both have 12 floats, and do not overlap.
+        unsafe { (k.clamp)(12, y.as_mut_ptr(), x.as_ptr(), -0.5, 0.75) };
+        let want = [0.0, -0.0, 1e-30, -1e-4, 0.624_999_9, 0.625, -0.5, 0.75, 0.75, -0.5, 0.75, 0.75];
+        assert_eq!(y, want, "{:?}", k.level);
+        // SAFETY: as above.
+        unsafe { (k.relu)(12, y.as_mut_ptr(), x.as_ptr()) };
+        assert_eq!([y[3], y[5], y[9], y[10], y[11]], [0.0, 0.625, 0.0, f32::INFINITY, 0.0], "{:?}", k.level);
+    }
+}
+
+#[test]
+fn sines_and_cosines_agree_with_doubles() {
+    use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+    // The scalar kernels are not used for large angles.
+    for k in levels().into_iter().filter(|k| k.level != Level::Scalar) {
+        for n in SIZES {
+            let mut noise = Noise::new(n as u64);
+            let ends = [0.0, -0.0, 1e-20, FRAC_PI_4, FRAC_PI_2, PI, -3.0 * FRAC_PI_4, 65_535.9, -65_535.9];
+            let x: Vec<f32> = (0..n)
+                .map(|i| match i % 4 {
+                    0 => ends[i / 4 % ends.len()],
+                    1 => noise.float(),
+                    2 => noise.float() * 100.0,
+                    _ => noise.float() * 60_000.0,
+                })
+                .collect();
+            let (mut sin, mut cos) = (vec![f32::NAN; n], vec![f32::NAN; n]);
+            // SAFETY: the contract of `Kernels`: all rows have `n` floats.
+            unsafe { (k.sin_cos)(n, sin.as_mut_ptr(), cos.as_mut_ptr(), x.as_ptr()) };
+            for i in 0..n {
+                let (want_sin, want_cos) = f64::from(x[i]).sin_cos();
+                let off = (f64::from(sin[i]) - want_sin).abs().max((f64::from(cos[i]) - want_cos).abs());
+                assert!(off <= 1.2e-7, "{:?} of {}: {} and {}, off by {off:e}", k.level, x[i], sin[i], cos[i]);
+            }
+        }
+    }
+}
+
+/// Pairs are rotated by their angles, whole vectors and the rest.
+#[test]
+fn rotations_agree_with_doubles() {
+    for k in levels() {
+        for n in [2, 6, 16, 18, 34, 128] {
+            let mut noise = Noise::new(n as u64);
+            let (x, angles) = (noise.floats(2 * n), noise.floats(n));
+            let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|a| (a.cos(), a.sin())).unzip();
+            let near = |got: f32, a: f32, c: f32, b: f32, s: f32| {
+                let want = f64::from(a) * f64::from(c) + f64::from(b) * f64::from(s);
+                assert!((f64::from(got) - want).abs() < 1e-6, "{:?}, {n}: {got}, not {want}", k.level);
+            };
+            let mut y = vec![f32::NAN; 2 * n];
+            // SAFETY: the contracts of `Kernels`: `x` and `y` have `2 * n` floats, the others `n`.
+            unsafe { (k.turn_halves)(n, y.as_mut_ptr(), x.as_ptr(), cos.as_ptr(), sin.as_ptr()) };
+            for i in 0..n {
+                near(y[i], x[i], cos[i], -x[n + i], sin[i]);
+                near(y[n + i], x[i], sin[i], x[n + i], cos[i]);
+            }
+            let mut y = vec![f32::NAN; n + 1];
+            // SAFETY: the contracts of `Kernels`: all have `n` floats.
+            unsafe { (k.turn_pairs)(n, y.as_mut_ptr(), x.as_ptr(), cos.as_ptr(), sin.as_ptr()) };
+            for i in 0..n {
+                near(y[i], x[i], cos[i], x[i ^ 1], sin[i]);
+            }
+            assert!(y[n].is_nan(), "{:?}: written behind {n} elements", k.level);
         }
     }
 }
@@ -365,7 +452,7 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
 
 /// What unpacked bytes are combined with.
 fn flip(level: Level) -> u8 {
-    if level == Level::Avx512Vnni { 0x80 } else { 0 }
+    if matches!(level, Level::AvxVnni | Level::Avx512Vnni | Level::Avx512Bf16) { 0x80 } else { 0 }
 }
 
 /// Numbers of values of a row, and of rows.
@@ -429,8 +516,8 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
         }
         let least = match k.level {
             Level::Scalar => 25,
-            Level::Avx2 | Level::Avx512 => 24,
-            Level::Avx512Vnni => 25,
+            Level::Avx2 | Level::AvxVnni | Level::Avx512 => 24,
+            Level::Avx512Vnni | Level::Avx512Bf16 => 25,
         };
         assert!(n_formats >= least, "{n_formats} formats at {:?}", k.level);
     }

@@ -4,7 +4,7 @@
 //! The code is written so that it vectorises when compiled for an instruction set. `quant` documents the formats.
 #![forbid(unsafe_code)]
 
-use super::lanes::f16_to_f32;
+use crate::quant::convert::f16_to_f32;
 use crate::quant::tables::{iq1::IQ1S_GRID, iq2::*, iq3::*};
 use crate::quant::{
     Block, iq1_m::BlockIq1M, iq1_s::BlockIq1S, iq1_s::DELTA, iq2_s::BlockIq2S, iq2_xs::BlockIq2Xs,

@@ -2,12 +2,11 @@
 //! and why they are there.
 
 use super::View;
-use crate::abi::ggml::{ggml_log_level, ggml_tensor_flag};
+use crate::abi::ggml::ggml_tensor_flag;
 use crate::graph::GraphRef;
-use crate::log;
+use crate::log_debug;
 use crate::tensor::TensorRef;
 use crate::tensor::traced::op_name;
-use std::ffi::CString;
 use std::fmt::Write;
 
 /// A size in whole mebibytes, or kibibytes.
@@ -23,22 +22,15 @@ fn cell(text: &str, width: usize) -> String {
     format!("{text:>width$.width$}")
 }
 
-fn send(mut text: String) {
-    text.retain(|c| c != '\0');
-    text.push('\n');
-    if let Ok(text) = CString::new(text) {
-        log::write(ggml_log_level::GGML_LOG_LEVEL_DEBUG, &text);
-    }
-}
-
 impl View<'_> {
     /// Prints the placement of a graph that has just been split.
     pub(in crate::sched) fn print_assignments(&self, graph: GraphRef) {
         let mut next = self.graph.splits.iter().enumerate().peekable();
         for (i, node) in graph.nodes().enumerate() {
             if let Some((number, split)) = next.next_if(|(_, s)| s.nodes.start == i) {
+                log_debug!(""); // an empty line before each split
                 let mut line = format!(
-                    "\n## SPLIT #{number}: {} # {} inputs",
+                    "## SPLIT #{number}: {} # {} inputs",
                     self.settings.backends[split.backend].name(),
                     split.inputs.len()
                 );
@@ -46,10 +38,10 @@ impl View<'_> {
                     let lead = if j == 0 { ": " } else { "" };
                     let _ = write!(line, "{lead}[{} ({})] ", input.tensor.name(), cell(&size(input.tensor), 5));
                 }
-                send(line);
+                log_debug!("{line}");
             }
             if self.settings.debug > 1 && !crate::sched::flat::is_view_op(node.op_raw()) {
-                send(self.node_line(graph, i, node));
+                log_debug!("{}", self.node_line(graph, i, node));
             }
         }
     }

@@ -5,8 +5,10 @@ use super::page;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;
+use crate::sys::file;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -38,7 +40,8 @@ impl View<'_> {
     /// The file cannot be written.
     pub fn write_report(&self, format: Format, path: &Path) -> Result<()> {
         let text = self.report_text(format);
-        std::fs::write(path, text).map_err(|source| Error::Io { what: path.display().to_string(), source })
+        let write = || file::create(path)?.write_all(text.as_bytes());
+        write().map_err(|source| Error::Io { what: path.display().to_string(), source })
     }
 
     /// Writes the report that the environment variable GGML_SCHED_REPORT asks for (a page; JSON when the name ends with

@@ -24,18 +24,37 @@ pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
 
 /// ADD, SUB, MUL, DIV, ADD1.
 pub fn binary(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let (mut a, mut b, mut d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let op = match node.op() {
+        GGML_OP_ADD | GGML_OP_ADD1 => Binary::Add,
+        GGML_OP_SUB => Binary::Sub,
+        GGML_OP_MUL => Binary::Mul,
+        _ => Binary::Div,
+    };
+    combine(op, View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?, plan)
+}
+
+/// `OP` of `binary.comp`.
+#[derive(Clone, Copy)]
+pub enum Binary {
+    /// Sum.
+    Add = 0,
+    /// Difference.
+    Sub = 1,
+    /// Product.
+    Mul = 2,
+    /// Quotient.
+    Div = 3,
+    /// The first operand times the derivative of SiLU at the second.
+    SiluBack = 4,
+}
+
+/// d = a OP b, with b repeated to the shape of a.
+pub fn combine(op: Binary, mut a: View, mut b: View, mut d: View, plan: &mut DispatchList<'_>) -> Result<()> {
     if a.ne == b.ne && a.is_dense() && b.is_dense() && d.is_dense() {
         (a, b, d) = (a.flat(), b.flat(), d.flat());
     }
-    let op = match node.op() {
-        GGML_OP_ADD | GGML_OP_ADD1 => 0,
-        GGML_OP_SUB => 1,
-        GGML_OP_MUL => 2,
-        _ => 3,
-    };
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let constants = constants::Binary { op, a: a.ty(), b: b.ty(), d: d.ty(), same: b.ne[0] == a.ne[0] };
+    let constants = constants::Binary { op: op as u32, a: a.ty(), b: b.ty(), d: d.ty(), same: b.ne[0] == a.ne[0] };
     let kernel = KernelFor::new("", g.size, &constants)?;
     let push = push::Binary {
         a: a.at,

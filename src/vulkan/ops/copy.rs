@@ -2,10 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, format_name, grid, is_any_float, is_float, src};
+use super::binary::{self, Binary};
+use super::{check_f32, ensure, format_name, grid, is_any_float, is_float, src};
+use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
+use crate::tensor::ops::copy::Region;
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 use crate::vulkan::{Info, Range};
@@ -237,4 +240,71 @@ pub fn repeat(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let push = push::Repeat { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, a_ne: a.ne, n_rows: d.n_rows() };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
+}
+
+/// F32, and a source whose dimensions are multiples of those of the node.
+pub fn check_repeat_back(node: TensorRef, _: &Info) -> Result<()> {
+    let a = check_f32(node)?;
+    ensure!(node.can_repeat(a), "{:?} does not repeat to {:?}", node.ne(), a.ne());
+    Ok(())
+}
+
+/// REPEAT_BACK.
+pub fn repeat_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = KernelFor::new("", g.size, &constants::RepeatBack {})?;
+    let push = push::RepeatBack { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, a_ne: a.ne, n_rows: d.n_rows() };
+    plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}
+
+/// The part of the node that SET and ACC write, and its offset in bytes. Fails if its elements are not inside of the node, overlap, or are
+/// not aligned.
+fn window(node: TensorRef, b: &View, mut d: View) -> Result<(View, u64)> {
+    let region = Region::of_node(node);
+    let size = node.dtype().type_size();
+    (d.ne, d.nb) = (b.ne, [1, 0, 0, 0]);
+    // Elements from the first to the last of the dimensions so far.
+    let mut span = b.ne[0] as usize;
+    for (i, bytes) in (1..4).zip(region.nb) {
+        if b.ne[i] > 1 {
+            let step = bytes / size;
+            ensure!(bytes.is_multiple_of(size) && step >= span && step < 1 << 31, "a stride of {bytes} bytes");
+            d.nb[i] = step as u32;
+            span = (b.ne[i] as usize - 1).checked_mul(step).and_then(|n| n.checked_add(span)).unwrap_or(usize::MAX);
+        }
+    }
+    let end = span.checked_mul(size).and_then(|n| n.checked_add(region.offset));
+    ensure!(region.offset.is_multiple_of(size), "an offset of {} bytes", region.offset);
+    ensure!(end.is_some_and(|end| end <= node.nbytes()), "a part beyond the end of '{}'", node.name());
+    Ok((d, region.offset as u64))
+}
+
+/// Contiguous F32, or for SET 32-bit integers, and a part inside of the node.
+pub fn check_put(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, b) = (src(node, 0)?, src(node, 1)?);
+    let dtype = node.dtype();
+    ensure!(dtype == GGML_TYPE_F32 || dtype == GGML_TYPE_I32 && node.op() == GGML_OP_SET, "into {dtype:?}");
+    ensure!(a.dtype() == dtype && b.dtype() == dtype, "{:?} and {:?}", a.dtype(), b.dtype());
+    ensure!(a.same_shape(node) && a.is_contiguous() && node.is_contiguous(), "{:?} into {:?}", a.ne(), node.ne());
+    View::shape(a)?;
+    window(node, &View::shape(b)?, View::shape(node)?).map(drop)
+}
+
+/// SET, ACC: a copy of source 0, unless the node has its memory, and then source 1 in a part of it.
+pub fn put(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (a, b, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    if a.at != d.at {
+        into(a, d, plan)?;
+    }
+    if b.n() == 0 {
+        return Ok(());
+    }
+    let (mut part, offset) = window(node, &b, d)?;
+    part.at += offset;
+    if node.op() == GGML_OP_ACC {
+        return binary::combine(Binary::Add, part, b, part, plan);
+    }
+    into(b, part, plan)
 }

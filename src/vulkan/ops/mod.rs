@@ -5,17 +5,24 @@ pub mod attention;
 pub mod binary;
 pub mod conv;
 pub mod copy;
+pub mod generate;
 pub mod glu;
+pub mod hyper;
 pub mod image;
+pub mod loss;
 pub mod matmul;
+pub mod matrix;
 pub mod norm;
+pub mod optimizer;
 pub mod pool;
+pub mod recurrent;
 pub mod reduce;
 pub mod rope;
 pub mod rows;
 pub mod softmax;
 pub mod sort;
 pub mod unary;
+pub mod window;
 
 use super::plan::{DispatchList, Grid, View};
 use super::{Info, tune};
@@ -74,7 +81,55 @@ pub fn find(op: ggml_op) -> Option<Op> {
         GGML_OP_FLASH_ATTN_EXT => (attention::check, attention::plan),
         GGML_OP_MUL_MAT => (matmul::check, matmul::plan),
         GGML_OP_MUL_MAT_ID => (matmul::check_id, matmul::plan_id),
-        _ => return None,
+        GGML_OP_OUT_PROD => (matmul::check_out_prod, matmul::out_prod),
+        GGML_OP_SILU_BACK => (unary::check_silu_back, unary::silu_back),
+        GGML_OP_CUMSUM => (reduce::check_cumsum, reduce::cumsum),
+        GGML_OP_COUNT_EQUAL => (reduce::check_count_equal, reduce::count_equal),
+        GGML_OP_SET | GGML_OP_ACC => (copy::check_put, copy::put),
+        GGML_OP_REPEAT_BACK => (copy::check_repeat_back, copy::repeat_back),
+        GGML_OP_GET_ROWS_BACK => (rows::check_get_back, rows::get_back),
+        GGML_OP_RMS_NORM_BACK => (norm::check_back, norm::rms_norm_back),
+        GGML_OP_SOFT_MAX_BACK => (softmax::check_back, softmax::back),
+        GGML_OP_DIAG => (matrix::check_diag, matrix::diag),
+        GGML_OP_DIAG_MASK_INF | GGML_OP_DIAG_MASK_ZERO => (matrix::check_diag_mask, matrix::diag_mask),
+        GGML_OP_TRI => (matrix::check_tri, matrix::tri),
+        GGML_OP_SOLVE_TRI => (matrix::check_solve_tri, matrix::solve_tri),
+        GGML_OP_FLASH_ATTN_BACK => (attention::check_back, attention::back),
+        GGML_OP_LIGHTNING_INDEXER => (attention::check_indexer, attention::indexer),
+        GGML_OP_TOP_K_MASK => (attention::check_top_k_mask, attention::top_k_mask),
+        GGML_OP_CONV_2D => (conv::check_conv_2d, conv::conv_2d),
+        GGML_OP_CONV_3D => (conv::check_conv_3d, conv::conv_3d),
+        GGML_OP_CONV_2D_DW => (conv::check_conv_2d_dw, conv::conv_2d_dw),
+        GGML_OP_CONV_TRANSPOSE_1D => (conv::check_conv_transpose_1d, conv::conv_transpose),
+        GGML_OP_CONV_TRANSPOSE_2D => (conv::check_conv_transpose_2d, conv::conv_transpose),
+        GGML_OP_IM2COL_3D => (conv::check_im2col_3d, conv::im2col_3d),
+        GGML_OP_IM2COL_BACK => (conv::check_im2col_back, conv::im2col_back),
+        GGML_OP_COL2IM_1D => (conv::check_col2im, conv::col2im),
+        GGML_OP_POOL_2D_BACK => (pool::check_pool_back, pool::pool_back),
+        GGML_OP_UPSCALE => (image::check_upscale, image::upscale),
+        GGML_OP_PAD_REFLECT_1D => (image::check_pad_reflect, image::pad),
+        GGML_OP_ROLL => (image::check_roll, image::pad),
+        GGML_OP_WIN_PART => (window::check_win_part, window::win_part),
+        GGML_OP_WIN_UNPART => (window::check_win_unpart, window::win_unpart),
+        GGML_OP_GET_REL_POS => (window::check_get_rel_pos, window::get_rel_pos),
+        GGML_OP_ADD_REL_POS => (window::check_add_rel_pos, window::add_rel_pos),
+        GGML_OP_ARANGE => (generate::check_arange, generate::arange),
+        GGML_OP_TIMESTEP_EMBEDDING => (generate::check_timestep_embedding, generate::timestep_embedding),
+        GGML_OP_SSM_CONV => (recurrent::check_ssm_conv, recurrent::ssm_conv),
+        GGML_OP_SSM_SCAN => (recurrent::check_ssm_scan, recurrent::ssm_scan),
+        GGML_OP_RWKV_WKV6 | GGML_OP_RWKV_WKV7 | GGML_OP_GATED_LINEAR_ATTN => {
+            (recurrent::check_linear, recurrent::linear)
+        }
+        GGML_OP_GATED_DELTA_NET => (recurrent::check_delta_net, recurrent::delta_net),
+        GGML_OP_DSV4_HC_COMB => (hyper::check_comb, hyper::comb),
+        GGML_OP_DSV4_HC_PRE => (hyper::check_pre, hyper::pre),
+        GGML_OP_DSV4_HC_POST => (hyper::check_post, hyper::post),
+        GGML_OP_CROSS_ENTROPY_LOSS => (loss::check_cross_entropy, loss::cross_entropy),
+        GGML_OP_CROSS_ENTROPY_LOSS_BACK => (loss::check_cross_entropy_back, loss::cross_entropy_back),
+        GGML_OP_OPT_STEP_ADAMW | GGML_OP_OPT_STEP_SGD => (optimizer::check_step, optimizer::step),
+        // Functions of the host.
+        GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM => return None,
+        GGML_OP_COUNT => return None,
     };
     Some(Op { check, plan })
 }
@@ -130,6 +185,26 @@ pub(super) fn format_name(t: ggml_type) -> String {
 fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
     let (threads, per) = tune::elementwise(info);
     Grid::rows(columns, n_rows, threads, per, info)
+}
+
+/// Sources 0 to N - 1. Fails unless they and the node are F32.
+fn check_all_f32<const N: usize>(node: TensorRef) -> Result<[TensorRef; N]> {
+    let mut all = [node; N];
+    for (i, t) in all.iter_mut().enumerate() {
+        *t = src(node, i)?;
+    }
+    for t in all.into_iter().chain([node]) {
+        ensure!(t.dtype() == GGML_TYPE_F32, "{:?} of {:?}", node.op(), t.dtype());
+        View::shape(t)?;
+    }
+    Ok(all)
+}
+
+/// Whether a workgroup may have 256 invocations and `shared` bytes of shared memory, as tiles of matrices need.
+fn check_tile(shared: u32, info: &Info) -> Result<()> {
+    ensure!(info.limits.group_invocations >= 256, "workgroups of {}", info.limits.group_invocations);
+    ensure!(info.limits.shared_memory >= shared, "{} bytes of shared memory", info.limits.shared_memory);
+    Ok(())
 }
 
 /// Source 0. Fails unless it and the node are F32.

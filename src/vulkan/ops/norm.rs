@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, src};
+use super::{check_all_f32, check_f32, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
@@ -113,5 +113,49 @@ pub fn group_norm(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (image, eps) = (plane * d.ne[2], node.op_param_f32(1));
     let push = push::GroupNorm { a: a.at, d: d.at, n_work, groups, size, image, eps };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
+    Ok(())
+}
+
+/// F32: a gradient and an argument with the shape of the node.
+pub fn check_back(node: TensorRef, _: &Info) -> Result<()> {
+    let all: [TensorRef; 2] = check_all_f32(node)?;
+    ensure!(all.into_iter().all(|t| t.same_shape(node)), "{:?} and {:?}", all[0].ne(), all[1].ne());
+    Ok(())
+}
+
+/// `OP` of `norm_back.comp`.
+#[derive(Clone, Copy)]
+pub enum Back {
+    /// RMS_NORM, from its argument.
+    Rms = 0,
+    /// The softmax, from its result.
+    SoftMax = 1,
+}
+
+/// RMS_NORM_BACK. Sources: gradient of the result, argument. Parameter 0: epsilon.
+pub fn rms_norm_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    back(node, Back::Rms, plan)
+}
+
+/// The gradient of a function of rows. Parameter 0 is that of the shader.
+pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (dy, x, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let constants = |one_subgroup| constants::NormBack { one_subgroup, op: of as u32 };
+    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
+    let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
+    let push = push::NormBack {
+        dy: dy.at,
+        x: x.at,
+        d: d.at,
+        columns: d.ne[0],
+        n_rows: d.n_rows(),
+        ne1: d.ne[1],
+        ne2: d.ne[2],
+        dy_nb: dy.nb,
+        x_nb: x.nb,
+        d_nb: d.nb,
+        param: node.op_param_f32(0),
+    };
+    plan.dispatch(kernel, push, g.groups, &[dy.range, x.range], &[d.range]);
     Ok(())
 }

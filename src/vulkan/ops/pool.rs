@@ -55,3 +55,44 @@ pub fn pool(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
 }
+
+/// F32 gradients; an argument and a node in F32 or F16, of one shape.
+pub fn check_pool_back(node: TensorRef, _: &Info) -> Result<()> {
+    let (grad, a) = (src(node, 0)?, src(node, 1)?);
+    ensure!(grad.dtype() == GGML_TYPE_F32, "gradients of {:?}", grad.dtype());
+    ensure!(matches!(node.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "gradients as {:?}", node.dtype());
+    ensure!(a.dtype() == node.dtype() && a.same_shape(node), "{:?} of {:?}", a.dtype(), a.ne());
+    ensure!(ggml_op_pool::from_raw(node.op_param_i32(0)).is_some(), "kind {}", node.op_param_i32(0));
+    ensure!((1..5).all(|i| (1..1 << 15).contains(&node.op_param_i32(i))), "sizes or strides");
+    let Planes { pad, .. } = Planes::of_node(node);
+    ensure!(pad.iter().all(|p| (0.0..32768.0).contains(p)), "padding {pad:?}");
+    let (g, n) = (grad.ne(), node.ne());
+    ensure!(g[2..] == n[2..], "{g:?} into {n:?}");
+    ensure!(g[..2].iter().chain(&n[..2]).all(|&n| n < 1 << 15), "{g:?} into {n:?}");
+    [grad, a, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// POOL_2D_BACK. Sources: gradient of the result, argument of the pooling.
+pub fn pool_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (grad, a, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    let Planes { kernel, stride, pad } = Planes::of_node(node);
+    let max_pool = node.op_param_i32(0) == ggml_op_pool::GGML_OP_POOL_MAX as i32;
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let push = push::PoolBack {
+        grad: grad.at,
+        a: a.at,
+        d: d.at,
+        ne: d.ne,
+        n_rows: d.n_rows(),
+        size: [grad.ne[0], grad.ne[1]],
+        grad_nb: grad.nb,
+        a_nb: a.nb,
+        d_nb: d.nb,
+        kernel,
+        stride,
+        pad: pad.map(|p| p as i32),
+    };
+    let kernel = KernelFor::new("", g.size, &constants::PoolBack { a: d.ty(), max_pool })?;
+    plan.dispatch(kernel, push, g.groups, &[grad.range, a.range], &[d.range]);
+    Ok(())
+}

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, format_name, grid, is_any_float, src};
+use super::{ensure, format_name, grid, is_any_float, is_float, src, unary};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -82,6 +82,38 @@ pub fn set(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         a_nb: a.nb,
         ids_nb: ids.nb012(),
         d_nb: d.nb123(),
+    };
+    plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
+    Ok(())
+}
+
+/// A matrix of floats, an index for each of its first rows, and a contiguous matrix in F32.
+pub fn check_get_back(node: TensorRef, _: &Info) -> Result<()> {
+    let (a, ids) = (src(node, 0)?, src(node, 1)?);
+    ensure!(is_float(a.dtype()) && node.dtype() == GGML_TYPE_F32, "{:?} into {:?}", a.dtype(), node.dtype());
+    ensure!(ids.dtype() == GGML_TYPE_I32, "indices of {:?}", ids.dtype());
+    ensure!(a.is_matrix() && ids.is_vector() && node.is_matrix() && node.is_contiguous(), "no matrices");
+    ensure!(a.ne()[0] == node.ne()[0] && a.ne()[1] >= ids.ne()[0], "{:?} by {:?}", a.ne(), ids.ne());
+    [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
+}
+
+/// GET_ROWS_BACK: zeros, then the rows that indices select.
+pub fn get_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (a, ids, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    unary::fill(d, 0.0, plan)?;
+    let n = ids.ne[0];
+    let g = grid(d.ne[0], n, plan.info)?;
+    let kernel = KernelFor::new("", g.size, &constants::GetRowsBack { a: a.ty() })?;
+    let push = push::GetRowsBack {
+        a: a.at,
+        ids: ids.at,
+        d: d.at,
+        columns: d.ne[0],
+        n_rows: n,
+        d_ne1: d.ne[1],
+        a_nb: [a.nb[0], a.nb[1]],
+        ids_nb: ids.nb[0],
+        d_nb: d.nb[1],
     };
     plan.dispatch(kernel, push, g.groups, &[a.range, ids.range], &[d.range]);
     Ok(())

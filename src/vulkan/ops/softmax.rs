@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
+use super::{ensure, norm, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -71,4 +71,15 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let reads: Vec<_> = [Some(a), mask, sinks].into_iter().flatten().map(|v| v.range).collect();
     plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
     Ok(())
+}
+
+/// F32 of one shape, without position biases.
+pub fn check_back(node: TensorRef, info: &Info) -> Result<()> {
+    ensure!(node.op_param_f32(1) == 0.0, "a gradient with position biases");
+    norm::check_back(node, info)
+}
+
+/// SOFT_MAX_BACK. Sources: gradient of the result, result. Parameter 0: scale.
+pub fn back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    norm::back(node, norm::Back::SoftMax, plan)
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::binary::{self, Binary};
 use super::{ensure, grid, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::error::{Error, Result};
@@ -43,9 +44,34 @@ pub fn unary(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         GGML_OP_LEAKY_RELU => (71, [p(0), 0.0, 0.0, 0.0]),
         op => return Err(Error::Unsupported(format!("{op:?} as a function"))),
     };
+    apply(op, param, a, d, plan)
+}
+
+/// d = f(a), element by element. `op` is a number of functions.glsl.
+fn apply(op: u32, param: [f32; 4], a: View, d: View, plan: &mut DispatchList<'_>) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Unary { op, a: a.ty(), d: d.ty() })?;
     let push = push::Unary { a: a.at, d: d.at, ne: d.ne, a_nb: a.nb, d_nb: d.nb, n_rows: d.n_rows(), param };
     plan.dispatch(kernel, push, g.groups, &[a.range], &[d.range]);
     Ok(())
+}
+
+/// Sets all elements of a view of floats.
+pub fn fill(d: View, value: f32, plan: &mut DispatchList<'_>) -> Result<()> {
+    let d = d.flat();
+    apply(73, [value, 0.0, 0.0, 0.0], d, d, plan)
+}
+
+/// Floats of one shape.
+pub fn check_silu_back(node: TensorRef, _: &Info) -> Result<()> {
+    for t in [src(node, 0)?, src(node, 1)?, node] {
+        ensure!(is_float(t.dtype()) && t.same_shape(node), "{:?} of {:?}", t.dtype(), t.ne());
+        View::shape(t)?;
+    }
+    Ok(())
+}
+
+/// SILU_BACK. Sources: gradient of the result, argument.
+pub fn silu_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    binary::combine(Binary::SiluBack, View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?, plan)
 }

@@ -15,6 +15,28 @@ interface! {
             76 b_ne1: u32,
             80 ids_nb: [u32; 2],
         }
+        AddRelPos {
+            0 a: u64,
+            8 w: u64,
+            16 h: u64,
+            24 d: u64,
+            32 columns: u32,
+            36 n_rows: u32,
+            40 ne1: u32,
+            44 ne2: u32,
+            48 a_nb: [u32; 4],
+            64 d_nb: u32,
+            68 w_ne: [u32; 3],
+            80 w_nb: [u32; 4],
+            96 h_nb: [u32; 4],
+        }
+        Arange {
+            0 d: u64,
+            8 n: u32,
+            12 d_nb: u32,
+            16 start: f32,
+            20 step: f32,
+        }
         Argmax {
             0 a: u64,
             8 d: u64,
@@ -37,6 +59,17 @@ interface! {
             64 k: u32,
             68 run: u32,
         }
+        Band {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 4],
+            32 a_nb: [u32; 4],
+            48 d_nb: [u32; 4],
+            64 n_rows: u32,
+            68 low: i32,
+            72 high: i32,
+            76 value: f32,
+        }
         Binary {
             0 a: u64,
             8 b: u64,
@@ -48,6 +81,65 @@ interface! {
             88 b_ne: [u32; 4],
             104 n_rows: u32,
         }
+        Col2im {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 2],
+            24 a_nb: [u32; 2],
+            32 d_nb: [u32; 2],
+            40 width: u32,
+            44 columns: u32,
+            48 stride: u32,
+            52 cut: u32,
+        }
+        Conv {
+            0 a: u64,
+            8 x: u64,
+            16 d: u64,
+            24 channels: u32,
+            28 results: u32,
+            32 images: u32,
+            36 size: [u32; 3],
+            48 out_size: [u32; 3],
+            60 a_nb: [u32; 3],
+            72 a_channel: u32,
+            76 a_result: u32,
+            80 x_nb: [u32; 3],
+            92 x_channel: u32,
+            96 x_image: u32,
+            100 d_nb: [u32; 3],
+            112 d_channel: u32,
+            116 d_image: u32,
+        }
+        ConvDw {
+            0 a: u64,
+            8 x: u64,
+            16 d: u64,
+            24 ne: [u32; 4],
+            40 n_rows: u32,
+            44 kernel: [u32; 2],
+            52 size: [u32; 2],
+            60 a_nb: [u32; 3],
+            72 x_nb: [u32; 4],
+            88 d_nb: [u32; 4],
+            104 stride: [i32; 2],
+            112 pad: [i32; 2],
+            120 dilation: [i32; 2],
+        }
+        ConvTranspose {
+            0 a: u64,
+            8 x: u64,
+            16 d: u64,
+            24 ne: [u32; 4],
+            40 n_rows: u32,
+            44 kernel: [u32; 2],
+            52 size: [u32; 2],
+            60 channels: u32,
+            64 a_nb: [u32; 4],
+            80 x_nb: [u32; 4],
+            96 d_nb: [u32; 4],
+            112 stride: u32,
+        }
         Copy {
             0 a: u64,
             8 d: u64,
@@ -56,6 +148,60 @@ interface! {
             48 d_nb: [u32; 4],
             64 a_ne: [u32; 4],
             80 n_rows: u32,
+        }
+        CountEqual {
+            0 a: u64,
+            8 b: u64,
+            16 d: u64,
+            24 columns: u32,
+            28 n_rows: u32,
+            32 ne1: u32,
+            36 ne2: u32,
+            40 a_nb: [u32; 4],
+            56 b_nb: [u32; 4],
+        }
+        CrossEntropy {
+            0 a: u64,
+            8 t: u64,
+            16 grad: u64,
+            24 d: u64,
+            32 columns: u32,
+            36 n_rows: u32,
+            40 ne1: u32,
+            44 ne2: u32,
+            48 a_nb: [u32; 4],
+            64 t_nb: [u32; 4],
+            80 d_nb: [u32; 4],
+            96 factor: f32,
+        }
+        Cumsum {
+            0 a: u64,
+            8 d: u64,
+            16 columns: u32,
+            20 n_rows: u32,
+            24 ne1: u32,
+            28 ne2: u32,
+            32 a_nb: [u32; 4],
+            48 d_nb: [u32; 4],
+        }
+        DeltaNet {
+            0 q: u64,
+            8 k: u64,
+            16 v: u64,
+            24 gate: u64,
+            32 beta: u64,
+            40 s0: u64,
+            48 d: u64,
+            56 heads: u32,
+            60 tokens: u32,
+            64 sequences: u32,
+            68 kept: u32,
+            72 key_heads: u32,
+            76 key_sequences: u32,
+            80 n_groups: u32,
+            84 q_nb: [u32; 3],
+            96 k_nb: [u32; 3],
+            108 v_nb: [u32; 3],
         }
         Dequantize {
             0 a: u64,
@@ -83,6 +229,37 @@ interface! {
             112 max_bias: f32,
             116 cap: f32,
         }
+        FlashAttnBack {
+            0 q: u64,
+            8 k: u64,
+            16 v: u64,
+            24 dy: u64,
+            32 p: u64,
+            40 s: u64,
+            48 depth: u32,
+            52 n: u32,
+            56 m: u32,
+            60 heads: u32,
+            64 groups: u32,
+            68 n_rows: u32,
+            72 masked: u32,
+            76 scale: f32,
+            80 q_nb: [u32; 3],
+            92 k_nb: [u32; 3],
+            104 v_nb: [u32; 3],
+        }
+        FlashAttnBackSums {
+            0 s: u64,
+            8 x: u64,
+            16 d: u64,
+            24 ne: [u32; 3],
+            36 n_rows: u32,
+            40 n: u32,
+            44 m: u32,
+            48 heads: u32,
+            52 groups: u32,
+            56 x_nb: [u32; 3],
+        }
         Gated {
             0 gate: u64,
             8 up: u64,
@@ -105,6 +282,17 @@ interface! {
             60 ids_nb: [u32; 3],
             72 d_nb: [u32; 3],
         }
+        GetRowsBack {
+            0 a: u64,
+            8 ids: u64,
+            16 d: u64,
+            24 columns: u32,
+            28 n_rows: u32,
+            32 d_ne1: u32,
+            36 a_nb: [u32; 2],
+            44 ids_nb: u32,
+            48 d_nb: u32,
+        }
         GroupNorm {
             0 a: u64,
             8 d: u64,
@@ -113,6 +301,46 @@ interface! {
             24 size: u32,
             28 image: u32,
             32 eps: f32,
+        }
+        HcComb {
+            0 mixes: u64,
+            8 scale: u64,
+            16 base: u64,
+            24 d: u64,
+            32 tokens: u32,
+            36 mixes_nb: [u32; 2],
+            44 scale_nb: u32,
+            48 base_nb: u32,
+            52 d_nb: [u32; 3],
+            64 eps: f32,
+            68 iterations: u32,
+        }
+        HcPost {
+            0 x: u64,
+            8 s: u64,
+            16 w: u64,
+            24 mix_: u64,
+            32 d: u64,
+            40 columns: u32,
+            44 n_rows: u32,
+            48 streams: u32,
+            52 x_nb: [u32; 2],
+            60 s_nb: [u32; 3],
+            72 w_nb: [u32; 2],
+            80 mix_nb: [u32; 3],
+            92 d_nb: [u32; 3],
+        }
+        HcPre {
+            0 x: u64,
+            8 w: u64,
+            16 d: u64,
+            24 columns: u32,
+            28 n_rows: u32,
+            32 streams: u32,
+            36 x_nb: [u32; 3],
+            48 w_nb: [u32; 3],
+            60 d_nb: [u32; 2],
+            68 scale: f32,
         }
         Im2col {
             0 a: u64,
@@ -126,6 +354,66 @@ interface! {
             80 stride: [i32; 2],
             88 pad: [i32; 2],
             96 dilation: [i32; 2],
+        }
+        Im2col3d {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 3],
+            28 n_rows: u32,
+            32 depth: u32,
+            36 kernel: [u32; 3],
+            48 size: [u32; 3],
+            60 a_nb: [u32; 4],
+            76 d_nb: [u32; 3],
+            88 stride: [i32; 3],
+            100 pad: [i32; 3],
+            112 dilation: [i32; 3],
+        }
+        Im2colBack {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 4],
+            32 n_rows: u32,
+            36 kernel: [u32; 2],
+            44 size: [u32; 2],
+            52 a_nb: [u32; 4],
+            68 d_nb: [u32; 4],
+            84 stride: [i32; 2],
+            92 pad: [i32; 2],
+            100 dilation: [i32; 2],
+        }
+        LightningIndexer {
+            0 q: u64,
+            8 k: u64,
+            16 w: u64,
+            24 mask: u64,
+            32 d: u64,
+            40 columns: u32,
+            44 heads: u32,
+            48 keys: u32,
+            52 tokens: u32,
+            56 n_groups: u32,
+            60 q_nb: [u32; 3],
+            72 k_nb: [u32; 2],
+            80 w_nb: [u32; 3],
+            92 mask_nb: [u32; 3],
+            104 mask_ne3: u32,
+            108 d_nb: [u32; 3],
+        }
+        Linear {
+            0 k: u64,
+            8 v: u64,
+            16 q: u64,
+            24 decay: u64,
+            32 a: u64,
+            40 b: u64,
+            48 s0: u64,
+            56 d: u64,
+            64 heads: u32,
+            68 tokens: u32,
+            72 sequences: u32,
+            76 n_groups: u32,
+            80 scale: f32,
         }
         Norm {
             0 a: u64,
@@ -146,6 +434,34 @@ interface! {
             112 w_nb1: u32,
             116 eps: f32,
             120 a_step: u32,
+        }
+        NormBack {
+            0 dy: u64,
+            8 x: u64,
+            16 d: u64,
+            24 columns: u32,
+            28 n_rows: u32,
+            32 ne1: u32,
+            36 ne2: u32,
+            40 dy_nb: [u32; 4],
+            56 x_nb: [u32; 4],
+            72 d_nb: [u32; 4],
+            88 param: f32,
+        }
+        OutProd {
+            0 a: u64,
+            8 b: u64,
+            16 d: u64,
+            24 m: u32,
+            28 n: u32,
+            32 k: u32,
+            36 ne2: u32,
+            40 n_matrices: u32,
+            44 repeat: [u32; 2],
+            52 a_nb: [u32; 4],
+            68 b_nb: [u32; 4],
+            84 d_nb: [u32; 4],
+            100 tiles: u32,
         }
         Pad {
             0 a: u64,
@@ -168,6 +484,20 @@ interface! {
             72 kernel: [i32; 2],
             80 stride: [i32; 2],
             88 pad: [i32; 2],
+        }
+        PoolBack {
+            0 grad: u64,
+            8 a: u64,
+            16 d: u64,
+            24 ne: [u32; 4],
+            40 n_rows: u32,
+            44 size: [u32; 2],
+            52 grad_nb: [u32; 4],
+            68 a_nb: [u32; 4],
+            84 d_nb: [u32; 4],
+            100 kernel: [i32; 2],
+            108 stride: [i32; 2],
+            116 pad: [i32; 2],
         }
         Product {
             0 a: u64,
@@ -208,6 +538,15 @@ interface! {
             64 d_nb: [u32; 2],
         }
         Repeat {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 4],
+            32 a_nb: [u32; 4],
+            48 d_nb: [u32; 4],
+            64 a_ne: [u32; 4],
+            80 n_rows: u32,
+        }
+        RepeatBack {
             0 a: u64,
             8 d: u64,
             16 ne: [u32; 4],
@@ -268,6 +607,65 @@ interface! {
             104 m1: f32,
             108 n_head_log2: u32,
         }
+        SolveTri {
+            0 a: u64,
+            8 b: u64,
+            16 d: u64,
+            24 n: u32,
+            28 columns: u32,
+            32 n_groups: u32,
+            36 ne2: u32,
+            40 parts: u32,
+            44 a_nb: [u32; 3],
+            56 b_nb: [u32; 4],
+            72 d_nb: [u32; 4],
+        }
+        SsmConv {
+            0 x: u64,
+            8 w: u64,
+            16 d: u64,
+            24 channels: u32,
+            28 tokens: u32,
+            32 n_rows: u32,
+            36 width: u32,
+            40 x_nb: [u32; 2],
+            48 w_nb: u32,
+            52 d_nb: [u32; 2],
+        }
+        SsmScan {
+            0 s0: u64,
+            8 x: u64,
+            16 dt: u64,
+            24 a: u64,
+            32 b: u64,
+            40 c: u64,
+            48 ids: u64,
+            56 d: u64,
+            64 dim: u32,
+            68 heads: u32,
+            72 tokens: u32,
+            76 sequences: u32,
+            80 groups: u32,
+            84 states: u32,
+            88 kept: u32,
+            92 n_groups: u32,
+            96 x_nb: [u32; 2],
+            104 b_nb: [u32; 2],
+            112 c_nb: [u32; 2],
+        }
+        Step {
+            0 w: u64,
+            8 g: u64,
+            16 m: u64,
+            24 v: u64,
+            32 param: u64,
+            40 ne: [u32; 4],
+            56 n_rows: u32,
+            60 w_nb: [u32; 3],
+            72 g_nb: [u32; 3],
+            84 m_nb: [u32; 3],
+            96 v_nb: [u32; 3],
+        }
         SumRows {
             0 a: u64,
             8 d: u64,
@@ -279,6 +677,35 @@ interface! {
             36 a_nb: [u32; 3],
             48 d_nb: [u32; 3],
         }
+        TimestepEmbedding {
+            0 a: u64,
+            8 d: u64,
+            16 columns: u32,
+            20 n_rows: u32,
+            24 half_: u32,
+            28 a_nb: u32,
+            32 d_nb: [u32; 2],
+            40 log_period: f32,
+        }
+        TopKMask {
+            0 mask: u64,
+            8 ids: u64,
+            16 score: u64,
+            24 blocks: u64,
+            32 d: u64,
+            40 cells: u32,
+            44 picks: u32,
+            48 width: u32,
+            52 k: u32,
+            56 n_rows: u32,
+            60 ne1: u32,
+            64 ne2: u32,
+            68 mask_ne: [u32; 3],
+            80 mask_nb: [u32; 3],
+            92 ids_nb: [u32; 3],
+            104 score_nb: [u32; 3],
+            116 d_nb: [u32; 3],
+        }
         Unary {
             0 a: u64,
             8 d: u64,
@@ -288,9 +715,34 @@ interface! {
             64 n_rows: u32,
             68 param: [f32; 4],
         }
+        Upscale {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 4],
+            32 n_rows: u32,
+            36 a_ne: [u32; 4],
+            52 a_nb: [u32; 4],
+            68 d_nb: [u32; 4],
+            84 from: [u32; 4],
+            100 to: [u32; 4],
+            116 centre: f32,
+        }
+        Window {
+            0 a: u64,
+            8 d: u64,
+            16 ne: [u32; 4],
+            32 n_rows: u32,
+            36 a_ne: [u32; 4],
+            52 a_nb: [u32; 4],
+            68 d_nb: [u32; 4],
+            84 across: u32,
+            88 size: u32,
+        }
     }
     constants {
         AddId of "add_id" pushed AddId {}
+        AddRelPos of "add_rel_pos" pushed AddRelPos {}
+        Arange of "arange" pushed Arange {}
         Argmax of "argmax" pushed Argmax {
             3 one_subgroup: bool,
         }
@@ -298,6 +750,7 @@ interface! {
             3 descending: bool,
             4 merge: bool,
         }
+        Band of "band" pushed Band {}
         Binary of "binary" pushed Binary {
             3 op: u32,
             4 a: u32,
@@ -305,11 +758,53 @@ interface! {
             6 d: u32,
             7 same: bool,
         }
+        Col2im of "col2im" pushed Col2im {
+            3 a: u32,
+        }
+        Conv of "conv" pushed Conv {
+            3 a: u32,
+            4 kw: u32,
+            5 kh: u32,
+            6 kd: u32,
+            7 sx: u32,
+            8 sy: u32,
+            9 sz: u32,
+            10 px: u32,
+            11 py: u32,
+            12 pz: u32,
+            13 dx: u32,
+            14 dy: u32,
+            15 dz: u32,
+        }
+        ConvDw of "conv_dw" pushed ConvDw {
+            3 a: u32,
+            4 channels_first: bool,
+        }
+        ConvTranspose of "conv_transpose" pushed ConvTranspose {
+            3 a: u32,
+        }
         Copy of "copy" pushed Copy {
             3 a: u32,
             4 d: u32,
             5 bytes: u32,
             6 reshape: bool,
+        }
+        CountEqual of "count_equal" pushed CountEqual {
+            3 one_subgroup: bool,
+            4 total: bool,
+        }
+        CrossEntropy of "cross_entropy" pushed CrossEntropy {
+            3 one_subgroup: bool,
+            4 back: bool,
+        }
+        Cumsum of "cumsum" pushed Cumsum {
+            3 one_subgroup: bool,
+        }
+        DeltaNet of "delta_net" pushed DeltaNet {
+            3 n: u32,
+            4 lanes: u32,
+            5 per: u32,
+            6 each: bool,
         }
         Dequantize of "dequantize" pushed Dequantize {
             3 d: u32,
@@ -323,6 +818,12 @@ interface! {
             8 heads: u32,
             9 flags: u32,
         }
+        FlashAttnBack of "flash_attn_back" pushed FlashAttnBack {
+            3 one_subgroup: bool,
+        }
+        FlashAttnBackSums of "flash_attn_back_sums" pushed FlashAttnBackSums {
+            3 of: u32,
+        }
         Gated of "gated" pushed Gated {
             3 op: u32,
             4 a: u32,
@@ -331,12 +832,35 @@ interface! {
         GetRows of "get_rows" pushed GetRows {
             3 d: u32,
         }
+        GetRowsBack of "get_rows_back" pushed GetRowsBack {
+            3 a: u32,
+        }
         GroupNorm of "group_norm" pushed GroupNorm {
             3 one_subgroup: bool,
+        }
+        HcComb of "hc_comb" pushed HcComb {}
+        HcPost of "hc_post" pushed HcPost {
+            3 mix: bool,
+        }
+        HcPre of "hc_pre" pushed HcPre {
+            3 gated: bool,
         }
         Im2col of "im2col" pushed Im2col {
             3 a: u32,
             4 d: u32,
+        }
+        Im2col3d of "im2col_3d" pushed Im2col3d {
+            3 d: u32,
+        }
+        Im2colBack of "im2col_back" pushed Im2colBack {}
+        LightningIndexer of "lightning_indexer" pushed LightningIndexer {
+            3 k: u32,
+        }
+        Linear of "linear" pushed Linear {
+            3 n: u32,
+            4 lanes: u32,
+            5 per: u32,
+            6 op: u32,
         }
         MulMatCoop of "mul_mat_coop" pushed Product {
             3 b: u32,
@@ -381,13 +905,24 @@ interface! {
             5 mul: bool,
             6 add: bool,
         }
+        NormBack of "norm_back" pushed NormBack {
+            3 one_subgroup: bool,
+            4 op: u32,
+        }
+        OutProd of "out_prod" pushed OutProd {
+            3 a: u32,
+        }
         Pad of "pad" pushed Pad {
-            3 circular: bool,
+            3 mode: u32,
         }
         Pool of "pool" pushed Pool {
             3 a: u32,
             4 max_pool: bool,
             5 pool_2d: bool,
+        }
+        PoolBack of "pool_back" pushed PoolBack {
+            3 a: u32,
+            4 max_pool: bool,
         }
         ProductBlocks of "product_blocks" pushed ProductBlocks {
             3 a: u32,
@@ -401,6 +936,7 @@ interface! {
         Repeat of "repeat" pushed Repeat {
             3 bytes: u32,
         }
+        RepeatBack of "repeat_back" pushed RepeatBack {}
         Rope of "rope" pushed Rope {
             3 a: u32,
             4 d: u32,
@@ -419,14 +955,38 @@ interface! {
             4 mask: u32,
             5 sinks: bool,
         }
+        SolveTri of "solve_tri" pushed SolveTri {}
+        SsmConv of "ssm_conv" pushed SsmConv {}
+        SsmScan of "ssm_scan" pushed SsmScan {
+            3 n: u32,
+            4 lanes: u32,
+            5 per: u32,
+            6 each: bool,
+        }
+        Step of "step" pushed Step {
+            3 adamw: bool,
+        }
         SumRows of "sum_rows" pushed SumRows {
             3 one_subgroup: bool,
             4 mean: bool,
+        }
+        TimestepEmbedding of "timestep_embedding" pushed TimestepEmbedding {}
+        TopKMask of "top_k_mask" pushed TopKMask {
+            3 score: bool,
+            4 blocks: bool,
+            5 bytes: u32,
         }
         Unary of "unary" pushed Unary {
             3 op: u32,
             4 a: u32,
             5 d: u32,
+        }
+        Upscale of "upscale" pushed Upscale {
+            3 mode: u32,
+        }
+        Window of "window" pushed Window {
+            3 op: u32,
+            4 bytes: u32,
         }
     }
     formats {

@@ -16,7 +16,9 @@ mod reflect;
 mod spirv;
 
 use interface::Interfaces;
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 use rayon::prelude::*;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -75,8 +77,20 @@ fn pack(
         }
     }
     let mut out = head.as_bytes().to_vec();
-    out.extend(miniz_oxide::deflate::compress_to_vec(&body, 10));
+    out.extend(compress(&body).map_err(|e| e.to_string())?);
     Ok(out)
+}
+
+/// An LZMA stream with its header. The dictionary holds the whole body, because modules of a source are much alike. Literals depend on the position in a
+/// word, as SPIR-V consists of words.
+fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut options = LzmaOptions::with_preset(9);
+    (options.lc, options.lp, options.pb) = (0, 2, 2);
+    options.dict_size = (body.len() as u32).next_power_of_two().max(1 << 16);
+    options.nice_len = LzmaOptions::NICE_LEN_MAX;
+    let mut writer = LzmaWriter::new_use_header(Vec::new(), &options, Some(body.len() as u64))?;
+    writer.write_all(body)?;
+    writer.finish()
 }
 
 /// The interface of each source, from its first variant.

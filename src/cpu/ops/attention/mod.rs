@@ -2,19 +2,22 @@
 //! arXiv:2205.14135).
 //!
 //! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. The tiles
-//! depend only on the shapes, so that results do not depend on the number of threads.
+//! depend only on the shapes, so that results do not depend on the number of threads. If there are few tiles, as for the text of a model with
+//! few heads of keys, threads divide the keys as well ([`spans`]).
 #![forbid(unsafe_code)]
 
 mod back;
 mod sparse;
+mod spans;
 
 #[cfg(test)]
 mod tests;
 
 pub use back::{check_flash_attn_back, flash_attn_back};
+pub use spans::scratch_flash_attn_ext;
 pub use sparse::{check_lightning_indexer, check_top_k_mask, lightning_indexer, top_k_mask};
 
-use super::super::access::{Apart, Dest, Layout, Rows, Source, Writer};
+use super::super::access::{Apart, Dest, Layout, Rows, Source, Writer, publish};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::check_type;
@@ -24,11 +27,11 @@ use crate::cpu::batch::{self, Matrix, Results};
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use spans::{SPAN, Softmax, Work};
 
-/// Queries in a tile.
-const QUERIES: usize = 64;
 /// Keys that a tile processes at a time; a multiple of four.
-const KEYS: usize = 64;
+const KEYS: usize = batch::MAX_ROWS;
+const _: () = assert!(SPAN.is_multiple_of(KEYS));
 /// Minimum number of queries for converting keys and values to floats once for all of them.
 const CONVERT_FROM: usize = 16;
 
@@ -37,8 +40,10 @@ struct Query {
     head: usize,
     position: usize,
     slope: f32,
-    max: f32,
-    sum: f32,
+    /// The keys of this span up to now.
+    span: Softmax,
+    /// The keys of the spans before.
+    total: Softmax,
 }
 
 /// Sources and parameters of a node.
@@ -54,10 +59,7 @@ struct Attention<'g> {
     scale: f32,
     cap: f32,
     slopes: Slopes,
-    /// Heads that share both their keys and their values.
-    group: usize,
-    /// Positions in a tile.
-    per_tile: usize,
+    work: Work,
 }
 
 impl<'g> Attention<'g> {
@@ -65,7 +67,6 @@ impl<'g> Attention<'g> {
         let (q, k, v) = (node.source(0), node.source(1), node.source(2));
         let (scale, max_bias, cap) = (node.op_param_f32(0), node.op_param_f32(1), node.op_param_f32(2));
         let halves = |s: Source<'g>| s.try_apart(d).filter(|s| s.dtype == GGML_TYPE_F16).and_then(Apart::rows);
-        let group = (q.ne[2] / k.ne[2]).min(q.ne[2] / v.ne[2]);
         Self {
             q,
             k,
@@ -77,13 +78,8 @@ impl<'g> Attention<'g> {
             scale: if cap != 0.0 { scale / cap } else { scale },
             cap,
             slopes: Slopes::new(max_bias, q.ne[2]),
-            group,
-            per_tile: (QUERIES / group).max(1),
+            work: Work::new(&q, &k, &v),
         }
-    }
-
-    fn tiles(&self) -> usize {
-        self.q.ne[1].div_ceil(self.per_tile) * (self.q.ne[2] / self.group) * self.q.ne[3]
     }
 }
 
@@ -91,11 +87,15 @@ impl<'g> Attention<'g> {
 struct Buffers {
     /// Whether each product and sum is computed on its own.
     reference: bool,
+    /// Whether values with the weight 0 are skipped; the other sums are the same.
+    skip_masked: bool,
     queries: Vec<Query>,
     /// Queries that see at least one of the current keys.
     live: Vec<usize>,
     q: Vec<f32>,
+    /// Sums of the weighted values of the current span, and of those before.
     acc: Vec<f32>,
+    total: Vec<f32>,
     masks: Vec<f32>,
     scores: Vec<f32>,
     /// Keys and values in single precision, if they are converted.
@@ -105,14 +105,16 @@ struct Buffers {
 
 impl Buffers {
     fn new(a: &Attention<'_>, reference: bool) -> Self {
-        let (n, dk, dv) = (a.group * a.per_tile.min(a.q.ne[1]), a.k.ne[0], a.v.ne[0]);
+        let (n, dk, dv) = (a.work.group * a.work.per_tile.min(a.q.ne[1]), a.k.ne[0], a.v.ne[0]);
         let zeros = |n: usize| vec![0f32; n];
         Self {
             reference,
+            skip_masked: false,
             queries: Vec::new(),
             live: Vec::new(),
             q: zeros(n * dk),
             acc: zeros(n * dv),
+            total: zeros(n * dv),
             masks: zeros(n * KEYS),
             scores: zeros(n * KEYS),
             k: Vec::new(),
@@ -170,7 +172,8 @@ impl Buffers {
     fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], first: usize, n: usize) {
         let dv = a.v.ne[0];
         let (weights, out) = (Matrix { data: &self.scores, stride: KEYS }, Results { data: &mut self.acc, stride: dv });
-        if let Some(values) = a.v_halves.filter(|_| self.live.len() < CONVERT_FROM && !self.reference) {
+        let each = self.reference || self.skip_masked;
+        if let Some(values) = a.v_halves.filter(|_| self.live.len() < CONVERT_FROM && !each) {
             let values: [&[u16]; KEYS] = std::array::from_fn(|j| values.row([first + j.min(n - 1), v2, v3]));
             return batch::add_weighted(&values[..n], weights, &self.live, out);
         }
@@ -178,10 +181,11 @@ impl Buffers {
         for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
             a.v.load([first + j, v2, v3], 0, value);
         }
-        if self.reference {
+        if each {
             for &i in &self.live {
                 let acc = &mut out.data[i * dv..][..dv];
-                for (&p, value) in self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv)) {
+                let weighted = self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv));
+                for (&p, value) in weighted.filter(|(p, _)| **p != 0.0) {
                     vec::axpy(acc, p, value);
                 }
             }
@@ -201,7 +205,9 @@ impl Buffers {
             let (s, missing) = scores[i * KEYS..][..KEYS].split_at_mut(n);
             let mut scale = a.scale;
             if a.cap != 0.0 {
-                s.iter_mut().for_each(|s| *s = a.cap * (*s * scale).tanh());
+                vec::scale(s, scale);
+                vec::map(vec::Function::Tanh, s);
+                vec::scale(s, a.cap);
                 scale = 1.0;
             }
             let top = if a.mask.is_some() {
@@ -214,18 +220,78 @@ impl Buffers {
             if top == f32::NEG_INFINITY {
                 return false;
             }
-            if top > query.max {
-                let shrink = (query.max - top).exp();
+            let softmax = &mut query.span;
+            if top > softmax.max {
+                let shrink = (softmax.max - top).exp();
                 vec::scale(&mut sums[i * dv..][..dv], shrink);
-                query.sum *= shrink;
-                query.max = top;
+                softmax.sum *= shrink;
+                softmax.max = top;
             }
             // Keys that are missing count like masked ones, so that the order of the sum does not depend on their number.
             missing.fill(f32::NEG_INFINITY);
-            query.sum += vec::exp_shifted(&mut scores[i * KEYS..][..KEYS], query.max) as f32;
+            softmax.sum += vec::exp_shifted(&mut scores[i * KEYS..][..KEYS], softmax.max) as f32;
             true
         });
     }
+
+    /// Loads the queries of a tile. Returns the indices of their keys and of their values in dimensions 2 and 3, and their batch.
+    fn start(&mut self, a: &Attention<'_>, tile: usize) -> Tile {
+        let (positions, heads, batches) = (a.q.ne[1], a.q.ne[2], a.q.ne[3]);
+        let (group, per_tile, dk) = (a.work.group, a.work.per_tile, a.k.ne[0]);
+        let along = positions.div_ceil(per_tile);
+        let start = tile % along * per_tile;
+        let first_head = tile / along % (heads / group) * group;
+        let batch = tile / along / (heads / group);
+        self.queries.clear();
+        for position in start..(start + per_tile).min(positions) {
+            for head in first_head..first_head + group {
+                a.q.load([position, head, batch], 0, &mut self.q[self.queries.len() * dk..][..dk]);
+                let slope = a.slopes.of(head);
+                self.queries.push(Query { head, position, slope, span: Softmax::EMPTY, total: Softmax::EMPTY });
+            }
+        }
+        let plane = |t: &Layout| [first_head / (heads / t.ne[2]), batch / (batches / t.ne[3])];
+        Tile { keys: plane(&a.k), values: plane(&a.v), batch }
+    }
+
+    /// Computes the sums of the queries over a span.
+    fn span(&mut self, a: &Attention<'_>, tile: &Tile, span: usize) {
+        self.visit_span(a, tile, span);
+        // An infinity times the weight 0 of a masked key is NaN.
+        if a.mask.is_some() && !vec::all_finite(&self.acc) {
+            self.skip_masked = true;
+            self.visit_span(a, tile, span);
+            self.skip_masked = false;
+        }
+    }
+
+    fn visit_span(&mut self, a: &Attention<'_>, tile: &Tile, span: usize) {
+        self.queries.iter_mut().for_each(|query| query.span = Softmax::EMPTY);
+        self.acc.fill(0.0);
+        let end = a.k.ne[1].min((span + 1) * SPAN);
+        for first in (span * SPAN..end).step_by(KEYS) {
+            let n = KEYS.min(end - first);
+            self.look_at_masks(a, tile.batch, first, n);
+            if self.live.is_empty() {
+                continue;
+            }
+            // The next keys and values arrive while these are in use. For few queries, the kernels take care of that.
+            let ahead = if self.live.len() < CONVERT_FROM { 0 } else { KEYS };
+            a.k.load_ahead(first + n, ahead, tile.keys);
+            self.products(a, tile.keys, first, n);
+            self.weigh(a, n);
+            a.v.load_ahead(first + n, ahead, tile.values);
+            self.gather(a, tile.values, first, n);
+        }
+    }
+}
+
+/// Where the data of the queries of a tile is.
+struct Tile {
+    /// Indices of the keys in dimensions 2 and 3.
+    keys: [usize; 2],
+    values: [usize; 2],
+    batch: usize,
 }
 
 /// `softmax(q k^T * scale + mask) v`, with heads before positions in the result. Parameters: scale, maximum bias, logit soft cap.
@@ -234,60 +300,85 @@ pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let a = Attention::of(node, &d);
     let mut out = Writer::new(d);
     let mut b = Buffers::new(&a, w.use_ref());
+    if a.work.is_shared(w.nth()) {
+        return share_keys(w, &a, &mut b, &mut out);
+    }
+    let dv = a.v.ne[0];
     // With a causal mask, later tiles have more keys than earlier ones, so threads take tiles one by one.
     loop {
         let tile = w.next_chunk();
-        if tile >= a.tiles() {
+        if tile >= a.work.tiles() {
             break;
         }
-        compute_tile(&a, &mut b, tile, &mut out);
+        let at = b.start(&a, tile);
+        b.total.fill(0.0);
+        for span in 0..a.work.spans {
+            b.span(&a, &at, span);
+            for (i, query) in b.queries.iter_mut().enumerate() {
+                query.total.add(&mut b.total[i * dv..][..dv], query.span, &b.acc[i * dv..][..dv]);
+            }
+        }
+        for (query, values) in b.queries.iter().zip(b.total.chunks_exact_mut(dv)) {
+            finish(&a, [query.head, query.position, at.batch], query.total, values, &mut out);
+        }
     }
 }
 
-fn compute_tile(a: &Attention<'_>, b: &mut Buffers, tile: usize, out: &mut Writer<'_>) {
-    let (positions, heads, batches) = (a.q.ne[1], a.q.ne[2], a.q.ne[3]);
-    let (n_keys, dk, dv) = (a.k.ne[1], a.k.ne[0], a.v.ne[0]);
-    let along = positions.div_ceil(a.per_tile);
-    let start = tile % along * a.per_tile;
-    let first_head = tile / along % (heads / a.group) * a.group;
-    let i3 = tile / along / (heads / a.group);
-    b.queries.clear();
-    for position in start..(start + a.per_tile).min(positions) {
-        for head in first_head..first_head + a.group {
-            a.q.load([position, head, i3], 0, &mut b.q[b.queries.len() * dk..][..dk]);
-            let slope = a.slopes.of(head);
-            b.queries.push(Query { head, position, slope, max: f32::NEG_INFINITY, sum: 0.0 });
+/// The same with threads that divide the keys of each tile.
+fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writer<'_>) {
+    let (work, dv) = (&a.work, a.v.ne[0]);
+    let mut parts = work.rows(w.workspace());
+    loop {
+        let chunk = w.next_chunk();
+        if chunk >= work.tiles() * work.spans {
+            break;
+        }
+        let span = chunk % work.spans;
+        let at = b.start(a, chunk / work.spans);
+        b.span(a, &at, span);
+        for (query, acc) in b.queries.iter().zip(b.acc.chunks_exact(dv)) {
+            let number = work.number(query.head, query.position, at.batch);
+            let part: &mut [f32] = parts.row_mut([number * work.spans + span, 0, 0]);
+            part[..dv].copy_from_slice(acc);
+            part[dv..dv + 2].copy_from_slice(&[query.span.max, query.span.sum]);
         }
     }
-    b.acc.fill(0.0);
-    let plane = |t: &Layout| [first_head / (heads / t.ne[2]), i3 / (batches / t.ne[3])];
-    for first in (0..n_keys).step_by(KEYS) {
-        let n = KEYS.min(n_keys - first);
-        b.look_at_masks(a, i3, first, n);
-        if b.live.is_empty() {
-            continue;
+    let [parts] = publish(w, [parts]);
+    let values = &mut b.total[..dv];
+    for number in w.share(work.queries()) {
+        let mut total = Softmax::EMPTY;
+        values.fill(0.0);
+        for span in 0..work.spans {
+            let part: &[f32] = parts.row([number * work.spans + span, 0, 0]);
+            total.add(values, Softmax { max: part[dv], sum: part[dv + 1] }, &part[..dv]);
         }
-        b.products(a, plane(&a.k), first, n);
-        b.weigh(a, n);
-        b.gather(a, plane(&a.v), first, n);
+        finish(a, work.query(number), total, values, out);
     }
-    for (query, acc) in b.queries.iter_mut().zip(b.acc.chunks_exact_mut(dv)) {
-        if let Some(sinks) = a.sinks {
-            let sink = sinks.get::<f32>(query.head, [0; 3]);
-            if sink > query.max {
-                let shrink = (query.max - sink).exp();
-                vec::scale(acc, shrink);
-                query.sum = query.sum * shrink + 1.0;
-            } else {
-                query.sum += (sink - query.max).exp();
-            }
+}
+
+/// Writes the result of a query, whose weighted values are `values`.
+fn finish(
+    a: &Attention<'_>,
+    [head, position, batch]: [usize; 3],
+    mut total: Softmax,
+    values: &mut [f32],
+    out: &mut Writer<'_>,
+) {
+    if let Some(sinks) = a.sinks {
+        let sink = sinks.get::<f32>(head, [0; 3]);
+        if sink > total.max {
+            let shrink = (total.max - sink).exp();
+            vec::scale(values, shrink);
+            total.sum = total.sum * shrink + 1.0;
+        } else {
+            total.sum += (sink - total.max).exp();
         }
-        let factor = if query.sum == 0.0 { 0.0 } else { 1.0 / query.sum };
-        out.row([query.head, query.position, i3], |y| {
-            y.copy_from_slice(acc);
-            vec::scale(y, factor);
-        });
     }
+    let factor = if total.sum == 0.0 { 0.0 } else { 1.0 / total.sum };
+    out.row([head, position, batch], |y| {
+        y.copy_from_slice(values);
+        vec::scale(y, factor);
+    });
 }
 
 /// Requires queries in single precision, keys and values in any readable format, heads in whole groups, and a mask in half precision

@@ -20,7 +20,7 @@ struct Case {
 }
 
 /// Keys that some query sees.
-const KEYS: usize = 150;
+const KEYS: usize = 600;
 
 impl Case {
     fn new(dtype: ggml_type, heads: [usize; 2], positions: usize) -> Self {
@@ -37,8 +37,8 @@ impl Case {
         }
     }
 
-    /// Results for the `n` positions from `first`, with `more` masked keys after the others.
-    fn results(&self, first: usize, n: usize, more: usize) -> Vec<u32> {
+    /// Results for the `n` positions from `first`, with `more` masked keys after the others, whose elements are `masked`, as are those of their values.
+    fn results(&self, first: usize, n: usize, more: usize, masked: f32) -> Vec<u32> {
         let mut c = ctx();
         let keys = KEYS + more;
         let [heads, groups] = self.heads;
@@ -50,7 +50,7 @@ impl Case {
         let [k, v] = [&self.k, &self.v].map(|x| {
             let t = c.new_tensor(self.dtype, &[D as i64, keys as i64, groups as i64]).unwrap();
             let padded: Vec<f32> = (0..groups)
-                .flat_map(|g| [of(&x[g * KEYS * D..], KEYS, 0, KEYS, 1), vec![9.0; more * D]].concat())
+                .flat_map(|g| [of(&x[g * KEYS * D..], KEYS, 0, KEYS, 1), vec![masked; more * D]].concat())
                 .collect();
             write(t, &padded);
             t
@@ -70,10 +70,26 @@ fn queries_give_the_same_bits_alone_and_together() {
         for heads in [[4, 1], [3, 3], [8, 2]] {
             let case = Case::new(dtype, heads, 41);
             let row = D * heads[0];
-            let all = case.results(0, case.positions, 0);
-            for (first, n, more) in [(0, 1, 0), (7, 1, 0), (3, 2, 0), (0, 5, 42), (40, 1, 106), (20, 17, 1)] {
-                let some = case.results(first, n, more);
+            let all = case.results(0, case.positions, 0, 0.0);
+            for (first, n, more) in [(0, 1, 0), (7, 1, 0), (3, 2, 0), (0, 5, 42), (40, 1, 506), (20, 17, 1)] {
+                let some = case.results(first, n, more, 9.0);
                 assert!(some == all[first * row..][..n * row], "{dtype:?} {heads:?}: {n} of {first}, {more} more keys");
+            }
+        }
+    }
+}
+
+/// A cache has stale values of other sequences, which may be anything.
+#[test]
+fn masked_keys_do_not_matter_whatever_they_are() {
+    for dtype in [GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16] {
+        let case = Case::new(dtype, [4, 2], 41);
+        let row = D * 4;
+        let all = case.results(0, case.positions, 0, 0.0);
+        for masked in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            for (first, n) in [(0, 1), (3, 2), (0, 41)] {
+                let some = case.results(first, n, 42, masked);
+                assert!(some == all[first * row..][..n * row], "{dtype:?}: {n} of {first}, masked keys are {masked}");
             }
         }
     }

@@ -1,13 +1,18 @@
-//! Direct convolutions, transposed convolutions, and im2col. A row of the result is a sum of rows of the image, each shifted by its
-//! position in the kernel and multiplied by the weight there.
+//! Convolutions. Files: `direct` (convolutions of planes and volumes), `transposed` (transposed ones), `columns` (im2col and the reverse). Here:
+//! depthwise convolutions, in which a row of the result is a sum of rows of the image, each shifted by its position in the kernel and
+//! multiplied by the weight there.
 #![forbid(unsafe_code)]
 
 mod columns;
+mod direct;
+mod transposed;
 
 pub(super) use columns::inside;
 pub use columns::{
     check_col2im_1d, check_im2col, check_im2col_3d, check_im2col_back, col2im_1d, im2col, im2col_3d, im2col_back,
 };
+pub use direct::{check_conv_2d, check_conv_3d, conv_2d, conv_3d};
+pub use transposed::{check_conv_transpose_1d, check_conv_transpose_2d, conv_transpose_1d, conv_transpose_2d};
 
 use super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
@@ -18,10 +23,11 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
+use std::ops::Range;
 
 /// Stride, padding and dilation of a kernel along one dimension.
 #[derive(Clone, Copy)]
-pub(super) struct Axis {
+pub(in crate::cpu::ops) struct Axis {
     pub stride: i64,
     pub pad: i64,
     pub dilation: i64,
@@ -40,21 +46,41 @@ impl Axis {
         (at >= 0 && at % self.stride == 0).then(|| (at / self.stride) as usize).filter(|&out| out < n)
     }
 
+    /// Those of `n` results from number `first` on whose element of the image, a row of `len` elements, under element `k` of the kernel is not
+    /// outside, and the index of the first of these elements.
+    pub(in crate::cpu::ops) fn inside(&self, first: usize, n: usize, k: usize, len: usize) -> (Range<usize>, usize) {
+        let shift = first as i64 * self.stride + k as i64 * self.dilation - self.pad;
+        // The results before the one that is over element `at` or after it.
+        let before = |at: i64| match self.stride {
+            1 => (at - shift).clamp(0, n as i64),
+            stride => ((at - shift + stride - 1).max(0) / stride).min(n as i64),
+        };
+        let (start, end) = (before(0), before(len as i64));
+        (start as usize..end as usize, (start * self.stride + shift).max(0) as usize)
+    }
+
+    /// The elements of a row of the image under element `k` of the kernel, for results from number `first` on; zeros for those outside.
+    fn image_row(&self, first: usize, k: usize, x: &[f32], y: &mut [f32]) {
+        let (range, from) = self.inside(first, y.len(), k, x.len());
+        y[..range.start].fill(0.0);
+        y[range.end..].fill(0.0);
+        let y = &mut y[range];
+        match (y.len(), self.stride) {
+            (0, _) => {}
+            (n, 1) => y.copy_from_slice(&x[from..][..n]),
+            (_, stride) => y.iter_mut().zip(x[from..].iter().step_by(stride as usize)).for_each(|(y, x)| *y = *x),
+        }
+    }
+
     /// y += weight * x, where x is under element `k` of the kernel.
     fn add(&self, y: &mut [f32], x: &[f32], k: usize, weight: f32) {
-        let shift = k as i64 * self.dilation - self.pad;
-        if self.stride == 1 {
-            let first = (-shift).max(0) as usize;
-            let end = (x.len() as i64 - shift).clamp(0, y.len() as i64) as usize;
-            if first < end {
-                let from = (first as i64 + shift) as usize;
-                vec::axpy(&mut y[first..end], weight, &x[from..from + end - first]);
-            }
-            return;
-        }
-        for (i, y) in y.iter_mut().enumerate() {
-            if let Some(x) = self.image(i, k, x.len()).map(|at| x[at]) {
-                *y += weight * x;
+        let (range, from) = self.inside(0, y.len(), k, x.len());
+        let y = &mut y[range];
+        match (y.len(), self.stride) {
+            (0, _) => {}
+            (n, 1) => vec::axpy(y, weight, &x[from..][..n]),
+            (_, stride) => {
+                y.iter_mut().zip(x[from..].iter().step_by(stride as usize)).for_each(|(y, x)| *y += weight * x)
             }
         }
     }
@@ -78,78 +104,22 @@ fn weight(k: &Source<'_>, i0: usize, row: RowIndex) -> f32 {
     if k.dtype == GGML_TYPE_F16 { convert::f16(k.get(i0, row)) } else { k.get(i0, row) }
 }
 
+/// Loads rows of a kernel, from row number `first` on, as many as fit into `to`.
+fn load_rows(k: &Source<'_>, first: usize, to: &mut [f32]) {
+    let width = k.ne[0];
+    if k.is_dense() {
+        return k.flat().load([0; 3], first * width, to);
+    }
+    for (i, to) in to.chunks_exact_mut(width).enumerate() {
+        k.load(k.row_index(first + i), 0, to);
+    }
+}
+
 fn check_kernel(node: TensorRef) -> Result<()> {
     let (k, x) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(k.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16), "a kernel of {:?}", k.dtype());
     check_type(x, GGML_TYPE_F32)?;
     check_type(node, GGML_TYPE_F32)
-}
-
-/// 2D convolution. Sources: kernel `[w, h, channels, results]`, image `[w, h, channels, batch]`.
-pub fn conv_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let k = node.source(0);
-    let mut x = Reader::new(node.source(1), &d);
-    let [ax, ay] = axes(*node);
-    let mut out = Writer::new(d);
-    for row @ [oy, result, batch] in rows(w, &out) {
-        out.row(row, |y| {
-            y.fill(0.0);
-            for channel in 0..k.ne[2] {
-                for ky in 0..k.ne[1] {
-                    let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
-                    let x = x.row([iy, channel, batch]);
-                    (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, channel, result])));
-                }
-            }
-        });
-    }
-}
-
-/// Requires fitting types and shapes.
-pub fn check_conv_2d(node: TensorRef) -> Result<()> {
-    check_kernel(node)?;
-    sensible(&axes::<2>(node))?;
-    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
-    ensure!(k[2] == x[2] && n[2] == k[3] && n[3] == x[3], "{k:?} over {x:?} into {n:?}");
-    Ok(())
-}
-
-/// 3D convolution. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`. Parameters 9 to 11: channels,
-/// batch, results.
-pub fn conv_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let k = node.source(0);
-    let mut x = Reader::new(node.source(1), &d);
-    let [ax, ay, az] = axes(*node);
-    let (channels, results) = (node.op_param_i32(9) as usize, node.op_param_i32(11) as usize);
-    let mut out = Writer::new(d);
-    for row @ [oy, oz, at] in rows(w, &out) {
-        let (batch, result) = (at / results, at % results);
-        out.row(row, |y| {
-            y.fill(0.0);
-            for channel in 0..channels {
-                for kz in 0..k.ne[2] {
-                    let Some(iz) = az.image(oz, kz, x.ne[2]) else { continue };
-                    for ky in 0..k.ne[1] {
-                        let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
-                        let x = x.row([iy, iz, batch * channels + channel]);
-                        let at = [ky, kz, result * channels + channel];
-                        (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, at)));
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// Requires fitting types and shapes.
-pub fn check_conv_3d(node: TensorRef) -> Result<()> {
-    check_kernel(node)?;
-    sensible(&axes::<3>(node))?;
-    let p = |i| i64::from(node.op_param_i32(i));
-    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
-    ensure!(p(9) > 0 && p(10) > 0 && p(11) > 0, "channels {}, batch {}, results {}", p(9), p(10), p(11));
-    ensure!(k[3] == p(9) * p(11) && x[3] == p(9) * p(10) && n[3] == p(10) * p(11), "{k:?} over {x:?} into {n:?}");
-    Ok(())
 }
 
 /// Depthwise convolution: each channel has its own kernel. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. For
@@ -180,79 +150,6 @@ pub fn check_conv_2d_dw(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// y[i * stride + k] += weight * x[i].
-fn scatter(y: &mut [f32], x: &[f32], k: usize, stride: usize, weight: f32) {
-    for (i, x) in x.iter().enumerate() {
-        if let Some(y) = y.get_mut(i * stride + k) {
-            *y += weight * x;
-        }
-    }
-}
-
-/// 1D transposed convolution. Sources: kernel `[w, results, channels]`, lines `[n, channels]`. Parameter 0: stride.
-pub fn conv_transpose_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let mut k = Reader::new(node.source(0), &d);
-    let mut x = Reader::new(node.source(1), &d);
-    let stride = node.op_param_i32(0) as usize;
-    let mut out = Writer::new(d);
-    for row @ [result, ..] in rows(w, &out) {
-        out.row(row, |y| {
-            y.fill(0.0);
-            for channel in 0..x.ne[1] {
-                let (k, x) = (k.row([result, channel, 0]), x.row([channel, 0, 0]));
-                k.iter().enumerate().for_each(|(kx, &weight)| scatter(y, x, kx, stride, weight));
-            }
-        });
-    }
-}
-
-/// Requires fitting types and shapes.
-pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
-    let (k, x) = (src(node, 0)?, src(node, 1)?);
-    ensure!(super::is_float(k.dtype()), "a kernel of {:?}", k.dtype());
-    check_type(x, GGML_TYPE_F32)?;
-    check_type(node, GGML_TYPE_F32)?;
-    let (k, x, n) = (k.ne(), x.ne(), node.ne());
-    ensure!(node.op_param_i32(0) > 0, "stride {}", node.op_param_i32(0));
-    ensure!(k[3] == 1 && x[2] == 1 && x[3] == 1 && k[2] == x[1] && n[1] == k[1], "{k:?} over {x:?} into {n:?}");
-    ensure!(n[2] == 1 && n[3] == 1, "{n:?}");
-    Ok(())
-}
-
-/// 2D transposed convolution. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`. Parameter 0: stride.
-pub fn conv_transpose_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    let k = node.source(0);
-    let mut x = Reader::new(node.source(1), &d);
-    let stride = node.op_param_i32(0) as usize;
-    let mut out = Writer::new(d);
-    for row @ [oy, result, batch] in rows(w, &out) {
-        out.row(row, |y| {
-            y.fill(0.0);
-            for ky in (0..k.ne[1]).filter(|&ky| ky <= oy && (oy - ky) % stride == 0) {
-                let iy = (oy - ky) / stride;
-                if iy >= x.ne[1] {
-                    continue;
-                }
-                for channel in 0..x.ne[2] {
-                    let x = x.row([iy, channel, batch]);
-                    for kx in 0..k.ne[0] {
-                        scatter(y, x, kx, stride, weight(&k, kx, [ky, result, channel]));
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// Requires fitting types and shapes.
-pub fn check_conv_transpose_2d(node: TensorRef) -> Result<()> {
-    check_kernel(node)?;
-    let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());
-    ensure!(node.op_param_i32(0) > 0, "stride {}", node.op_param_i32(0));
-    ensure!(k[3] == x[2] && n[2] == k[2] && n[3] == x[3], "{k:?} over {x:?} into {n:?}");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +174,7 @@ mod tests {
         for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 4e-3)] {
             for window in &WINDOWS {
                 let mut c = ctx();
-                let (nk, nx) = ([3, 2, 5, 7], [13, 9, 5, 3]);
+                let (nk, nx) = ([3, 2, 25, 27], [23, 19, 25, 2]);
                 let (k, x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
                 let t = conv::conv_2d_direct(&mut c, k, x, window).unwrap();
                 let (kv, xv, got) = (read(k), read(x), compute(t));
@@ -369,39 +266,82 @@ mod tests {
         }
     }
 
+    /// A kernel that is wider than the rows of patches that are added at once, and one that is not dense.
     #[test]
-    fn transposed_convolutions_of_lines_and_planes() {
+    fn wide_kernels_and_strided_ones() {
+        let window = Window { stride: [2, 1], pad: [40, 0], dilation: [1, 1] };
         for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 4e-3)] {
-            for stride in [1, 2, 3, 5] {
+            for dense in [true, false] {
                 let mut c = ctx();
-                let (nk, nx) = ([4, 3, 6, 1], [11, 6, 1, 1]);
-                let (k, x) = (tensor(&mut c, dtype, &nk, 1), floats(&mut c, &nx, 2));
-                let t = conv::conv_transpose_1d(&mut c, k, x, stride, 0, 1).unwrap();
-                let (kv, xv, got) = (read(k), read(x), compute(t));
-                let want = indices(t.ne()).map(|[o, oc, ..]| {
-                    indices([nk[0], nx[0], nk[2], 1])
-                        .filter(|[k, i, ..]| i * i64::from(stride) + k == o)
-                        .map(|[k, i, ic, _]| at(&kv, nk, [k, oc, ic, 0]) * at(&xv, nx, [i, ic, 0, 0]))
-                        .sum()
-                });
-                near(&got, want, tolerance);
-
-                let (nk, nx) = ([3, 2, 4, 5], [7, 6, 5, 2]);
-                let (k, x) = (tensor(&mut c, dtype, &nk, 3), floats(&mut c, &nx, 4));
-                let t = conv::conv_transpose_2d_p0(&mut c, k, x, stride).unwrap();
-                let (kv, xv, got) = (read(k), read(x), compute(t));
-                let origin = |o: i64, k: i64| {
-                    let s = i64::from(stride);
-                    if o >= k && (o - k) % s == 0 { (o - k) / s } else { -1 }
+                let (nk, nx) = ([75, 2, 3, 5], [150, 4, 3, 1]);
+                let x = floats(&mut c, &nx, 2);
+                let k = if dense {
+                    tensor(&mut c, dtype, &nk, 1)
+                } else {
+                    let k = tensor(&mut c, dtype, &[2, 75, 3, 5], 1);
+                    view::permute(&mut c, k, [1, 0, 2, 3]).unwrap()
                 };
+                let t = conv::conv_2d_direct(&mut c, k, x, &window).unwrap();
+                let (kv, xv, got) = (read(k), read(x), compute(t));
                 let want = indices(t.ne()).map(|[ox, oy, oc, n]| {
-                    indices([nk[0], nk[1], nk[3], 1])
+                    indices([nk[0], nk[1], nk[2], 1])
                         .map(|[kx, ky, ic, _]| {
-                            at(&kv, nk, [kx, ky, oc, ic]) * at(&xv, nx, [origin(ox, kx), origin(oy, ky), ic, n])
+                            let place = [from(&window, 0, ox, kx), from(&window, 1, oy, ky), ic, n];
+                            at(&kv, nk, [kx, ky, ic, oc]) * at(&xv, nx, place)
                         })
                         .sum()
                 });
                 near(&got, want, tolerance);
+            }
+        }
+    }
+
+    /// Transposed convolutions with dense kernels, or with those whose first two dimensions are swapped in memory.
+    fn transposed(dtype: ggml_type, tolerance: f64, stride: i32, dense: bool) {
+        let mut c = ctx();
+        let kernel = |c: &mut _, [n0, n1, n2, n3]: [i64; 4], seed| match dense {
+            true => tensor(c, dtype, &[n0, n1, n2, n3], seed),
+            false => {
+                let k = tensor(c, dtype, &[n1, n0, n2, n3], seed);
+                view::permute(c, k, [1, 0, 2, 3]).unwrap()
+            }
+        };
+        let (nk, nx) = ([4, 9, 70, 1], [61, 70, 1, 1]);
+        let (k, x) = (kernel(&mut c, nk, 1), floats(&mut c, &nx, 2));
+        let t = conv::conv_transpose_1d(&mut c, k, x, stride, 0, 1).unwrap();
+        let (kv, xv, got) = (read(k), read(x), compute(t));
+        let want = indices(t.ne()).map(|[o, oc, ..]| {
+            indices([nk[0], nx[0], nk[2], 1])
+                .filter(|[k, i, ..]| i * i64::from(stride) + k == o)
+                .map(|[k, i, ic, _]| at(&kv, nk, [k, oc, ic, 0]) * at(&xv, nx, [i, ic, 0, 0]))
+                .sum()
+        });
+        near(&got, want, tolerance);
+
+        let (nk, nx) = ([3, 2, 4, 5], [7, 6, 5, 2]);
+        let (k, x) = (kernel(&mut c, nk, 3), floats(&mut c, &nx, 4));
+        let t = conv::conv_transpose_2d_p0(&mut c, k, x, stride).unwrap();
+        let (kv, xv, got) = (read(k), read(x), compute(t));
+        let origin = |o: i64, k: i64| {
+            let s = i64::from(stride);
+            if o >= k && (o - k) % s == 0 { (o - k) / s } else { -1 }
+        };
+        let want = indices(t.ne()).map(|[ox, oy, oc, n]| {
+            indices([nk[0], nk[1], nk[3], 1])
+                .map(|[kx, ky, ic, _]| {
+                    at(&kv, nk, [kx, ky, oc, ic]) * at(&xv, nx, [origin(ox, kx), origin(oy, ky), ic, n])
+                })
+                .sum()
+        });
+        near(&got, want, tolerance);
+    }
+
+    #[test]
+    fn transposed_convolutions_of_lines_and_planes() {
+        for (dtype, tolerance) in [(GGML_TYPE_F32, 1e-5), (GGML_TYPE_F16, 4e-3)] {
+            for stride in [1, 2, 3, 5] {
+                transposed(dtype, tolerance, stride, true);
+                transposed(dtype, tolerance, stride, false);
             }
         }
     }

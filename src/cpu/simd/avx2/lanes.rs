@@ -1,6 +1,9 @@
 //! Eight lanes for the float kernels and the block kernels, with AVX2, FMA and F16C.
 
+use crate::cpu::simd::act::MAGIC;
+use crate::cpu::simd::convert::Coder;
 use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
+use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 
@@ -40,15 +43,31 @@ unsafe fn top(v: __m256) -> f32 {
     }
 }
 
+/// The floats, rounded to bfloat16s.
+#[inline(always)]
+unsafe fn round_bf16(x: __m256) -> __m256i {
+    // SAFETY: the caller promises AVX2.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let high = _mm256_srli_epi32::<16>(bits);
+        let odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+        let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd));
+        let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan)
+    }
+}
+
 macro_rules! methods {
     ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Lanes`: the processor has AVX2, FMA and F16C, and the pointer has the elements that the method accesses.
+            // SAFETY: the contract of `Lanes`: the processor has the instruction set of the type, and the pointer has the elements that the method
+            // accesses.
             unsafe { $body }
         }
     )*};
 }
+pub(super) use methods;
 
 impl Lanes for Avx2 {
     const N: usize = 8;
@@ -62,6 +81,21 @@ impl Lanes for Avx2 {
         store_f16(self |p: *mut u16) = _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
         load_bf16(|p: *const u16) -> Self =
             Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))));
+        // Stores that narrow their lanes are slow, so pairs are joined in a register.
+        store_f16_pair(|a: Self |b: Self |p: *mut u16) = {
+            let a = _mm256_castsi128_si256(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a.0));
+            let b = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(b.0);
+            _mm256_storeu_si256(p.cast(), _mm256_inserti128_si256::<1>(a, b));
+        };
+        store_bf16(self |p: *mut u16) = {
+            let all = round_bf16(self.0);
+            let packed = _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all));
+            _mm_storeu_si128(p.cast(), packed);
+        };
+        store_bf16_pair(|a: Self |b: Self |p: *mut u16) = {
+            let packed = _mm256_packus_epi32(round_bf16(a.0), round_bf16(b.0));
+            _mm256_storeu_si256(p.cast(), _mm256_permute4x64_epi64::<0xd8>(packed));
+        };
         // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
         // those at full speed.
         load_f8(|p: *const u8) -> Self = {
@@ -86,13 +120,22 @@ impl Lanes for Avx2 {
             Self(_mm256_blendv_ps(self.0, least, _mm256_cmp_ps::<_CMP_EQ_OQ>(mask.0, least)))
         };
         round(self) -> Self = Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
-        exp2_less_one(self) -> Self = Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_add_epi32(
-            _mm256_cvtps_epi32(self.0),
-            _mm256_set1_epi32(126),
-        ))));
+        times_exp2(self |n: Self) -> Self = {
+            // Twice a number by 2^(n - 1), because 2^n may overflow.
+            let power = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(n.0), _mm256_set1_epi32(126)));
+            Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), _mm256_castsi256_ps(power)))
+        };
+        if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
+            Self(_mm256_blendv_ps(otherwise.0, then.0, _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, b.0)));
+        swap_pairs(self) -> Self = Self(_mm256_permute_ps::<0xb1>(self.0));
         sum(self) -> f32 = sum(self.0);
         sum4(|v: [Self; 4]) -> [f32; 4] = {
-            let four = _mm256_hadd_ps(_mm256_hadd_ps(v[0].0, v[1].0), _mm256_hadd_ps(v[2].0, v[3].0));
+            // A horizontal addition takes two shuffles; with blends, two vectors take one.
+            let [a, b, c, d] = [v[0].0, v[1].0, v[2].0, v[3].0];
+            let ab = _mm256_add_ps(_mm256_blend_ps::<0b1100_1100>(a, b), _mm256_shuffle_ps::<0b01_00_11_10>(a, b));
+            let cd = _mm256_add_ps(_mm256_blend_ps::<0b1100_1100>(c, d), _mm256_shuffle_ps::<0b01_00_11_10>(c, d));
+            let even = _mm256_shuffle_ps::<0b10_00_10_00>(ab, cd);
+            let four = _mm256_add_ps(even, _mm256_shuffle_ps::<0b11_01_11_01>(ab, cd));
             let sums = _mm_add_ps(_mm256_castps256_ps128(four), _mm256_extractf128_ps::<1>(four));
             let mut all = [0.0; 4];
             _mm_storeu_ps(all.as_mut_ptr(), sums);
@@ -121,6 +164,67 @@ impl Lanes for Avx2 {
     }
 }
 
+impl Coder for Avx2 {
+    type Codes = __m256i;
+    methods! {
+        magnitude(self) -> Self = Self(_mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0));
+        equal(self |b: Self) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(self.0, b.0)) as u32;
+        bottom(self) -> f32 = {
+            let v = _mm_min_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let v = _mm_min_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_min_ss(v, _mm_movehdup_ps(v)))
+        };
+        codes(self |cap: i32) -> __m256i = _mm256_min_epi32(_mm256_cvttps_epi32(self.0), _mm256_set1_epi32(cap));
+        fifth_bits(|codes: __m256i) -> u32 =
+            _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32::<27>(codes))) as u32;
+        greatest(|x: *const f32) -> f32 = {
+            let mut top = _mm256_setzero_si256();
+            for i in 0..4 {
+                let x = _mm256_loadu_si256(x.add(8 * i).cast());
+                top = _mm256_max_epu32(top, _mm256_and_si256(x, _mm256_set1_epi32(i32::MAX)));
+            }
+            let top = _mm_max_epu32(_mm256_castsi256_si128(top), _mm256_extracti128_si256::<1>(top));
+            let top = _mm_max_epu32(top, _mm_shuffle_epi32::<0x4e>(top));
+            f32::from_bits(_mm_cvtsi128_si32(_mm_max_epu32(top, _mm_shuffle_epi32::<0xb1>(top))) as u32)
+        };
+        levels(|x: *const f32 |factor: f32 |p: *mut i8) = {
+            let (factor, magic) = (_mm256_set1_ps(factor), _mm256_set1_ps(MAGIC));
+            let mut bytes = [_mm256_setzero_si256(); 4];
+            for i in 0..4 {
+                // The low bits of the sum are the integer.
+                let sum = _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x.add(8 * i)), factor), magic);
+                bytes[i] = _mm256_and_si256(_mm256_castps_si256(sum), _mm256_set1_epi32(0xff));
+            }
+            let (low, high) = (_mm256_packus_epi32(bytes[0], bytes[1]), _mm256_packus_epi32(bytes[2], bytes[3]));
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            let all = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+            _mm256_storeu_si256(p.cast(), all);
+        };
+        store_nibbles(|low: __m256i |high: __m256i |p: *mut u8) = {
+            let (low, high) = (_mm256_and_si256(low, _mm256_set1_epi32(15)), _mm256_and_si256(high, _mm256_set1_epi32(15)));
+            let bytes = _mm256_or_si256(low, _mm256_slli_epi32::<4>(high));
+            let halves = _mm_packus_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
+            _mm_storel_epi64(p.cast(), _mm_packus_epi16(halves, halves));
+        };
+    }
+}
+
+/// Eight integers in a 256-bit register, for sorting.
+#[derive(Clone, Copy)]
+pub struct Avx2Ranks(__m256i);
+
+impl Ranks for Avx2Ranks {
+    const N: usize = 8;
+    methods! {
+        splat(|x: i32) -> Self = Self(_mm256_set1_epi32(x));
+        load(|p: *const i32) -> Self = Self(_mm256_loadu_si256(p.cast()));
+        store(self |p: *mut i32) = _mm256_storeu_si256(p.cast(), self.0);
+        // The comparison gives -1 where it is true.
+        count_less(self |a: Self |b: Self) -> Self = Self(_mm256_sub_epi32(self.0, _mm256_cmpgt_epi32(b.0, a.0)));
+        discount_less(self |a: Self |b: Self) -> Self = Self(_mm256_add_epi32(self.0, _mm256_cmpgt_epi32(b.0, a.0)));
+    }
+}
+
 /// Eight integers in a 256-bit register.
 #[derive(Clone, Copy)]
 pub struct Avx2Dots(pub(super) __m256i);
@@ -139,12 +243,6 @@ impl Dots for Avx2Dots {
         };
         to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
         add(self |b: Self) -> Self = Self(_mm256_add_epi32(self.0, b.0));
-        totals(self) -> (i32, [i32; 2]) = {
-            let pairs = _mm256_add_epi32(self.0, _mm256_shuffle_epi32::<0x4e>(self.0));
-            let halves = _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0xb1>(pairs));
-            let halves = [_mm256_extract_epi32::<0>(halves), _mm256_extract_epi32::<4>(halves)];
-            (halves[0] + halves[1], halves)
-        };
         signed_right(self |n: i32) -> Self = Self(_mm256_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
         // Sums of pairs, with 16 bits.
         products(|_start: Self |w: Self |a: Self |bits: u32) -> Self = Self(if bits == 8 {
@@ -173,6 +271,12 @@ impl AnyDots for Avx2Dots {
     methods! {
         least(self |a: Self) -> Self = Self(_mm256_min_epi8(self.0, a.0));
         has_least(self) -> bool = _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.0, _mm256_set1_epi8(-128))) != 0;
+        totals(self) -> (i32, [i32; 2]) = {
+            let pairs = _mm256_add_epi32(self.0, _mm256_shuffle_epi32::<0x4e>(self.0));
+            let halves = _mm256_add_epi32(pairs, _mm256_shuffle_epi32::<0xb1>(pairs));
+            let halves = [_mm256_extract_epi32::<0>(halves), _mm256_extract_epi32::<4>(halves)];
+            (halves[0] + halves[1], halves)
+        };
     }
 }
 

@@ -1,6 +1,9 @@
 //! Sixteen lanes for the float kernels, with AVX-512, and integer lanes with VNNI.
 
+use crate::cpu::simd::act::MAGIC;
+use crate::cpu::simd::convert::Coder;
 use crate::cpu::simd::lanes::{Dots, Lanes};
+use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 
@@ -12,6 +15,30 @@ pub struct Avx512(pub(super) __m512);
 fn mask(n: usize) -> __mmask16 {
     debug_assert!(n < 16);
     (1 << n) - 1
+}
+
+/// Indices of the upper halves of the words of two vectors.
+static UPPER_HALVES: [u16; 32] = {
+    let mut at = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        at[i] = 2 * i as u16 + 1;
+        i += 1;
+    }
+    at
+};
+
+/// The floats, rounded to bfloat16s, in the upper halves of the words. The instruction for it would make subnormal numbers zero.
+#[inline(always)]
+unsafe fn round_bf16(x: __m512) -> __m512i {
+    // SAFETY: the caller promises AVX-512 F, BW, DQ and VL.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x0040_0000))
+    }
 }
 
 macro_rules! methods {
@@ -37,6 +64,18 @@ impl Lanes for Avx512 {
         store_f16(self |p: *mut u16) = _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
         load_bf16(|p: *const u16) -> Self =
             Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))));
+        // Stores that narrow their lanes are slow, so pairs are joined in a register.
+        store_f16_pair(|a: Self |b: Self |p: *mut u16) = {
+            let a = _mm512_castsi256_si512(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a.0));
+            let b = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(b.0);
+            _mm512_storeu_si512(p.cast(), _mm512_inserti64x4::<1>(a, b));
+        };
+        store_bf16(self |p: *mut u16) =
+            _mm256_storeu_si256(p.cast(), _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(round_bf16(self.0))));
+        store_bf16_pair(|a: Self |b: Self |p: *mut u16) = {
+            let upper = _mm512_loadu_si512(UPPER_HALVES.as_ptr().cast());
+            _mm512_storeu_si512(p.cast(), _mm512_permutex2var_epi16(round_bf16(a.0), upper, round_bf16(b.0)));
+        };
         // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
         // those at full speed.
         load_f8(|p: *const u8) -> Self = {
@@ -61,10 +100,11 @@ impl Lanes for Avx512 {
             Self(_mm512_mask_mov_ps(self.0, _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(mask.0, least), least))
         };
         round(self) -> Self = Self(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
-        exp2_less_one(self) -> Self = Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_add_epi32(
-            _mm512_cvtps_epi32(self.0),
-            _mm512_set1_epi32(126),
-        ))));
+        times_exp2(self |n: Self) -> Self =
+            Self(_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(n.0, _mm512_set1_ps(-126.0)), self.0, n.0));
+        if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
+            Self(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, b.0), otherwise.0, then.0));
+        swap_pairs(self) -> Self = Self(_mm512_permute_ps::<0xb1>(self.0));
         sum(self) -> f32 = _mm512_reduce_add_ps(self.0);
         sum4(|v: [Self; 4]) -> [f32; 4] = {
             let [a, b, c, d] = [v[0].0, v[1].0, v[2].0, v[3].0];
@@ -105,6 +145,51 @@ impl Lanes for Avx512 {
     }
 }
 
+impl Coder for Avx512 {
+    type Codes = __m512i;
+    methods! {
+        magnitude(self) -> Self = Self(_mm512_abs_ps(self.0));
+        equal(self |b: Self) -> u32 = u32::from(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(self.0, b.0));
+        bottom(self) -> f32 = _mm512_reduce_min_ps(self.0);
+        codes(self |cap: i32) -> __m512i = _mm512_min_epi32(_mm512_cvttps_epi32(self.0), _mm512_set1_epi32(cap));
+        fifth_bits(|codes: __m512i) -> u32 = u32::from(_mm512_test_epi32_mask(codes, _mm512_set1_epi32(16)));
+        greatest(|x: *const f32) -> f32 = {
+            let magnitude = |p: *const f32| _mm512_and_si512(_mm512_loadu_si512(p.cast()), _mm512_set1_epi32(i32::MAX));
+            f32::from_bits(_mm512_reduce_max_epu32(_mm512_max_epu32(magnitude(x), magnitude(x.add(16)))))
+        };
+        levels(|x: *const f32 |factor: f32 |p: *mut i8) = {
+            // The low bits of the sum are the integer.
+            let (factor, magic) = (_mm512_set1_ps(factor), _mm512_set1_ps(MAGIC));
+            let low = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(x), factor), magic);
+            let high = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(x.add(16)), factor), magic);
+            let low = _mm256_castsi128_si256(_mm512_cvtepi32_epi8(_mm512_castps_si512(low)));
+            let high = _mm512_cvtepi32_epi8(_mm512_castps_si512(high));
+            _mm256_storeu_si256(p.cast(), _mm256_inserti128_si256::<1>(low, high));
+        };
+        store_nibbles(|low: __m512i |high: __m512i |p: *mut u8) = {
+            let low = _mm512_and_si512(low, _mm512_set1_epi32(15));
+            _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_or_si512(low, _mm512_slli_epi32::<4>(high))));
+        };
+    }
+}
+
+/// Sixteen integers in a 512-bit register, for sorting.
+#[derive(Clone, Copy)]
+pub struct Avx512Ranks(__m512i);
+
+impl Ranks for Avx512Ranks {
+    const N: usize = 16;
+    methods! {
+        splat(|x: i32) -> Self = Self(_mm512_set1_epi32(x));
+        load(|p: *const i32) -> Self = Self(_mm512_loadu_si512(p.cast()));
+        store(self |p: *mut i32) = _mm512_storeu_si512(p.cast(), self.0);
+        count_less(self |a: Self |b: Self) -> Self =
+            Self(_mm512_mask_add_epi32(self.0, _mm512_cmplt_epi32_mask(a.0, b.0), self.0, _mm512_set1_epi32(1)));
+        discount_less(self |a: Self |b: Self) -> Self =
+            Self(_mm512_mask_sub_epi32(self.0, _mm512_cmplt_epi32_mask(a.0, b.0), self.0, _mm512_set1_epi32(1)));
+    }
+}
+
 /// Sixteen integers in a 512-bit register; needs VNNI as well.
 #[derive(Clone, Copy)]
 pub struct VnniDots(pub(super) __m512i);
@@ -118,11 +203,6 @@ impl Dots for VnniDots {
         dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
         to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
         add(self |b: Self) -> Self = Self(_mm512_add_epi32(self.0, b.0));
-        totals(self) -> (i32, [i32; 2]) = {
-            let all = _mm512_reduce_add_epi32(self.0);
-            let first = _mm512_mask_reduce_add_epi32(0xff, self.0);
-            (all, [first, all - first])
-        };
         signed_right(self |n: i32) -> Self = Self(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
     }
 }

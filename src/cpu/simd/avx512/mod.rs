@@ -1,15 +1,20 @@
 //! Kernels for x86-64 with AVX-512 F, BW, DQ and VL. Files: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI),
-//! `gemv_codes` (the same for formats with grid points, ternary digits or small blocks).
+//! `gemv_codes` (the same for formats with grid points, ternary digits or small blocks), `bf16` (products of bfloat16s).
 
+mod bf16;
 pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::{Kernels, float, interleave, products, tile};
+use super::{Kernels, convert, float, interleave, order, products, recurrent, tile};
+use crate::abi::ggml::ggml_type::{GGML_TYPE_BF16, GGML_TYPE_Q4_0};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+order::instantiate!(lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+convert::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 products::instantiate!(lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+recurrent::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 interleave::instantiate!(lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
@@ -19,7 +24,13 @@ interleave::instantiate!(lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx
 /// The processor has AVX-512 F, BW, DQ and VL, and the features that `avx2` requires.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
+    // LLVM vectorises this decoder better for AVX2: 207 against 399 microseconds for 2^20 values.
+    let q4_0 = k.to_float[GGML_TYPE_Q4_0 as usize];
+    fill_conversions(k);
+    k.to_float[GGML_TYPE_Q4_0 as usize] = q4_0;
+    fill_order(k);
     k.products = row_products::PRODUCTS;
+    k.recurrent = recurrent_kernels::RECURRENT;
 }
 
 /// Sets the kernels that require VNNI in the table.
@@ -31,4 +42,13 @@ pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.interleaved = interleaved::table();
     // SAFETY: the caller promises AVX-512 F, BW, DQ, VL and VNNI.
     unsafe { gemv::fill(k) };
+}
+
+/// Sets the kernels that require BF16 in the table.
+///
+/// # Safety
+/// As for [`fill`], and the processor has AVX-512 BF16.
+pub(super) unsafe fn fill_bf16(k: &mut Kernels) {
+    k.products.bf16 = bf16::PRODUCTS;
+    k.products.bf16_columns = GGML_TYPE_BF16;
 }

@@ -1,10 +1,11 @@
 //! Kernels for every processor: the generic code over plain arrays.
 
-use super::{Kernels, Level, TYPES, blocks, float, lanes, products, tile};
+use super::{Kernels, Level, TYPES, blocks, float, lanes, products, recurrent, tile};
 
 float::instantiate!(lanes::Plain);
-blocks::instantiate!(lanes::Plain, lanes::PlainDots);
+blocks::instantiate!(lanes::PlainDots);
 products::instantiate!(lanes::Plain, [2 1]);
+recurrent::instantiate!(lanes::Plain);
 tile::instantiate_bytes!(lanes::PlainDots, [2 1], signed_only);
 
 /// The table of this level.
@@ -15,6 +16,9 @@ pub(super) fn table() -> Kernels {
         dots_only: false,
         vec_dot: [None; TYPES],
         from_float: [None; TYPES],
+        to_float: [None; TYPES],
+        sort_few: None,
+        top_few: None,
         gemv: [None; TYPES],
         add,
         sub,
@@ -22,6 +26,15 @@ pub(super) fn table() -> Kernels {
         div,
         axpy,
         scale,
+        times,
+        clamp,
+        relu,
+        sqr,
+        tanh,
+        softplus,
+        turn_pairs,
+        turn_halves,
+        sin_cos,
         vexp,
         sigmoid,
         silu,
@@ -45,6 +58,7 @@ pub(super) fn table() -> Kernels {
         dot_bf16,
         dot_f8,
         products: row_products::PRODUCTS,
+        recurrent: recurrent_kernels::RECURRENT,
         byte_tiles: byte_tiles::table(),
         interleaved: [None; TYPES],
     };
@@ -54,6 +68,8 @@ pub(super) fn table() -> Kernels {
     {
         use crate::abi::ggml::ggml_type::*;
         use crate::quant::*;
+        table.from_float[GGML_TYPE_Q8_0 as usize] = Some(blocks::from_float_q8_0);
+        table.from_float[GGML_TYPE_Q8_1 as usize] = Some(blocks::from_float_q8_1);
         each_weight!(blocks::set_rows, (table));
     }
     k

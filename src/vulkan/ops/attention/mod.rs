@@ -1,6 +1,12 @@
-//! Attention in one pass (FLASH_ATTN_EXT).
+//! Attention in one pass (FLASH_ATTN_EXT). Files: `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
 
 #![forbid(unsafe_code)]
+
+mod back;
+mod sparse;
+
+pub use back::{back, check_back};
+pub use sparse::{check_indexer, check_top_k_mask, indexer, top_k_mask};
 
 use super::{copy, ensure, format_name, src};
 use crate::abi::ggml::ggml_type::{self, *};

@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Shows that the answers of an unmodified llama-server do not depend on its load.
+
+usage: test_invariance.py CACHE OURS [FORMAT ...] [-- SERVER OPTION ...]
+
+CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all. SERVER OPTIONs are
+added to each server's command line, to find the cause of a difference (`-fa off`, `--no-repack`, `-ub 32`, ...).
+
+For each format of weights, format of the KV cache and level of this library's kernels, 40 prompts of 5 to 300 tokens are answered at temperature 0:
+one after the other, and then eight at a time, so that tokens of several prompts are in one batch. All answers to a prompt must have the same
+tokens, and the same log probabilities of the ten most likely tokens at each position, to the last digit: tokens alone would hide small differences.
+LOADS has the ways to answer eight at a time. The original around the same server is measured, too, but nothing is required of it. The last line
+counts the checks.
+"""
+import concurrent.futures
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+
+import server_load
+from test_hosts import Bench, script
+
+FORMATS = ["f16", "Q8_0", "Q4_0", "Q4_K", "IQ4_XS"]
+CACHES = ["f16", "q8_0"]
+# n_embd, n_ff, layers, heads, heads of keys: rows of all matrices are whole blocks of 256 values.
+SHAPE = (512, 1536, 3, 8, 4)
+PROMPTS = 40
+SHORTEST, LONGEST = 5, 300
+# Tokens of the answers: 20 to 44, on average 32. With answers of one length, those that begin together would end together.
+LENGTHS = [20 + 7 * i % 25 for i in range(PROMPTS)]
+PROBABILITIES = 10
+# Tokens of one byte. A text may end within a character, and then the server keeps back the probabilities of its last token.
+BYTES = range(3, 259)
+# Room for a prompt and its answer.
+CONTEXT = 512
+# Name, options of the server, whether the next eight prompts wait for the last ones, whether the answers must be those to one prompt at a time.
+# "separate": a KV cache for each sequence. Prompts join while others generate.
+# "shared": one cache for all sequences. A sequence has its keys in the order of its tokens, with keys of others before, between and behind them.
+# "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other sequences leave, so a sequence has its keys in any
+# order. Attention adds values in the order of the cells, which is another order of the tokens then, and nothing tells it their order: not required.
+LOADS = [("separate", ["--no-kv-unified"], False, True),
+         # Not required yet: attention rounds by the place of a key in the cache (docs/TESTS.md says where).
+         ("shared", ["--kv-unified"], True, False),
+         ("shuffled", ["--kv-unified"], False, False)]
+# No device but the CPU, and a log that names its kernels.
+CPU = ("-dev", "none", "-lv", "4")
+# Sequences at work, on average, below which "eight at a time" would not be true.
+BUSY = 4
+
+
+def prompts():
+    """Random tokens. The lengths grow by the same factor; the order mixes short and long prompts."""
+    rng = random.Random(7)
+    lengths = [round(SHORTEST * (LONGEST / SHORTEST) ** (i / (PROMPTS - 1))) for i in range(PROMPTS)]
+    return [[rng.randrange(300, 31000) for _ in range(lengths[i * 17 % PROMPTS])] for i in range(PROMPTS)]
+
+
+class Answer:
+    """Tokens, and for each of them the most likely tokens with their log probabilities."""
+
+    def __init__(self, reply, prompt, length):
+        self.tokens = reply["tokens"]
+        self.likely = [[(p["id"], p["logprob"]) for p in at["top_logprobs"]] for at in reply["completion_probabilities"]]
+        numbers = [p for at in self.likely for _, p in at]
+        # A NaN would be equal to a NaN.
+        self.whole = (len(self.tokens) == length and len(numbers) == length * PROBABILITIES and reply["tokens_evaluated"] == len(prompt)
+                      and all(isinstance(p, float) and math.isfinite(p) for p in numbers))
+
+    def has_tokens_of(self, longer):
+        return self.tokens == longer.tokens[:len(self.tokens)]
+
+    def difference(self, longer):
+        """Where the answer differs first from one that may be longer, in words; None if it does not."""
+        for i, (a, b) in enumerate(zip(self.likely, longer.likely)):
+            if a != b:
+                worst = max(abs(p - dict(b).get(token, math.inf)) for token, p in a)
+                return f"from token {i} on, log probabilities by up to {worst:.2g} there"
+        return None if self.has_tokens_of(longer) else "other tokens"
+
+
+class Tally:
+    """How many of the answers to several prompts at a time are those to one prompt at a time."""
+
+    def __init__(self, alone, together, asked):
+        self.tokens = sum(b.has_tokens_of(a) for a, b in zip(alone, together))
+        found = [b.difference(a) for a, b in zip(alone, together)]
+        self.all = found.count(None)
+        first = next((i for i, d in enumerate(found) if d), None)
+        self.first = "" if first is None else f"; the first other one, to prompt {first} of {len(asked[first])} tokens, differs {found[first]}"
+
+    def __str__(self):
+        return f"{self.all} ({self.tokens})"
+
+
+def answers(port, asked, lengths, at_once, waves=False):
+    """The answers, and how many sequences the server had at work on average. With `waves`, the next prompts wait until all of the last ones are
+    answered."""
+    def counters():
+        metrics = server_load.get(port, "/metrics")
+        rate, batches = (float(re.search(rf"^llamacpp:{name} (\S+)", metrics, re.M)[1]) for name in ("n_busy_slots_per_decode", "n_decode_total"))
+        return rate * batches, batches
+
+    def ask(prompt, length):
+        reply = server_load.complete(port, prompt, length, n_probs=PROBABILITIES, logit_bias=[[b, False] for b in BYTES])
+        return Answer(reply, prompt, length)
+
+    before = counters()
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        wave = at_once if waves else len(asked)
+        found = [a for i in range(0, len(asked), wave) for a in pool.map(ask, asked[i:i + wave], lengths[i:i + wave])]
+    busy, batches = (now - then for now, then in zip(counters(), before))
+    return found, busy / batches
+
+
+def model(t, kind):
+    """The random llama in a format, written by the original's llama-quantize unless it is a format of plain numbers."""
+    path = t.model("wide-" + kind)
+    if os.path.exists(path):
+        return path
+    if kind in ("f16", "f32"):
+        vocabulary = os.path.join(t.cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
+        subprocess.run([sys.executable, script("random_llama.py"), vocabulary, path + ".part", kind, *map(str, SHAPE)], check=True)
+    elif t.run("original", "llama-quantize", model(t, "f32"), path + ".part", kind, 2) is None:
+        return None
+    os.replace(path + ".part", path)
+    return path
+
+
+def kernels(t, side):
+    """The level of the kernels, as the last server's log says. The original does not say it."""
+    with open(server_load.log_of(t, side), errors="replace") as f:
+        found = re.search(r"\bKERNELS = (\w+)", f.read())
+    return found[1] if found else None
+
+
+def measure(t, side, kind, cache, level, options):
+    """For each load, how many answers stay the same, as text; None if a server fails. Checks them for this library."""
+    asked, path = prompts(), model(t, kind)
+    if path is None:
+        return None
+    name = f"{kind.upper()}, cache {cache.upper()}, {level or side}"
+    environment = {"GGML_RS_CPU_LEVEL": level} if level else {}
+    alone, tallies = None, []
+    for load, flags, waves, required in LOADS:
+        arguments = ("-ctk", cache, "-ctv", cache, "-fa", "on", "--metrics", *CPU, *flags, *options)
+        with server_load.server(t, side, path, *arguments, context=CONTEXT, environment=environment) as port:
+            if port is None:
+                return None
+            try:
+                if alone is None:
+                    alone, _ = answers(port, asked, [max(LENGTHS)] * PROMPTS, 1)
+                    different = len({tuple(a.tokens) for a in alone})
+                    t.check(all(a.whole for a in alone) and different == PROMPTS, f"{name}: whole answers to {PROMPTS} prompts",
+                            f"{different} different ones")
+                together, busy = answers(port, asked, LENGTHS, server_load.AT_ONCE, waves)
+            except (OSError, ValueError, KeyError, TypeError) as e:
+                t.check(False, f"{name}, {load}: llama-server on {side} answers", f"{type(e).__name__}: {e}")
+                return None
+        if level:
+            t.check(kernels(t, side) == level, f"{name}, {load}: the server uses these kernels", str(kernels(t, side)))
+        t.check(all(a.whole for a in together) and busy >= BUSY, f"{name}, {load}: whole answers, {server_load.AT_ONCE} at a time",
+                f"{busy:.1f} on average")
+        tally = Tally(alone, together, asked)
+        tallies.append(str(tally))
+        if required and side == "ours":
+            t.check(tally.all == tally.tokens == PROMPTS, f"{name}, {load}: the same answers", f"{tally.all} of {PROMPTS}{tally.first}")
+    return tallies
+
+
+def best(t):
+    """The level of this processor's kernels."""
+    with server_load.server(t, "ours", model(t, "f16"), *CPU):
+        return kernels(t, "ours")
+
+
+def main():
+    arguments, options = sys.argv[1:], []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, options = arguments[:at], arguments[at + 1:]
+    formats = arguments[2:] or FORMATS
+    if len(arguments) < 2 or any(f not in FORMATS for f in formats):
+        sys.exit(__doc__.strip() + "\n\nformats: " + " ".join(FORMATS))
+    t = Bench(os.path.abspath(arguments[0]), os.path.abspath(arguments[1]))
+    os.environ.pop("GGML_RS_CPU_LEVEL", None)
+    top = best(t)
+    t.check(top, "the server says which kernels it uses", str(top))
+    levels = dict.fromkeys([top] if top == "scalar" else ["avx2", top])
+    columns = [("original", None)] + [("ours", level) for level in levels if level]
+    table = []
+    for kind in formats:
+        for cache in CACHES:
+            row = [kind.upper(), cache.upper()]
+            for side, level in columns:
+                row += measure(t, side, kind, cache, level, options) or ["failed"] * len(LOADS)
+            table.append(row)
+    print(f"\nanswers of {PROMPTS} that are the same one by one and {server_load.AT_ONCE} at a time (in brackets: those with the same tokens)\n")
+    head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in columns for load in LOADS]
+    for row in [head, ["---"] * len(head), *table]:
+        print("| " + " | ".join(row) + " |")
+    print(f"\ninvariance: {t.passed} passed, {t.failed} failed")
+    sys.exit(t.failed != 0)
+
+
+if __name__ == "__main__":
+    main()
