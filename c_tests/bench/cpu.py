@@ -22,6 +22,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import page  # noqa: E402
+import turns  # noqa: E402
 
 LARGE = "1.1B Q8_0"
 FORMATS = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4", "MoE Q8_0", "MoE Q4_K", "MoE IQ4_XS", LARGE]
@@ -72,9 +73,7 @@ PRODUCT = (2048, 2048, 512)
 
 def lines(program, library, level, *arguments):
     """The numbers that a program of this folder prints, by name."""
-    env = dict(os.environ, LD_LIBRARY_PATH=library, GGML_RS_CPU_LEVEL=level, GGML_DISABLE_VULKAN="1")
-    run = subprocess.run([os.path.join(page.ROOT, "target/bench", program), *map(str, arguments)], env=env, check=True, capture_output=True, text=True)
-    return {name: float(number) for name, number in (line.split("\t") for line in run.stdout.splitlines())}
+    return turns.run(os.path.join(page.ROOT, "target/bench", program), library, map(str, arguments), GGML_RS_CPU_LEVEL=level, GGML_DISABLE_VULKAN="1")
 
 
 def kernels(ours, original, level, peaks):

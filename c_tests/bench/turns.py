@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 
-def run(program, lib, arguments):
-    env = dict(os.environ, LD_LIBRARY_PATH=lib)
+def run(program, lib, arguments, **environment):
+    env = dict(os.environ, LD_LIBRARY_PATH=lib, **environment)
     lines = subprocess.run([program, *arguments], env=env, capture_output=True, check=True, text=True).stdout.splitlines()
     return {name: float(us) for name, us in (line.split("\t") for line in lines)}
 
@@ -39,4 +39,5 @@ def main():
     print(f"{len(rows)} cases, {slower} of them slower than in the original")
 
 
-main()
+if __name__ == "__main__":
+    main()

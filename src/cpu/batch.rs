@@ -92,10 +92,13 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
     let ahead = if T::IN_MEMORY && n > AHEAD { all[AHEAD].addr().wrapping_sub(all[0].addr()) } else { 0 };
     for_all(T::products(&kernels().products), rows, k, which, out, |kernel, rows, to| {
         for k0 in (0..k.max(1)).step_by(STEP) {
-            let mut at = all;
-            if k0 > 0 {
-                at = all.map(|key| key.wrapping_add(k0 * size_of::<T>()));
-            }
+            let later;
+            let at = if k0 == 0 {
+                &all
+            } else {
+                later = all.map(|key| key.wrapping_add(k0 * size_of::<T>()));
+                &later
+            };
             let rows = rows.map(|row| row.wrapping_add(k0).cast::<u8>());
             // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for
             // the results in different rows of `out`.

@@ -314,3 +314,42 @@ pub fn feature_list() -> &'static [ggml_backend_feature] {
     });
     &list.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_Q4_0;
+    use crate::cpu::tests::{ctx, floats, noise, read, tensor, write};
+    use crate::tensor::ops::{binary, matmul};
+
+    /// Two products share their activations, until the result of the node between them moves to where these are.
+    #[test]
+    fn steps_follow_data_that_moves() {
+        let mut c = ctx();
+        let weights = [1, 2].map(|seed| tensor(&mut c, GGML_TYPE_Q4_0, &[64, 8], seed));
+        let (x, y) = (floats(&mut c, &[64, 3], 3), floats(&mut c, &[64, 3], 4));
+        let first = matmul::mul_mat(&mut c, weights[0], x).unwrap();
+        let sum = binary::add(&mut c, y, y).unwrap();
+        let second = matmul::mul_mat(&mut c, weights[1], x).unwrap();
+        let nodes = [first, sum, second];
+        nodes.iter().for_each(|t| t.add_flag(GGML_TENSOR_FLAG_COMPUTE));
+        let (mut checks, mut steps) = (Memory::default(), RecentSteps::default());
+        let mut compute = || {
+            let graph = checks.check(&nodes).unwrap();
+            let steps = steps.of(&graph, 1, None);
+            let mut block = work_block(steps.work_size()).unwrap();
+            let choices = Choices { n_threads: 1, pool: None, abort: Abort::NEVER, use_ref: false };
+            exec::compute_steps(&graph, steps, &choices.settings(1, &mut block)).unwrap();
+            read(second)
+        };
+        let before = compute();
+        (0..3).for_each(|_| assert!(compute() == before));
+        sum.set_data(x.data());
+        let after = compute();
+        // The same in a graph that nobody knows.
+        write(x, &noise(64 * 3, 4).iter().map(|y| y + y).collect::<Vec<_>>());
+        crate::cpu::tests::compute_with(&[second], 1, Abort::NEVER).unwrap();
+        assert!(after == read(second) && after != before);
+    }
+}

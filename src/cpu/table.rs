@@ -33,14 +33,6 @@ pub enum Tasks {
     If(fn(TensorRef) -> bool),
 }
 
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.op == other.op
-    }
-}
-
-impl Eq for Row {}
-
 /// An operation in the op table.
 pub struct Row {
     /// The operation.
@@ -53,6 +45,9 @@ pub struct Row {
     pub tasks: Tasks,
     /// Bytes of scratch memory for a node and a number of threads; `None` for none.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
+    /// Whether the second of two nodes of the operation finds in scratch memory, as the first has left it, what it has to compute from
+    /// source 1; `None` if it never does.
+    pub keeps: Option<fn(TensorRef, TensorRef) -> bool>,
     /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads each element only
     /// before it writes that element.
     pub in_place: u16,
@@ -78,6 +73,11 @@ impl Row {
 
     const fn scratch(mut self, scratch: fn(TensorRef, usize) -> usize) -> Self {
         self.scratch = Some(scratch);
+        self
+    }
+
+    const fn keeps(mut self, keeps: fn(TensorRef, TensorRef) -> bool) -> Self {
+        self.keeps = Some(keeps);
         self
     }
 
@@ -122,12 +122,12 @@ const ALL: u16 = u16::MAX;
 
 /// An operation with a kernel.
 const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> Row {
-    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None, in_place: 0, writes: 0 }
+    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None, keeps: None, in_place: 0, writes: 0 }
 }
 
 /// A row of an operation without computation, such as a view.
 const fn empty(op: ggml_op) -> Row {
-    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None, in_place: ALL, writes: 0 }
+    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None, keeps: None, in_place: ALL, writes: 0 }
 }
 
 /// All operations, by their numbers.
@@ -165,7 +165,8 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_L2_NORM, norm::l2_norm, norm::check_norm).tasks(Tasks::Rows(1 << 13)).in_place(FIRST),
     op(GGML_OP_MUL_MAT, matmul::mul_mat, matmul::check_mul_mat)
         .tasks(Tasks::If(matmul::is_large))
-        .scratch(matmul::scratch_mul_mat),
+        .scratch(matmul::scratch_mul_mat)
+        .keeps(matmul::share_activations),
     op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, matmul::check_mul_mat_id)
         .tasks(Tasks::If(matmul::is_large))
         .scratch(matmul::scratch_mul_mat_id),

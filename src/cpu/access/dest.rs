@@ -61,7 +61,8 @@ impl<'a> Dest<'a> {
         unsafe { Self::new(source, Overlap::None, self.thread, self.claims) }
     }
 
-    pub(super) fn address(&self) -> usize {
+    /// Where the memory starts.
+    pub(in crate::cpu) fn address(&self) -> usize {
         self.data.addr()
     }
 
@@ -97,17 +98,6 @@ impl<'a> Dest<'a> {
     pub fn floats(&mut self, row: RowIndex, part: Range<usize>) -> *mut f32 {
         assert!(self.dtype == GGML_TYPE_F32 && part.start <= part.end && part.end <= self.ne[0]);
         self.claim(self.at.dense_row(row) + part.start * size_of::<f32>(), part.len() * size_of::<f32>())
-    }
-
-    /// Elements `range` of the result, which is `tensor`: contiguous floats.
-    pub fn all_floats(&mut self, tensor: TensorRef, range: Range<usize>) -> &mut [f32] {
-        assert!(self.data == tensor.data() && self.dtype == GGML_TYPE_F32 && self.is_dense());
-        assert!(range.start <= range.end && range.end <= self.len());
-        let p = self.claim::<f32>(range.start * size_of::<f32>(), range.len() * size_of::<f32>());
-        assert!(p.is_aligned());
-        // SAFETY: aligned, contiguous elements of the layout, writable by the promise of `Dest::new`. Only this thread writes them (`Claims`), and
-        // the slice borrows its only `Dest`.
-        unsafe { std::slice::from_raw_parts_mut(p, range.len()) }
     }
 
     /// One element of a tensor of plain numbers. No other thread may write it before the next barrier.

@@ -9,8 +9,7 @@ use super::access::claims::Claims;
 use super::barrier::Barrier;
 use super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
 use super::threadpool::{self, Pool};
-use super::{matmul, table};
-use crate::abi::ggml::ggml_op::GGML_OP_MUL_MAT;
+use super::table;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_abort_callback, ggml_tensor_flag};
 use crate::error::{Error, Result};
 use crate::sys::sync::lock;
@@ -74,7 +73,7 @@ struct Planned {
     /// Its number in the checked graph.
     number: u32,
     kernel: table::Kernel,
-    /// Whether it is a product whose activations an earlier product has converted already.
+    /// Whether scratch memory has what it computes from its second source already ([`table::Row::keeps`]).
     kept: bool,
 }
 
@@ -96,7 +95,7 @@ impl Steps {
         let asked = useful_threads(n_threads, pool);
         let (nodes, steps) = (Vec::with_capacity(graph.n_nodes()), Vec::new());
         let mut this = Self { serial: graph.serial(), nodes, steps, asked, n_threads: 1, scratch: 0 };
-        let mut product = None;
+        let mut last = None;
         for (i, node) in graph.nodes().enumerate() {
             let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
             let wide = asked > 1 && node.is_wide();
@@ -104,7 +103,7 @@ impl Steps {
                 this.scratch = this.scratch.max(f(*node, if wide { asked } else { 1 }));
             }
             let at = this.nodes.len();
-            this.nodes.push(Planned { number: i as u32, kernel, kept: keeps_activations(&mut product, node) });
+            this.nodes.push(Planned { number: i as u32, kernel, kept: finds_scratch(&mut last, node) });
             match this.steps.last_mut() {
                 Some(step) if !wide && !step.wide => step.nodes.end = at + 1,
                 _ => this.steps.push(Step { nodes: at..at + 1, wide }),
@@ -121,7 +120,7 @@ impl Steps {
         self.serial == graph.serial() && self.asked == useful_threads(n_threads, pool)
     }
 
-    /// Which nodes use activations that an earlier product has converted.
+    /// Which nodes use what an earlier one has left in scratch memory.
     #[cfg(test)]
     pub fn kept(&self) -> Vec<bool> {
         self.nodes.iter().map(|n| n.kept).collect()
@@ -133,22 +132,20 @@ impl Steps {
     }
 }
 
-/// Whether the scratch memory has the activations of `node` as it needs them, because `product`, the last node that has used that memory, was a
-/// product with the same activations. Query, key and value of a layer are such products.
-fn keeps_activations<'g>(product: &mut Option<CheckedNode<'g>>, node: CheckedNode<'g>) -> bool {
-    let before = *product;
-    if node.row().scratch.is_some() {
-        *product = Some(node).filter(|n| n.row().op == GGML_OP_MUL_MAT);
-    }
-    let kept = match (before, *product) {
-        (Some(before), Some(now)) if *now == *node => matmul::share_activations(*before, *node),
+/// Whether scratch memory has what `node` computes from its second source, because `last`, the last node that has used that memory, has left it.
+/// Query, key and value of a layer are such nodes.
+fn finds_scratch<'g>(last: &mut Option<CheckedNode<'g>>, node: CheckedNode<'g>) -> bool {
+    let row = node.row();
+    let kept = match (row.keeps, *last) {
+        (Some(keeps), Some(last)) => last.row().op == row.op && keeps(*last, *node),
         _ => false,
     };
-    // The activations may be where this node writes.
-    if product.is_some_and(|p| {
-        node.row().writes != 0 || node.row().is_custom() || p.src(1).is_none_or(|s| overlaps(s, *node))
-    }) {
-        *product = None;
+    if row.scratch.is_some() {
+        *last = Some(node).filter(|_| row.keeps.is_some());
+    }
+    // The source may be where this node writes.
+    if last.is_some_and(|l| row.writes != 0 || row.is_custom() || l.src(1).is_none_or(|s| overlaps(s, *node))) {
+        *last = None;
     }
     kept
 }

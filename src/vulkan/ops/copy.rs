@@ -124,6 +124,12 @@ pub fn packed(a: View, dtype: ggml_type, at: Range, plan: &mut DispatchList<'_>)
     Ok(d)
 }
 
+/// Like [`packed`], into scratch memory of its own.
+pub fn into_scratch(a: View, dtype: ggml_type, plan: &mut DispatchList<'_>) -> Result<View> {
+    let at = plan.scratch(packed_bytes(&a, dtype))?;
+    packed(a, dtype, at, plan)
+}
+
 /// Bytes that [`packed`] needs, a multiple of 256.
 pub fn packed_bytes(a: &View, dtype: ggml_type) -> u64 {
     (a.n() * dtype.type_size() as u64).next_multiple_of(256)

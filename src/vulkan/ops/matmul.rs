@@ -321,8 +321,7 @@ pub fn check_out_prod(node: TensorRef, info: &Info) -> Result<()> {
 pub fn out_prod(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let Operands { mut a, b, d } = Operands::of(node)?;
     if !is_float(a.dtype) {
-        let room = plan.scratch(copy::packed_bytes(&a, GGML_TYPE_F32))?;
-        a = copy::packed(a, GGML_TYPE_F32, room, plan)?;
+        a = copy::into_scratch(a, GGML_TYPE_F32, plan)?;
     }
     let tiles = d.ne[0].div_ceil(TILE);
     let g = Grid::stack(tiles * d.ne[1].div_ceil(TILE), u64::from(d.ne[2] * d.ne[3]), 256, plan.info)?;

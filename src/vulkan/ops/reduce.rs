@@ -26,8 +26,7 @@ pub fn sum(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (mut a, mut d) = (View::of(src(node, 0)?)?, View::of(node)?);
     if node.op() == GGML_OP_SUM {
         if !a.is_dense() {
-            let at = plan.scratch(copy::packed_bytes(&a, a.dtype))?;
-            a = copy::packed(a, a.dtype, at, plan)?;
+            a = copy::into_scratch(a, a.dtype, plan)?;
         }
         (a.ne, a.nb) = ([a.n() as u32, 1, 1, 1], [1, 0, 0, 0]);
         d.nb = [1, 0, 0, 0];

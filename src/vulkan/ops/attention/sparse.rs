@@ -41,8 +41,7 @@ pub fn indexer(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (q, mut k, w) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(src(node, 2)?)?);
     let (mask, d) = (View::of(src(node, 3)?)?, View::of(node)?);
     if !is_float(k.dtype) {
-        let room = plan.scratch(copy::packed_bytes(&k, GGML_TYPE_F32))?;
-        k = copy::packed(k, GGML_TYPE_F32, room, plan)?;
+        k = copy::into_scratch(k, GGML_TYPE_F32, plan)?;
     }
     let n_groups = q.ne[2] * q.ne[3];
     let g = Grid::stack(k.ne[2].div_ceil(KEYS), n_groups.into(), KEYS, plan.info)?;

@@ -123,18 +123,8 @@ pub fn check_conv_3d(node: TensorRef, info: &Info) -> Result<()> {
     check_convolution(node, info)
 }
 
-/// CONV_2D.
-pub fn conv_2d(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    convolution(node, plan)
-}
-
-/// CONV_3D.
-pub fn conv_3d(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    convolution(node, plan)
-}
-
-/// The window is part of the pipeline, so that drivers replace divisions by its sizes.
-fn convolution(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+/// CONV_2D, CONV_3D. The window is part of the pipeline, so that drivers replace divisions by its sizes.
+pub fn convolution(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, x, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let c = Convolution::of(node, [&a, &x, &d])?;
     let plane = node.op() == GGML_OP_CONV_2D;
