@@ -122,12 +122,30 @@ const ALL: u16 = u16::MAX;
 
 /// An operation with a kernel.
 const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> Row {
-    Row { op, kernel: Some(kernel), check, tasks: Tasks::From(1 << 14), scratch: None, keeps: None, in_place: 0, writes: 0 }
+    Row {
+        op,
+        kernel: Some(kernel),
+        check,
+        tasks: Tasks::From(1 << 14),
+        scratch: None,
+        keeps: None,
+        in_place: 0,
+        writes: 0,
+    }
 }
 
 /// A row of an operation without computation, such as a view.
 const fn empty(op: ggml_op) -> Row {
-    Row { op, kernel: Some(nothing), check: anything, tasks: Tasks::One, scratch: None, keeps: None, in_place: ALL, writes: 0 }
+    Row {
+        op,
+        kernel: Some(nothing),
+        check: anything,
+        tasks: Tasks::One,
+        scratch: None,
+        keeps: None,
+        in_place: ALL,
+        writes: 0,
+    }
 }
 
 /// All operations, by their numbers.
