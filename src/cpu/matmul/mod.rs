@@ -46,18 +46,17 @@ pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
     [kernels(), reference()].map(|k| scratch(k, dst, n_threads)).into_iter().fold(0, usize::max)
 }
 
-/// Whether two products convert the same activations to the same form, at the same place in the scratch memory.
+/// Whether two products convert the same activations to the same form, at the same place in the scratch memory. Which of the two sets of kernels
+/// will run is not known yet, and one of them may need no conversion.
 pub fn share_activations(a: TensorRef, b: TensorRef) -> bool {
     let (s, t) = (Shapes::of(a), Shapes::of(b));
     let data = |node: TensorRef| node.src(1).map(TensorRef::data);
-    data(a) == data(b)
-        && s.src1 == t.src1
-        && [kernels(), reference()].into_iter().all(|k| {
-            let plan = |s: &Shapes| ProductPlan::new(s.kernels(k), s, s.columns(), 1);
-            let (p, q) = (plan(&s), plan(&t));
-            s.k() > 0 && p.converts() && p.act == q.act && p.act_bytes == q.act_bytes && p.act_rows == q.act_rows
-        })
-        && ![a, b].into_iter().any(has_hint)
+    if data(a) != data(b) || s.src1 != t.src1 || s.k() == 0 || [a, b].into_iter().any(has_hint) {
+        return false;
+    }
+    let plans = [kernels(), reference()].map(|k| [&s, &t].map(|s| ProductPlan::new(s.kernels(k), s, s.columns(), 1)));
+    plans.iter().all(|[p, q]| p.act == q.act && p.act_bytes == q.act_bytes && p.act_rows == q.act_rows)
+        && plans.iter().any(|[p, _]| p.converts())
 }
 
 /// Whether the host says that the weights are a Hadamard matrix.
