@@ -1,7 +1,7 @@
 //! Rows by index. Indices are data, so kernels check them.
 #![forbid(unsafe_code)]
 
-use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
+use super::super::access::{Apart, Dest, Layout, Reader, Source, Writer, rows};
 use super::super::check::{CheckedNode, ensure, src};
 use super::super::convert;
 use super::{check_type, is_float};
@@ -59,6 +59,11 @@ pub fn check_get_rows(node: TensorRef) -> Result<()> {
 /// Writes the rows of source 0, converted, to the rows of the node whose indices are in source 1. The other rows do not change.
 pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (s, ids) = (node.source(0), node.source(1));
+    if let Some(numbers) = s.try_apart(&d).filter(|s| d.ne[0] == 1 && s.dtype == GGML_TYPE_F32 && s.is_dense())
+        && d.dtype.type_size() == size_of::<u16>()
+    {
+        return set_numbers(w, node, d, numbers);
+    }
     let mut read = Reader::new(s, &d);
     // Each thread reads all indices, and writes only its rows of the node. So if an index occurs more than once, the last row of the
     // source wins.
@@ -66,7 +71,6 @@ pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut planes = (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i2, i3)));
     let failed = planes.try_for_each(|(i2, i3)| {
         let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
-        // A transposed V cache has rows of one element, so the cost per row matters.
         (0..n1).try_for_each(|i1| {
             let i = index(&ids, i1, at, d.ne[1])?;
             if w.nth() == 1 || i % w.nth() == w.ith() {
@@ -77,6 +81,33 @@ pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     });
     if let Err(i) = failed {
         out_of_range(w, *node, i, d.ne[1]);
+    }
+}
+
+/// [`set_rows`] for rows of one number, which are converted to numbers of 16 bits: the values of a transposed cache.
+fn set_numbers(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, numbers: Apart<'_>) {
+    /// Numbers that are converted at once.
+    const PART: usize = 256;
+    let ids = node.source(1);
+    let [_, n1, n2, n3] = numbers.ne;
+    let mut converted = [0; 2 * PART];
+    for (i3, i2) in (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i3, i2))) {
+        let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
+        for first in (0..n1).step_by(PART) {
+            let n = PART.min(n1 - first);
+            let some = numbers.span((i3 * n2 + i2) * n1 + first, n);
+            convert::from_f32(d.dtype, some, &mut converted[..2 * n]);
+            for (j, number) in converted[..2 * n].as_chunks().0.iter().enumerate() {
+                match index(&ids, first + j, at, d.ne[1]) {
+                    // As in `set_rows`: each thread writes its rows, in the order of the source.
+                    Ok(i) if w.nth() == 1 || i % w.nth() == w.ith() => {
+                        d.set(0, [i, i2, i3], u16::from_ne_bytes(*number));
+                    }
+                    Ok(_) => {}
+                    Err(i) => return out_of_range(w, *node, i, d.ne[1]),
+                }
+            }
+        }
     }
 }
 
@@ -122,4 +153,48 @@ pub fn check_get_rows_back(node: TensorRef) -> Result<()> {
     ensure!(s.ne()[0] == node.ne()[0] && s.ne()[1] >= ids.ne()[0], "{:?} by {:?}", s.ne(), ids.ne());
     ensure!(node.is_contiguous(), "not dense");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::convert::to_f16;
+    use crate::cpu::exec::Abort;
+    use crate::cpu::tests::{compute_with, ctx, floats, integers, nodes_of, read, tensor};
+    use crate::tensor::ops::{rows, view};
+
+    /// Rows of one number are those that rows of several numbers are.
+    #[test]
+    fn rows_of_one_number() {
+        for (n_threads, gaps) in [(1, false), (3, false), (3, true)] {
+            let mut c = ctx();
+            let (n, planes) = (600, 2);
+            let mut source = floats(&mut c, &[1, n, planes], 1);
+            if gaps {
+                let wider = floats(&mut c, &[2, n, planes], 1);
+                let nb = wider.nb();
+                source = view::view(&mut c, wider, &[1, n, planes], &[nb[1], nb[2]], 0).unwrap();
+            }
+            let table = tensor(&mut c, GGML_TYPE_F16, &[1, n + 5, planes], 2);
+            let before = read(table);
+            // Some rows are written twice.
+            let targets: Vec<_> = (0..n).map(|i| ((i * 7 % 500) + 3) as i32).collect();
+            let ids = integers(&mut c, &[n], &targets);
+            let result = rows::set_rows(&mut c, table, source, ids).unwrap();
+            compute_with(&nodes_of(result), n_threads, Abort::NEVER).unwrap();
+            let (mut expected, new) = (before, read(source));
+            for i2 in 0..planes as usize {
+                for (i1, &to) in targets.iter().enumerate() {
+                    let x = convert::f16(to_f16(new[i2 * n as usize + i1]));
+                    expected[i2 * (n as usize + 5) + to as usize] = x;
+                }
+            }
+            assert!(read(table) == expected, "{n_threads} threads, gaps: {gaps}");
+            let wrong = integers(&mut c, &[2], &[4, n as i32 + 5]);
+            let few = floats(&mut c, &[1, 2, planes], 3);
+            let result = rows::set_rows(&mut c, table, few, wrong).unwrap();
+            let error = compute_with(&nodes_of(result), n_threads, Abort::NEVER).unwrap_err().to_string();
+            assert!(error.contains("index 605 is not below 605"), "{error}");
+        }
+    }
 }

@@ -52,6 +52,7 @@ pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         (GGML_UNARY_OP_SIGMOID, _) => vec::Function::Sigmoid,
         (GGML_UNARY_OP_SILU, _) => vec::Function::Silu,
         (GGML_UNARY_OP_EXP, _) => vec::Function::Exp,
+        (GGML_UNARY_OP_SOFTPLUS, _) => vec::Function::Softplus,
         _ => return map(w, node, d, |y| apply(op, xielu, y)),
     };
     map_with(w, node, d, f);
@@ -70,7 +71,6 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
         GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
         GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
-        GGML_UNARY_OP_SOFTPLUS => each(y, |x| if x > 20.0 { x } else { x.exp().ln_1p() }),
         GGML_UNARY_OP_XIELU => each(y, |x| xielu.at(x)),
         GGML_UNARY_OP_FLOOR => each(y, f32::floor),
         GGML_UNARY_OP_CEIL => each(y, f32::ceil),
@@ -81,6 +81,7 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         | GGML_UNARY_OP_SIGMOID
         | GGML_UNARY_OP_GELU_QUICK
         | GGML_UNARY_OP_SILU
+        | GGML_UNARY_OP_SOFTPLUS
         | GGML_UNARY_OP_EXP => unreachable!("{op:?} has a kernel of its own"),
         GGML_UNARY_OP_COUNT => {}
     }

@@ -173,7 +173,7 @@ unsafe fn softplus_lanes<V: Lanes>(x: V) -> V {
         let p = p.mul_add(z2, V::splat(1.0 / 5.0));
         let p = p.mul_add(z2, V::splat(1.0 / 3.0));
         let p = p.mul_add(z2, one);
-        x.max(zero).add(z.add(z).mul(p))
+        zero.max(x).add(z.add(z).mul(p))
     }
 }
 

@@ -38,6 +38,14 @@ pub type Product = unsafe fn(
     add: bool,
 );
 
+/// The same results for rows that come from memory, any number of them with any number `k` of values, one row after the other: processors load
+/// ahead what is read in the order of its addresses.
+///
+/// # Safety
+/// As for [`Product`], with results that need not be readable.
+pub type RowProduct =
+    unsafe fn(k: usize, n: usize, rows: *const *const u8, cols: *const *const u8, dst: *const *mut f32);
+
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`.
 ///
 /// # Safety
@@ -62,6 +70,8 @@ pub struct Products {
     pub bf16_columns: ggml_type,
     /// Products for floats of 8 bits (E4M3).
     pub f8: List<Product>,
+    /// Products one row after the other: floats, halves, bfloat16s, floats of 8 bits.
+    pub by_row: [List<RowProduct>; 4],
     /// Sums of floats.
     pub sums_f32: List<WeightedSum>,
     /// Sums of halves.
@@ -76,6 +86,17 @@ impl Products {
             GGML_TYPE_F16 => self.f16,
             GGML_TYPE_BF16 => self.bf16,
             GGML_TYPE_F8_E4M3 => self.f8,
+            _ => &[],
+        }
+    }
+
+    /// The products one row after the other, or none for formats in blocks.
+    pub fn by_row(&self, t: ggml_type) -> List<RowProduct> {
+        match t {
+            GGML_TYPE_F32 => self.by_row[0],
+            GGML_TYPE_F16 => self.by_row[1],
+            GGML_TYPE_BF16 => self.by_row[2],
+            GGML_TYPE_F8_E4M3 => self.by_row[3],
             _ => &[],
         }
     }
@@ -286,6 +307,65 @@ unsafe fn some_rows<F: Factors, const C: usize>(
     }
 }
 
+/// [`RowProduct`] for `C` columns.
+///
+/// # Safety
+/// As for [`RowProduct`], and the processor has the instruction set of `F`.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // the loops index several arrays
+pub unsafe fn product_by_row<F: Factors, const C: usize>(
+    k: usize,
+    n: usize,
+    rows: *const *const u8,
+    cols: *const *const u8,
+    dst: *const *mut f32,
+) {
+    // SAFETY: the contracts of `RowProduct`, `Factors` and `Lanes`; all indices are below `k` and `n`.
+    unsafe {
+        let cols = cols.cast::<[*const u8; C]>().read_unaligned();
+        let dst = dst.cast::<[*mut f32; C]>().read_unaligned();
+        for r in 0..n {
+            let row = *rows.add(r);
+            let mut results = [0.0; C];
+            // The sums of four steps are computed together.
+            for first in (0..k.max(1)).step_by(4 * STEP) {
+                let mut sums = [[F::Sums::splat(0.0); 4]; C];
+                let steps = (k - first).div_ceil(STEP).clamp(1, 4);
+                for s in 0..steps {
+                    let (start, end) = (first + s * STEP, k.min(first + (s + 1) * STEP));
+                    let mut acc = [F::Sums::splat(0.0); C];
+                    let mut i = start;
+                    while i + F::VALUES <= end {
+                        let w = F::row(row.add(F::ROW * i));
+                        for c in 0..C {
+                            acc[c] = F::add_products(w, F::column(cols[c].add(F::COLUMN * i)), acc[c]);
+                        }
+                        i += F::VALUES;
+                    }
+                    if i < end {
+                        let w = F::row_part(row.add(F::ROW * i), end - i);
+                        for c in 0..C {
+                            let a = F::column_part(cols[c].add(F::COLUMN * i), end - i);
+                            acc[c] = F::add_products(w, a, acc[c]);
+                        }
+                    }
+                    for c in 0..C {
+                        sums[c][s] = acc[c];
+                    }
+                }
+                for c in 0..C {
+                    for (s, sum) in F::Sums::sum4(sums[c]).into_iter().enumerate().take(steps) {
+                        results[c] = if first + s == 0 { sum } else { results[c] + sum };
+                    }
+                }
+            }
+            for c in 0..C {
+                dst[c].add(r).write_unaligned(results[c]);
+            }
+        }
+    }
+}
+
 /// Vectors of a sum that are computed at once.
 const VECTORS: usize = 4;
 
@@ -360,13 +440,20 @@ macro_rules! instantiate {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
             use super::*;
-            use $crate::cpu::simd::products::{self, AsFloats, Number, Product, Products, WeightedSum};
+            use $crate::cpu::simd::products::{self, AsFloats, Number, Product, Products, RowProduct, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
                 k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
                 unsafe { products::product::<AsFloats<$lanes, W>, C>(k, n, rows, ahead, cols, dst, add) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn by_row<W: Number, const C: usize>(
+                k: usize, n: usize, rows: *const *const u8, cols: *const *const u8, dst: *const *mut f32,
+            ) {
+                // SAFETY: this function enables the features, and the contract of `RowProduct` covers the rest.
+                unsafe { products::product_by_row::<AsFloats<$lanes, W>, C>(k, n, rows, cols, dst) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
@@ -381,6 +468,12 @@ macro_rules! instantiate {
                 bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
+                by_row: [
+                    &[$(($cols, by_row::<products::Float, $cols> as RowProduct)),*],
+                    &[$(($cols, by_row::<products::Half, $cols> as RowProduct)),*],
+                    &[$(($cols, by_row::<products::Bfloat16, $cols> as RowProduct)),*],
+                    &[$(($cols, by_row::<products::Float8, $cols> as RowProduct)),*],
+                ],
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],
             };

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 
 /// F32: mixes `[24, tokens]`, three scales, 24 bases, and a node `[4, 4, tokens]`. Parameters: epsilon, iterations.
 pub fn check_comb(node: TensorRef, _: &Info) -> Result<()> {
@@ -19,11 +19,14 @@ pub fn check_comb(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
+/// Invocations of a group of [`comb`], one for each token.
+const THREADS: u32 = 64;
+
 /// DSV4_HC_COMB.
 pub fn comb(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (mixes, scale, base) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(src(node, 2)?)?);
     let d = View::of(node)?;
-    let g = grid(d.ne[2], 1, plan.info)?;
+    let g = Grid::list(d.ne[2].div_ceil(THREADS).into(), THREADS, plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::HcComb {})?;
     let push = push::HcComb {
         mixes: mixes.at,

@@ -5,6 +5,7 @@ use crate::cpu::simd::convert::Coder;
 use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
 use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 /// Eight floats in a 256-bit register.
@@ -19,6 +20,22 @@ unsafe fn mask(n: usize) -> __m256i {
     debug_assert!(n < 8);
     // SAFETY: `n` is below 8, so eight words from index `8 - n` are in the table. The caller promises AVX2.
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast()) }
+}
+
+/// Eight halves of floats, in a register. As intrinsics, the conversion and the store that follows it become one instruction, which is
+/// slow on many processors.
+///
+/// # Safety
+/// The processor has F16C.
+#[inline]
+#[target_feature(enable = "avx,f16c")]
+unsafe fn halves(x: __m256) -> __m128i {
+    let y;
+    // SAFETY: the instruction writes a register, and the caller promises that the processor has it. 0: to the nearest number, even if there are two.
+    unsafe {
+        asm!("vcvtps2ph {}, {}, 0", lateout(xmm_reg) y, in(ymm_reg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    y
 }
 
 /// Sum of eight floats.
@@ -78,15 +95,9 @@ impl Lanes for Avx2 {
         store(self |p: *mut f32) = _mm256_storeu_ps(p, self.0);
         store_part(self |p: *mut f32 |n: usize) = _mm256_maskstore_ps(p, mask(n), self.0);
         load_f16(|p: *const u16) -> Self = Self(_mm256_cvtph_ps(_mm_loadu_si128(p.cast())));
-        store_f16(self |p: *mut u16) = _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
+        store_f16(self |p: *mut u16) = _mm_storeu_si128(p.cast(), halves(self.0));
         load_bf16(|p: *const u16) -> Self =
             Self(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))));
-        // Stores that narrow their lanes are slow, so pairs are joined in a register.
-        store_f16_pair(|a: Self |b: Self |p: *mut u16) = {
-            let a = _mm256_castsi128_si256(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(a.0));
-            let b = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(b.0);
-            _mm256_storeu_si256(p.cast(), _mm256_inserti128_si256::<1>(a, b));
-        };
         store_bf16(self |p: *mut u16) = {
             let all = round_bf16(self.0);
             let packed = _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all));
