@@ -33,17 +33,12 @@ def rows(head, lines):
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines]) + "\n"
 
 
-def occupancy(figures, formats):
-    full = max(formats["full"].get(str(figures["width"]), 0), figures.get("occupancy", 0))
-    return f"{100 * figures['occupancy'] // full}%" if figures.get("occupancy") else f"w{figures['width']}"
-
-
-def cell(figures, formats):
+def cell(figures):
     if figures is None:
         return ""
-    text = f"{figures.get('registers', '?')} {occupancy(figures, formats)}"
     bad = [f"{sign}{figures[what]}" for sign, what in (("s", "spills"), ("m", "scratch")) if figures.get(what)]
-    return text + (f" **{' '.join(bad)}**" if bad else "")
+    used = f"{figures['occupancy']}%" if "occupancy" in figures else f"w{figures['width']}"
+    return f"{figures.get('registers', '?')} {used}" + (f" **{' '.join(bad)}**" if bad else "")
 
 
 def render(data):
@@ -54,12 +49,12 @@ def render(data):
     lines = [[g] + [f"{d['layers'][g]['dispatches']} / {d['layers'][g]['barriers']}" if g in d["layers"] else "" for d in drivers.values()] for g in graphs]
     out += DISPATCHES + "\n" + rows(["graph", *drivers], lines)
     shaders = sorted({s for d in drivers.values() for s in d["hot"]})
-    out += PIPELINES + "\n" + rows(["shader", *drivers], [[s] + [cell(d["hot"].get(s), d["formats"]) for d in drivers.values()] for s in shaders])
+    out += PIPELINES + "\n" + rows(["shader", *drivers], [[s] + [cell(d["hot"].get(s)) for d in drivers.values()] for s in shaders])
     lines = []
     for name, d in drivers.items():
         bad = d["formats"]["spilling"]
         worst = max(bad, key=lambda s: bad[s][::-1], default=None)
-        lines.append([name, str(d["formats"]["pipelines"]), str(sum(n[0] > 0 for n in bad.values())), str(sum(n[1] > 0 for n in bad.values())),
+        lines.append([name, str(d["formats"]["pipelines"]), str(d["formats"]["half"]), str(sum(n[0] > 0 for n in bad.values())), str(sum(n[1] > 0 for n in bad.values())),
                       f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
-    out += FORMATS + "\n" + rows(["driver", "pipelines", "shaders that spill", "shaders with scratch memory", "worst"], lines)
+    out += FORMATS + "\n" + rows(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], lines)
     return out

@@ -71,16 +71,16 @@ def mirror():
     die("apt knows no repository of Debian here: DEBIAN_MIRROR=URI names one")
 
 
-def configure(work, uri):
+def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
     """A configuration under which apt has everything of its own except how to reach the network and which keys it trusts."""
     for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
         os.makedirs(os.path.join(work, folder))
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
     with open(os.path.join(work, "etc/sources.list"), "w") as f:
-        f.writelines(f"deb [arch=amd64 target=Packages{keys}] {uri} {suite} main\n" for suite in SUITES)
+        f.writelines(f"{kind} [arch=amd64 target={target}{keys}] {uri} {suite} main\n" for suite in suites)
     with open(os.path.join(work, "etc/preferences"), "w") as f:
-        f.writelines(f"Package: *\nPin: release {kind}={suite}\nPin-Priority: {500 + n}\n\n"
-                     for n, suite in enumerate(SUITES) for kind in "an")
+        f.writelines(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
+                     for n, suite in enumerate(suites) for key in "an")
     open(os.path.join(work, "state/status"), "w").close()
     # How this system reaches repositories: proxies, certificates, whether a list may be old.
     network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()

@@ -8,8 +8,8 @@ Mesa's drivers run on no-op kernel devices (its drm-shim): they compile every pi
 driver for registers, spills, scratch memory and occupancy. c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them; what is
 worse than there is a failure. `write` writes both. `quick` looks at a few drivers and the models' pipelines only.
 
-CACHE/mesa-sid is the folder of scripts/fetch_mesa.py (fetched if it is not there), CACHE/intel-shim that of scripts/fetch_intel_shim.py (Intel's
-drivers are left out without it), PREFIX the folder of the installed library. The last line counts the checks.
+CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE/intel-shim that of scripts/fetch_intel_shim.py (without it, Intel's
+drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
 """
 import json
 import lzma
@@ -48,6 +48,8 @@ WORDS = {
     "occupancy": ("Subgroups per SIMD", "Max warps/SM", "Max Waves Per Core", "Threads"),
     "instructions": ("Instructions", "Instruction count", "Instruction Count"),
 }
+# Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
+NOT_FOR_METAL = ("mul_mat_coop.", "mul_mat_coop2.")
 LAYER = "VK_LAYER_ggml_rs_driver"
 
 
@@ -100,9 +102,18 @@ def statistics(executables):
         values = [sum(e[w] for w in words if w in e) for e in executables if any(w in e for w in words)]
         if values:
             figures[name] = (min if name == "occupancy" else max)(values)
-    # The width of the lanes, which the driver chooses: occupancy is only comparable where it is the same.
+    # Width of the subgroups: what full occupancy is depends on it.
     figures["width"] = min((e["width"] for e in executables), default=0)
     return figures
+
+
+def relative(pipelines, full):
+    """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these pipelines."""
+    for _, f in pipelines.values():
+        full[str(f["width"])] = max(full.get(str(f["width"]), 0), f.get("occupancy", 0))
+    for _, f in pipelines.values():
+        if f.get("occupancy"):
+            f["occupancy"] = 100 * f["occupancy"] // full[str(f["width"])]
 
 
 class Driver:
@@ -135,9 +146,10 @@ class Driver:
                 pipelines[line["pipeline"]] = (shader, statistics(line["executables"]))
         return pipelines, [line for line in lines if "graph" in line and line["graph"] not in ("before", "end")]
 
-    def models(self):
+    def models(self, full):
         """Figures of the graphs and of the pipelines that they use."""
         pipelines, graphs = self.start()
+        relative(pipelines, full)
         counts, uses, hot = {}, {}, {}
         for g in graphs:
             name, layers = g["graph"].rsplit(" ", 1)
@@ -148,15 +160,15 @@ class Driver:
         layers = {name: {k: by[3][k] - by[2][k] for k in ("dispatches", "barriers")} for name, by in counts.items() if set(by) == {2, 3}}
         return layers, {shader: dict(figures, used=sorted(uses[shader])) for shader, figures in sorted(hot.items())}
 
-    def formats(self):
+    def formats(self, full):
         """A summary of every pipeline of products, copies, rows and attention in every format."""
         pipelines, _ = self.start("all")
-        bad, full = {}, {}
+        relative(pipelines, full)
+        bad = {}
         for shader, figures in pipelines.values():
-            full[figures["width"]] = max(full.get(figures["width"], 0), figures.get("occupancy", 0))
             if figures.get("spills", 0) or figures.get("scratch", 0):
                 worse(bad, shader, figures)
-        return {"pipelines": len(pipelines), "full": {str(k): v for k, v in sorted(full.items())},
+        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines.values() if f.get("occupancy", 100) < 50}),
                 "spilling": {shader: [f.get("spills", 0), f.get("scratch", 0)] for shader, f in sorted(bad.items())}}
 
 
@@ -182,37 +194,33 @@ def compare(c, name, new, old, same_compiler):
             if f.get(what, 0) > was.get(what, 0):
                 faults.append(f"{shader}: {f[what]} {what}, {was.get(what, 0)} in the table")
         # Another version of the driver may have another compiler.
-        if same_compiler and was.get("width") == f["width"] and f.get("occupancy", 0) < was.get("occupancy", 0):
-            faults.append(f"{shader}: occupancy {f['occupancy']}, {was['occupancy']} in the table")
+        if same_compiler and f.get("occupancy", 0) < was.get("occupancy", 0):
+            faults.append(f"{shader}: {f['occupancy']}% occupancy, {was['occupancy']}% in the table")
     c.check(not faults, f"{name}: {len(new['hot'])} shaders of the models neither spill nor lose occupancy", "; ".join(faults[:8]))
     if "formats" in new and "formats" in old:
         spilling = {s for s, n in new["formats"]["spilling"].items() if n > old["formats"]["spilling"].get(s, [0, 0])}
         c.check(not spilling, f"{name}: {new['formats']['pipelines']} pipelines of all formats", f"more spills or scratch memory: {' '.join(sorted(spilling)[:8])}" if spilling else "")
 
 
-def check_modules(c, found):
-    """Every module by the validator and, if there is one, by the translator to Metal's language."""
-    tools = {"spirv-val": lambda name, path: ["spirv-val", "--scalar-block-layout", "--target-env",
-                                              "vulkan1.3" if name.startswith("mul_mat_coop2.") else "vulkan1.2", path],
-             "spirv-cross --msl": lambda name, path: ["spirv-cross", path, "--msl", "--msl-version", "30100"]}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "module.spv")
-        for tool, command in tools.items():
-            program = tool.split()[0]
-            if not any(os.access(os.path.join(p, program), os.X_OK) for p in os.environ["PATH"].split(":")):
-                print(f"note: no {program}: the modules are not checked with it")
-                continue
-            refused = []
-            for name, words in found.items():
-                with open(path, "wb") as f:
-                    f.write(words)
-                r = subprocess.run(command(name, path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+def check_modules(c, found, folder):
+    """Every module by the validator, and by the translator to Metal's language. `folder`: SPIR-V's tools."""
+    start = [os.path.join(folder, "run"), os.path.join(folder, "root/usr/bin/")]
+    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith("mul_mat_coop2") else "vulkan1.2"],
+             "spirv-cross": lambda name: ["--msl", "--msl-version", "30100"]}
+    with tempfile.TemporaryDirectory() as work:
+        for name, words in found.items():
+            with open(os.path.join(work, name), "wb") as f:
+                f.write(words)
+        for tool, options in tools.items():
+            refused = {}
+            for name in found:
+                r = subprocess.run([start[0], start[1] + tool, *options(name), os.path.join(work, name)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True, errors="replace")
                 if r.returncode != 0:
-                    refused.append((name, r.stderr.strip().splitlines()[-1:]))
-            # Metal has no cooperative matrices of the kinds that these use.
-            expected = {n for n in found if n.startswith("mul_mat_coop")} if "msl" in tool else set()
-            wrong = [f"{name}: {' '.join(why)[:200]}" for name, why in refused if name not in expected]
-            c.check(not wrong, f"{tool}: {len(found) - len(refused)} of {len(found)} modules", "; ".join(wrong[:4]))
+                    refused[name] = " ".join(r.stderr.split())[:200]
+            expected = [name for name in refused if tool == "spirv-cross" and name.startswith(NOT_FOR_METAL)]
+            wrong = [f"{name}: {why}" for name, why in refused.items() if name not in expected]
+            c.check(not wrong, f"{tool}: {len(found) - len(refused)} of {len(found)} modules, {len(expected)} refused as expected", "; ".join(wrong[:4]))
 
 
 def mesa_version(mesa):
@@ -224,9 +232,9 @@ def main():
     if len(sys.argv) < 4 or sys.argv[3] not in ("quick", "all", "write") or set(sys.argv[4:]) - set(DRIVERS):
         sys.exit(__doc__.strip() + "\n\ndrivers: " + ", ".join(DRIVERS))
     cache, prefix, extent = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
-    mesa, intel, out = os.path.join(cache, "mesa-sid"), os.path.join(cache, "intel-shim"), os.path.join(ROOT, "target/drivers")
+    mesa, intel, tools, out = os.path.join(cache, "mesa-sid"), os.path.join(cache, "intel-shim"), os.path.join(cache, "spirv-tools"), os.path.join(ROOT, "target/drivers")
     c, found = Checks(), modules()
-    check_modules(c, found)
+    check_modules(c, found, tools)
     build(prefix, out)
     names = {f"{len(words)}-{zlib.crc32(words):08x}": name for name, words in found.items()}
     data = json.load(open(DATA, encoding="utf-8")) if os.path.exists(DATA) else {"mesa": "", "drivers": {}}
@@ -239,10 +247,12 @@ def main():
             print(f"note: {name} is not tested: no shim in {shims}")
             continue
         driver = Driver(name, mesa, shims, out, prefix, names)
-        layers, hot = driver.models()
-        new = {"device": driver.device, "layers": layers, "hot": hot}
-        if extent != "quick" and not driver.why:
-            new["formats"] = driver.formats()
+        full = dict(data["drivers"].get(name, {}).get("full", {}))
+        formats = driver.formats(full) if extent != "quick" else None
+        layers, hot = driver.models(full)
+        new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
+        if formats:
+            new["formats"] = formats
         if not c.check(not driver.why and layers and hot, f"{name} ({driver.device}) compiles and records the models", driver.why):
             continue
         if extent == "write":
@@ -250,16 +260,14 @@ def main():
             data["drivers"][name] = new
         else:
             compare(c, name, new, data["drivers"].get(name), version == data["mesa"])
-    text = render(data)
     if extent == "write":
         data["drivers"] = {n: data["drivers"][n] for n in DRIVERS if n in data["drivers"]}
-        text = render(data)
         with open(DATA, "w", encoding="utf-8") as f:
             f.write(compact(data))
         with open(DOCUMENT, "w", encoding="utf-8") as f:
-            f.write(text)
+            f.write(render(data))
     else:
-        c.check(os.path.exists(DOCUMENT) and open(DOCUMENT, encoding="utf-8").read() == text, "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
+        c.check(os.path.exists(DOCUMENT) and open(DOCUMENT, encoding="utf-8").read() == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
     print(f"drivers: {c.passed} passed, {c.failed} failed")
     sys.exit(c.failed > 0)
 
@@ -268,7 +276,7 @@ def compact(data):
     """JSON with a line for each shader."""
     lines = ["{", f' "mesa": {json.dumps(data["mesa"])},', ' "drivers": {']
     for i, (name, d) in enumerate(data["drivers"].items()):
-        lines += [f"  {json.dumps(name)}: {{", f'   "device": {json.dumps(d["device"])},', '   "layers": {']
+        lines += [f"  {json.dumps(name)}: {{", f'   "device": {json.dumps(d["device"])},', f'   "full": {json.dumps(d["full"])},', '   "layers": {']
         lines.append(",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["layers"].items()))
         lines += ["   },", '   "hot": {', ",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["hot"].items()), "   },"]
         lines += [f'   "formats": {json.dumps(d["formats"])}', "  }" + ("," if i + 1 < len(data["drivers"]) else "")]
