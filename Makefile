@@ -39,9 +39,9 @@ test-vulkan:
 	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
 
 # What Mesa's drivers for cards make of the Vulkan backend, on no-op kernel devices, compared with docs/DRIVERS.md (three minutes and a download).
-# DRIVERS=quick: a few of them; DRIVERS=write: writes the table.
+# DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
 test-drivers:
-	@DESTDIR= DRIVERS="$(DRIVERS)" scripts/test.sh drivers
+	@DESTDIR= DRIVERS="$(or $(DRIVERS),all)" scripts/test.sh drivers
 
 # Everything that CI runs only a sample of: every case of the original's test-backend-ops (hours on two cores) and the states of every
 # architecture; every case of our own comparison of operations.

@@ -54,7 +54,7 @@ def render(data):
     for name, d in drivers.items():
         bad = d["formats"]["spilling"]
         worst = max(bad, key=lambda s: bad[s][::-1], default=None)
-        lines.append([name, str(d["formats"]["pipelines"]), str(d["formats"]["half"]), str(sum(n[0] > 0 for n in bad.values())), str(sum(n[1] > 0 for n in bad.values())),
-                      f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
+        counts = [d["formats"]["pipelines"], d["formats"]["half"], *(sum(n[i] > 0 for n in bad.values()) for i in (0, 1))]
+        lines.append([name, *map(str, counts), f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
     out += FORMATS + "\n" + rows(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], lines)
     return out

@@ -110,7 +110,8 @@ static tensor normed(struct ggml_context * ctx, tensor x, tensor weight) {
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), weight);
 }
 
-static tensor attention(struct ggml_context * ctx, struct ggml_cgraph * graph, const struct model * m, const struct layer * l, tensor x, const struct inputs * in) {
+static tensor attention(struct ggml_context * ctx, struct ggml_cgraph * graph, const struct model * m, const struct layer * l, tensor x,
+    const struct inputs * in) {
     const struct shape * s = m->shape;
     const int            n = in->n_tokens, n_kv = in->n_past + in->n_tokens;
     tensor               q = ggml_reshape_3d(ctx, ggml_mul_mat(ctx, l->q, x), HEAD, s->heads, n);
