@@ -40,6 +40,8 @@ DRIVERS = {
     "Honeykrisp m1": ("asahi", "asahi", {}),
 }
 QUICK = ("RADV navi31", "RADV vega10", "NVK ampere", "Turnip a740", "Honeykrisp m1")
+# A driver with memory that is not cached beside memory that is.
+NON_COHERENT = "RADV navi31"
 # What drivers call the same: registers, spills, bytes of scratch memory, occupancy, bytes of shared memory, instructions.
 WORDS = {
     "registers": ("VGPRs", "Number of GPRs", "Registers used", "GPRs", "Max live registers"),
@@ -142,9 +144,17 @@ class Driver:
         pipelines = {}
         for line in lines:
             if "pipeline" in line:
-                shader = self.names.get(line["module"], line["module"])
-                pipelines[line["pipeline"]] = (shader, statistics(line["executables"]))
+                if line["module"] not in self.names:
+                    self.why = f"the library has a module of {line['module'].split('-')[0]} bytes that src/vulkan/spirv has not: it was built from other shaders"
+                pipelines[line["pipeline"]] = (self.names.get(line["module"], "?"), statistics(line["executables"]))
         return pipelines, [line for line in lines if "graph" in line and line["graph"] not in ("before", "end")]
+
+    def non_coherent(self):
+        """Whether a device whose cached memory is not coherent computes the models: the library must use other memory."""
+        self.environment["DRIVER_LAYER_LIMITS"] = "non-coherent"
+        _, graphs = self.start()
+        del self.environment["DRIVER_LAYER_LIMITS"]
+        return bool(graphs)
 
     def models(self, full):
         """Figures of the graphs and of the pipelines that they use."""
@@ -251,6 +261,8 @@ def main():
         full = dict(data["drivers"].get(name, {}).get("full", {}))
         formats = driver.formats(full) if extent != "quick" else None
         layers, hot = driver.models(full)
+        if driver.name == NON_COHERENT:
+            c.check(driver.non_coherent() and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
         new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
         if formats:
             new["formats"] = formats

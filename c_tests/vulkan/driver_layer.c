@@ -8,7 +8,8 @@
  *      for each call of driver_layer_mark(NAME), and at the end of the process: what was recorded since the last one. Programs find this
  *      function with dlopen(path of the layer, RTLD_NOLOAD).
  * DRIVER_LAYER_CODE=FOLDER: writes the driver's representations of each pipeline (assembly) to FOLDER/NUMBER-NAME.txt.
- * DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8 no-16bit no-bda non-coherent": the device has less than it has. */
+ * DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8 no-16bit no-bda non-coherent": the device has less than the
+ * driver reports. non-coherent: cached memory; Vulkan requires that a device also has coherent memory. */
 #include "layer.h"
 
 #include <pthread.h>
@@ -28,6 +29,7 @@ enum {
     CAPTURE_STATISTICS = 0x40,
     CAPTURE_REPRESENTATIONS = 0x80,
     HOST_COHERENT = 4,
+    HOST_CACHED = 8,
     MOST = 16,         /* devices */
     EXECUTABLES = 16,  /* of a pipeline */
     STATISTICS = 64,   /* of an executable */
@@ -194,7 +196,9 @@ static void restrict_properties(struct properties * p) {
 }
 
 static void restrict_memory(struct memory * m) {
-    for (uint32_t i = 0; i < m->n_types && limit("non-coherent"); i++) { m->types[i].flags &= ~(uint32_t) HOST_COHERENT; }
+    for (uint32_t i = 0; i < m->n_types && limit("non-coherent"); i++) {
+        if (m->types[i].flags & HOST_CACHED) { m->types[i].flags &= ~(uint32_t) HOST_COHERENT; }
+    }
 }
 
 static void get_properties(handle_t physical, struct properties * p) {
