@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -37,6 +37,11 @@ test:
 # software driver).
 test-vulkan:
 	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
+
+# What Mesa's drivers for cards make of the Vulkan backend, on no-op kernel devices, compared with docs/DRIVERS.md (three minutes and a download).
+# DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
+test-drivers:
+	@DESTDIR= DRIVERS="$(or $(DRIVERS),all)" scripts/test.sh drivers
 
 # Everything that CI runs only a sample of: every case of the original's test-backend-ops (hours on two cores) and the states of every
 # architecture; every case of our own comparison of operations.

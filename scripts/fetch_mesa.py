@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Fetches a newer software driver for Vulkan than many systems have: that of Mesa 26, which has cooperative matrices, with the validation
-layers and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is installed, and root is not needed.
+"""Fetches newer drivers for Vulkan than many systems have: those of Mesa 26, whose software driver has cooperative matrices, with the validation
+layers, Mesa's no-op kernel devices (drm-shim) and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is
+installed, and root is not needed.
 
 usage: fetch_mesa.py DIR
 
-Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with them. apt fetches the packages and checks their signatures, in a state folder
+Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with the software driver. With MESA_DRIVER=radeon (nouveau, intel, freedreno, asahi), the
+program gets the driver of a card; MESA_SHIM=path of a library named *_noop_drm_shim.so, which is preloaded, takes the place of the card. DIR/version
+is the version of Mesa. apt fetches the packages and checks their signatures, in a state folder
 of its own below DIR, from the repository that this system takes its packages from. What is in DIR already is kept.
 
 In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it. DEBIAN_MIRROR=URI names
@@ -24,14 +27,15 @@ from fetch import die, locked, quiet_ending
 # Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted validation looks into: it
 # reads the layers' descriptors where none are bound.
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
-PACKAGES = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
+PACKAGES = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers mesa-drm-shim libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 RUN = f"""#!/bin/sh
 # Starts a program with the libraries and the Vulkan driver of this folder; those of LD_LIBRARY_PATH come first.
 here=$(cd "$(dirname "$0")" && pwd)
 export VK_DRIVER_FILES="$here/driver.json" VK_LAYER_PATH="$here/root/usr/share/vulkan/explicit_layer.d${{VK_LAYER_PATH:+:$VK_LAYER_PATH}}"
-exec "$here/root/usr/lib64/ld-linux-x86-64.so.2" --library-path "${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}$here/root/{LIBRARIES}" "$@"
+[ -z "${{MESA_DRIVER:-}}" ] || VK_DRIVER_FILES="$here/root/usr/share/vulkan/icd.d/${{MESA_DRIVER}}_icd.json"
+exec "$here/root/usr/lib64/ld-linux-x86-64.so.2" ${{MESA_SHIM:+--preload "$MESA_SHIM"}} --library-path "${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}$here/root/{LIBRARIES}" "$@"
 """
 DRIVER = '{"file_format_version": "1.0.1", "ICD": {"library_path": "root/%s/libvulkan_lvp.so", "api_version": "1.4.0"}}\n' % LIBRARIES
 
@@ -67,16 +71,16 @@ def mirror():
     die("apt knows no repository of Debian here: DEBIAN_MIRROR=URI names one")
 
 
-def configure(work, uri):
+def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
     """A configuration under which apt has everything of its own except how to reach the network and which keys it trusts."""
     for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
         os.makedirs(os.path.join(work, folder))
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
     with open(os.path.join(work, "etc/sources.list"), "w") as f:
-        f.writelines(f"deb [arch=amd64 target=Packages{keys}] {uri} {suite} main\n" for suite in SUITES)
+        f.writelines(f"{kind} [arch=amd64 target={target}{keys}] {uri} {suite} main\n" for suite in suites)
     with open(os.path.join(work, "etc/preferences"), "w") as f:
-        f.writelines(f"Package: *\nPin: release {kind}={suite}\nPin-Priority: {500 + n}\n\n"
-                     for n, suite in enumerate(SUITES) for kind in "an")
+        f.writelines(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
+                     for n, suite in enumerate(suites) for key in "an")
     open(os.path.join(work, "state/status"), "w").close()
     # How this system reaches repositories: proxies, certificates, whether a list may be old.
     network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()
@@ -104,7 +108,7 @@ APT::Update::Error-Mode "any";
 
 
 def download(work):
-    """Paths of the packages and of everything they need."""
+    """Paths of the packages and of everything they need, and the version of the first."""
     uri = mirror()
     config = configure(work, uri)
     print(f"fetching the lists of {' '.join(SUITES)} from {uri} ...", flush=True)
@@ -116,26 +120,33 @@ def download(work):
     print(f"fetching Mesa {version} and what it needs: {len(found)} packages, {size >> 20} MB ...", flush=True)
     output(install, config)
     archives = os.path.join(work, "cache/archives")
-    return [os.path.join(archives, name) for name in sorted(os.listdir(archives)) if name.endswith(".deb")]
+    return [os.path.join(archives, name) for name in sorted(os.listdir(archives)) if name.endswith(".deb")], version
+
+
+def complete(folder):
+    """Whether everything is there, from this version of the script."""
+    path = os.path.join(folder, "run")
+    return os.path.exists(path) and open(path, encoding="utf-8").read() == RUN
 
 
 def fetch(folder):
     with locked(folder):
-        if os.path.exists(os.path.join(folder, "run")):
+        if complete(folder):
             return
         for tool in ("apt-get", "apt-config", "dpkg-deb"):
             if not shutil.which(tool):
                 die(f"{tool} is missing: Debian's packages are fetched with apt; on other systems give a driver of your own (VK_DRIVER_FILES)")
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as work:
             os.chmod(work, 0o755) # apt that runs as root fetches as a user without rights
-            for package in download(work):
+            packages, version = download(work)
+            for package in packages:
                 output(["dpkg-deb", "--extract", package, os.path.join(work, "root")])
-            for name, text, mode in (("driver.json", DRIVER, 0o644), ("run", RUN, 0o755)):
+            for name, text, mode in (("version", version + "\n", 0o644), ("driver.json", DRIVER, 0o644), ("run", RUN, 0o755)):
                 with open(os.path.join(work, name), "w") as f:
                     f.write(text)
                 os.chmod(os.path.join(work, name), mode)
             shutil.rmtree(os.path.join(folder, "root"), ignore_errors=True)
-            for name in ("root", "driver.json", "run"): # `run` says that all is there, so it comes last
+            for name in ("root", "version", "driver.json", "run"): # `run` says that all is there, so it comes last
                 os.replace(os.path.join(work, name), os.path.join(folder, name))
 
 

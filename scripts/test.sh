@@ -17,6 +17,7 @@
 #   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
+#   drivers   what Mesa's drivers of cards make of the Vulkan backend's pipelines and graphs, without a card, against docs/DRIVERS.md; all of it: make test-drivers
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
 #   asan      everything that can fail in a scheduler fails once, and other C hosts, with AddressSanitizer and LeakSanitizer
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
@@ -35,7 +36,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts vulkan peers placement fuzz tsan status)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts vulkan peers placement drivers fuzz tsan status)
 known=("${all[@]}" invariance asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -155,6 +156,20 @@ suite_vulkan() {
         return 0
     fi
     library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
+}
+suite_drivers() { # DRIVERS: quick (the default), all or write, and names of cards
+    library || return 1
+    local extent=${DRIVERS:-quick} log=$logs/drivers-fetch.log
+    if ! { python3 scripts/fetch_mesa.py "$cache/mesa-sid" && DEBIAN_PACKAGES="spirv-tools spirv-cross" python3 scripts/fetch_mesa.py "$cache/spirv-tools"; } > "$log" 2>&1; then
+        # No network is no fault of the library.
+        echo "drivers: skipped: $(tail -n 1 "$log")"
+        [ "$extent" = quick ]
+        return
+    fi
+    # It builds a part of Mesa. Without it, Intel's drivers are not tested, and the suite says so.
+    [ "$extent" = quick ] || python3 scripts/fetch_intel_shim.py "$cache/intel-shim" || true
+    # shellcheck disable=SC2086
+    python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }

@@ -5,10 +5,11 @@ usage: test_vulkan.py CACHE OURS [SECTION ...]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
 names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
-cards, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
+cards, widths, limits, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
 `matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
 counts the checks.
 """
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import time
 
 sys.dont_write_bytecode = True
 from test_hosts import PROMPT, SENTENCES, cosine, nmse, tensor_f32
+from test_drivers import LAYER, build
 from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
 
 # The ops of the sample, under the names of test-backend-ops. `ops-all` tests all cases of all ops.
@@ -45,12 +47,26 @@ INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
+# Ops whose shaders need larger workgroups or more shared memory than the least that Vulkan guarantees.
+LARGE_GROUPS = {"CONV_2D", "CONV_3D", "OUT_PROD"}
 # Layers on the device: none, half and all of the random llama's four.
 LAYERS = (0, 2, 99)
 # One architecture of every kind of attention, norm, expert routing and state.
 SOME_ARCHITECTURES = "^(llama|llama4|gpt2|bert|t5|gemma3|qwen2moe|qwen3|deepseek2|gpt-oss|phi3|bloom|mamba2|rwkv6|falcon-h1|cohere2)$"
 # Of these, and of all: dense and mixed models that test-llama-archs finds OK on the CPU.
 SOME_OK, ALL_OK = 12, 133
+
+
+@contextlib.contextmanager
+def setting(**variables):
+    """Sets variables for the programs that are started meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def cases(t):
@@ -119,6 +135,35 @@ def cards(t):
         made = compare(t, f"test-backend-ops, sample, GGML_VK_TUNE={tune}", chosen, GGML_VK_TUNE=tune)
         expected = "sum_rows.subgroup" if tune == "card" else "sum_rows.plain"
         t.check(expected in made and "mul_mat_tile" in made and "lanes" not in made, f"GGML_VK_TUNE={tune} has an effect")
+
+
+def widths(t):
+    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many bits."""
+    for bits in (128, 256, 512):
+        with setting(LP_NATIVE_VECTOR_WIDTH=str(bits)):
+            said = compare(t, f"test-backend-ops, sample, LP_NATIVE_VECTOR_WIDTH={bits}", small_cases(cases(t)))
+        sizes = set(re.findall(r"warp size: (\d+)", said))
+        t.check(sizes == {str(bits // 32)}, f"LP_NATIVE_VECTOR_WIDTH={bits} has an effect", f"subgroups of {' '.join(sizes)}")
+
+
+def limits(t):
+    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute it; devices that lack what
+    every device must have are refused."""
+    folder = os.path.join(t.folder, "driver-layer")
+    build(os.path.dirname(os.path.abspath(t.libs["ours"])), folder)
+    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS=LAYER):
+        with setting(DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8"):
+            chosen = small_cases(cases(t))
+            missing = set(OPS) - {c.split("(")[0] for c in chosen}
+            t.check(missing == LARGE_GROUPS, "the sample covers every op that fits into small groups", f"{len(chosen)} cases, without {sorted(missing)}")
+            for tune in ("", "card"):
+                said = compare(t, f"test-backend-ops, sample, few resources, GGML_VK_TUNE={tune}", chosen, GGML_VK_TUNE=tune)
+                t.check("shared memory: 16384" in said, "the limits have an effect")
+        for lacks, what in (("no-16bit", "storageBuffer16BitAccess"), ("no-bda", "bufferDeviceAddress")):
+            with setting(DRIVER_LAYER_LIMITS=lacks):
+                status, out, _ = t.start("ours", "test-backend-ops", "support", "-b", "Vulkan0", "-o", "ADD")
+            t.check("Vulkan0" not in out and f"its driver lacks {what}" in t.stderr, f"a device without {what} is refused",
+                    f"status {status}: {t.stderr.strip()[-200:]}")
 
 
 def sanitize(t, quick=True):
@@ -269,7 +314,7 @@ def archs(t, quick=True):
 
 
 SECTIONS = {"ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs}
-DEMAND = {"ops-all": ops_all, "cards": cards, "matrices-all": lambda t: matrices(t, False), "sanitize-all": lambda t: sanitize(t, False),
+DEMAND = {"ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits, "matrices-all": lambda t: matrices(t, False), "sanitize-all": lambda t: sanitize(t, False),
           "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 

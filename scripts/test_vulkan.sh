@@ -191,7 +191,7 @@ fi
 # llama.cpp's own programs: its test of every op, models with layers on the device, every architecture.
 if [ -x "$cache/tests/bin/test-backend-ops" ]; then
     sections="ops ${mesa:+matrices sanitize} models starts archs"
-    [ "$extent" != all ] || sections="ops-all cards ${mesa:+matrices-all sanitize-all} models-all starts archs-all"
+    [ "$extent" != all ] || sections="ops-all cards widths limits ${mesa:+matrices-all sanitize-all} models-all starts archs-all"
     log=$out/hosts.log
     # shellcheck disable=SC2086
     GGML_VK_VALIDATE=$validate CACHE_LAYER="$layer" MESA="$newer" python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"

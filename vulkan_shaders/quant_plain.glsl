@@ -44,13 +44,15 @@ void dequant64(uint64_t base, uint i, out float y[64]) {
 #endif
 
 void dequant8(uint64_t base, uint i, out float y[8]) {
+    // One address for the eight values: an index with 32 bits may wrap, so drivers do not combine loads by indices.
+    const uint64_t first = at(base, i, 8 * BYTES);
 #if defined(ALIGNED4) && FMT != FMT_F32
     // Rows are aligned to four bytes.
     [[unroll]] for (uint j = 0; j < 8 / PER_WORD; ++j) {
-        const uint word = U32s(base).v[8 / PER_WORD * i + j];
+        const uint word = U32s(first).v[j];
         [[unroll]] for (uint l = 0; l < PER_WORD; ++l) { y[PER_WORD * j + l] = of_word(word, l); }
     }
 #else
-    [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(base, 8 * i + j); }
+    [[unroll]] for (uint j = 0; j < 8; ++j) { y[j] = value(first, j); }
 #endif
 }

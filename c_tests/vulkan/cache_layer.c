@@ -7,74 +7,13 @@
  *
  * CACHE_LAYER_REPORT=FILE: a line is added when the process ends: "compiled N, found N, refused N"; refused are caches whose data
  * was not this device's, which an application that is careful never hands over.
- * CACHE_LAYER_DRIVER=N: the driver claims to be another version N, with another identity of its caches.
- *
- * The few declarations of Vulkan and of its loader that this needs are written out, so that no headers of theirs need be installed. */
+ * CACHE_LAYER_DRIVER=N: the driver claims to be another version N, with another identity of its caches. */
+#include "layer.h"
+
 #include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Vulkan, as its specification has it on 64-bit machines. */
-typedef int32_t result_t;
-typedef struct dispatchable * handle_t; /* of an instance, a physical device, a device */
-typedef uint64_t object_t;              /* of everything else */
-typedef void (*function_t)(void);
-
-enum {
-    SUCCESS = 0,
-    INCOMPLETE = 5,
-    INITIALIZATION_FAILED = -3,
-    LOADER_INSTANCE_CREATE_INFO = 47,
-    LOADER_DEVICE_CREATE_INFO = 48,
-    PIPELINE_CREATION_FEEDBACK_CREATE_INFO = 1000192000,
-    REQUIRED_SUBGROUP_SIZE_CREATE_INFO = 1000225001,
-    FEEDBACK_VALID = 1,
-    FEEDBACK_APPLICATION_CACHE_HIT = 2,
-};
-
-struct chained { int32_t type; const struct chained * next; };
-
-struct properties { /* VkPhysicalDeviceProperties, its beginning */
-    uint32_t api_version, driver_version, vendor, device;
-    int32_t kind;
-    char name[256];
-    uint8_t uuid[16];
-};
-struct properties2 { int32_t type; void * next; struct properties properties; };
-
-struct module_info { int32_t type; const void * next; uint32_t flags; size_t size; const void * code; };
-struct cache_info { int32_t type; const void * next; uint32_t flags; size_t size; const void * data; };
-struct specialization { uint32_t n; const void * entries; size_t size; const void * data; };
-struct stage {
-    int32_t type;
-    const struct chained * next;
-    uint32_t flags, stage;
-    object_t module;
-    const char * name;
-    const struct specialization * specialization;
-};
-struct pipeline_info {
-    int32_t type;
-    const struct chained * next;
-    uint32_t flags;
-    struct stage stage;
-    object_t layout, base;
-    int32_t base_index;
-};
-struct subgroup_info { int32_t type; const void * next; uint32_t size; };
-struct feedback { uint32_t flags; uint64_t duration; };
-struct feedback_info { int32_t type; const void * next; struct feedback * pipeline; uint32_t n_stages; struct feedback * stages; };
-
-/* The loader's interface to layers, version 2. */
-typedef function_t (*get_instance_t)(handle_t, const char *);
-typedef function_t (*get_device_t)(handle_t, const char *);
-struct link { struct link * next; get_instance_t get_instance; function_t get_physical; };
-struct device_link { struct device_link * next; get_instance_t get_instance; get_device_t get_device; };
-struct loader_info { int32_t type; const struct chained * next; int32_t function; void * link; };
-struct negotiation { int32_t type; void * next; uint32_t version; get_instance_t get_instance; get_device_t get_device; function_t get_physical; };
 
 /* The next layer's or the driver's functions. */
 struct device {
@@ -135,11 +74,6 @@ static struct device * device_of(handle_t handle) {
 static uint64_t hash(uint64_t h, const void * data, size_t n) {
     for (size_t i = 0; i < n; i++) { h = (h ^ ((const uint8_t *) data)[i]) * 0x100000001b3u; }
     return h;
-}
-
-static const void * find(const struct chained * chain, int32_t type) {
-    while (chain != NULL && chain->type != type) { chain = chain->next; }
-    return chain;
 }
 
 /* Properties, as the driver has them or as CACHE_LAYER_DRIVER wants them. */
@@ -281,12 +215,6 @@ static result_t create_pipelines(
         }
     }
     return r;
-}
-
-static struct loader_info * layer_link(const void * create_info, int32_t type) {
-    const struct loader_info * l = find(((const struct chained *) create_info)->next, type);
-    while (l != NULL && l->function != 0) { l = find(l->next, type); }
-    return (struct loader_info *) l; /* the loader's own, and layers are to move it on */
 }
 
 static function_t get_instance(handle_t instance, const char * name);

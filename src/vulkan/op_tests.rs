@@ -286,6 +286,25 @@ fn devices_with_few_groups_compute_the_same() {
     }
 }
 
+/// The methods of GPUs for few columns have a workgroup for each row.
+#[test]
+fn products_with_more_rows_than_groups_are_computed_in_parts() {
+    let Some(device) = device() else { return };
+    let _quiet = Quiet::new();
+    let mut info = (**author(device).unwrap().info()).clone();
+    info.software = false;
+    info.limits.groups[0] = 24;
+    let reg = publish_cards(instance().unwrap(), vec![Card { info: Arc::new(info), direct: true }]);
+    let card = reg.device(0).unwrap();
+    for shape in [[1i64, 1], [3, 1], [3, 2]] {
+        let product = |l: &mut Lab| {
+            let (a, b) = (l.noise(&[32, 150], 1), l.noise(&[32, shape[0], shape[1]], 2));
+            vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+        };
+        assert!(agrees(card, &format!("{shape:?} columns"), 1e-10, &product));
+    }
+}
+
 // Row V12: permuted sources, slices, and masks with any number of rows.
 #[test]
 fn permuted_and_sliced_sources() {

@@ -48,8 +48,8 @@ pub fn reduction<C: Constants>(
     Ok((reduction_of("", threads, constants, info)?, threads))
 }
 
-/// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if `threads` is the size
-/// of a subgroup.
+/// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if subgroups can have this
+/// size.
 pub fn reduction_of<C: Constants>(
     variant: &str,
     threads: u32,
@@ -67,8 +67,23 @@ fn reduction_set<C: Constants>(
     constants: impl FnOnce(bool) -> C,
     info: &Info,
 ) -> Result<KernelFor<C::Push>> {
-    let one = one_subgroup(info) && threads == info.limits.subgroup_size;
-    KernelFor::new(&format!("{set}{variant}"), [threads, 1, 1], &constants(one))
+    let whole = whole_subgroup(info, threads);
+    let one = whole || one_subgroup(info) && threads == info.limits.subgroup_size;
+    let kernel = KernelFor::new(&format!("{set}{variant}"), [threads, 1, 1], &constants(one))?;
+    Ok(if whole { kernel.with_subgroup(threads) } else { kernel })
+}
+
+/// Whether a workgroup of a GPU is one subgroup because the pipeline requires subgroups of its size. Sums then need neither shared memory nor
+/// barriers. Intel's drivers select the size by the registers that a shader needs, and spill registers if it is too large.
+fn whole_subgroup(info: &Info, threads: u32) -> bool {
+    const INTEL: u32 = 0x8086;
+    let [least, most] = info.limits.subgroup_range;
+    !info.software
+        && subgroup_arithmetic(info)
+        && info.features.subgroup_size_control
+        && info.identity.vendor != INTEL
+        && threads.is_power_of_two()
+        && (least..=most).contains(&threads)
 }
 
 /// A kernel of `flash_attn`.
@@ -109,5 +124,34 @@ pub fn row_columns(n: u32) -> u32 {
         1 => 1,
         2..=4 => 4,
         _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::info::{Features, Identity, Limits};
+    use super::super::testing::made_up;
+    use super::*;
+
+    fn card(kind: vk::PhysicalDeviceType, vendor: u32, subgroup_range: [u32; 2], control: bool) -> Info {
+        let driver = vk::DriverId::MESA_RADV;
+        let identity = Identity { name: String::new(), kind, vendor, driver, uuid: [0; 16], luid: None };
+        let features = Features {
+            subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
+            subgroup_size_control: control,
+            ..Features::default()
+        };
+        made_up(identity, features, Limits { subgroup_range, group_invocations: 1024, ..Limits::default() })
+    }
+
+    #[test]
+    fn a_group_is_a_subgroup_where_its_size_can_be_required() {
+        let gpu = vk::PhysicalDeviceType::DISCRETE_GPU;
+        let sizes = |info: &Info| [16, 32, 48, 64, 128].map(|threads| whole_subgroup(info, threads));
+        assert_eq!(sizes(&card(gpu, 0x1002, [32, 64], true)), [false, true, false, true, false]);
+        assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], true)), [false, true, false, false, false]);
+        assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], false)), [false; 5]);
+        assert_eq!(sizes(&card(gpu, 0x8086, [8, 32], true)), [false; 5]);
+        assert_eq!(sizes(&card(vk::PhysicalDeviceType::CPU, 0x10005, [32, 32], true)), [false; 5]);
     }
 }

@@ -6,11 +6,12 @@
 #include "common.glsl"
 #define ALIGNED4
 #include "quant.glsl"
-#include "reduce.glsl"
 
 #ifndef R
 #define R 1
 #endif
+#define REDUCE R
+#include "reduce.glsl"
 
 layout(constant_id = 4) const uint D = 64;   // columns of q and k
 layout(constant_id = 5) const uint DV = 64;  // columns of v
@@ -105,15 +106,17 @@ void main() {
             dequant8(row, c, x);
             [[unroll]] for (uint r = 0; r < R; ++r) {
 #ifdef LANES
-                const float mine = F32s(q[r]).v[8 * c + t];
+                const float mine = F32s(at(q[r], c, 32)).v[t];
                 [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * subgroupBroadcast(mine, j); }
 #else
-                [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * F32s(q[r]).v[8 * c + j]; }
+                F32s y = F32s(at(q[r], c, 32));
+                [[unroll]] for (uint j = 0; j < 8; ++j) { score[r] += x[j] * y.v[j]; }
 #endif
             }
         }
         float rescale[R];
         float weight[R];
+        float tops[R];
         [[unroll]] for (uint r = 0; r < R; ++r) {
             float s = score[r] * p.scale;
             if (CAP) {
@@ -122,10 +125,15 @@ void main() {
             }
             if (MASK) { s += bias[r] * float(F16s(mask[r]).v[key]); }
             if (first + t >= p.n_keys) { s = NONE; }
-            const float now = max(most[r], group_max(s));
+            score[r] = s;
+            tops[r] = s;
+        }
+        group_maxima(tops);
+        [[unroll]] for (uint r = 0; r < R; ++r) {
+            const float now = max(most[r], tops[r]);
             // If all keys so far are masked, the weights are 0, not NaN.
             rescale[r] = now == NONE ? 1.0 : exp(most[r] - now);
-            weight[r] = now == NONE ? 0.0 : exp(s - now);
+            weight[r] = now == NONE ? 0.0 : exp(score[r] - now);
             most[r] = now;
             sum[r] = sum[r] * rescale[r] + weight[r];
 #ifndef LANES
@@ -157,8 +165,9 @@ void main() {
         }
         meet();
     }
+    group_sums(sum);
     [[unroll]] for (uint r = 0; r < R; ++r) {
-        float all = group_sum(sum[r]);
+        float all = sum[r];
         float factor = 1.0;
         if (SINKS) {
             const float sink = F32s(p.sinks).v[head[r]];

@@ -68,16 +68,18 @@ void encode(uint64_t block, float x[32]) {
     uint level[32];
     for (uint j = 0; j < 32; ++j) {
         const float t = x[j] * inverse;
+        // The levels around t, without a loop that would keep the outer one from being unrolled: the arrays would be in scratch memory.
         uint best = 0;
-        if (t >= CURVE[15]) { best = 15; }
-        else if (t > CURVE[0]) {
-            while (t > CURVE[best + 1]) { ++best; }
-            if (t - CURVE[best] >= CURVE[best + 1] - t) { ++best; }
+        float below = CURVE[0], above = CURVE[1];
+        [[unroll]] for (uint i = 1; i < 15; ++i) {
+            if (t > CURVE[i]) { best = i; below = CURVE[i]; above = CURVE[i + 1]; }
         }
-        level[j] = best;
+        const bool up = t - below >= above - t;
+        level[j] = up ? best + 1 : best;
+        const float value = up ? above : below;
         const float w = x[j] * x[j];
-        qx += w * CURVE[best] * x[j];
-        q2 += w * CURVE[best] * CURVE[best];
+        qx += w * value * x[j];
+        q2 += w * value * value;
     }
     put16(block, 0, half_bits(q2 > 0.0 ? divide(qx, q2) : 0.0));
     for (uint j = 0; j < 8; ++j) {

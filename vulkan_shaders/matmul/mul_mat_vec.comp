@@ -3,13 +3,13 @@
 // eight values, and the sums are added at the end.
 #include "common.glsl"
 #include "quant.glsl"
-#include "reduce.glsl"
-#define FIRST 4
-#include "matmul/product.glsl"
-
 #ifndef N
 #define N 1
 #endif
+#define REDUCE N
+#include "reduce.glsl"
+#define FIRST 4
+#include "matmul/product.glsl"
 
 void main() {
     const uint row = gl_WorkGroupID.x;
@@ -32,7 +32,8 @@ void main() {
         float y[8];
         dequant8(a, e, y);
         [[unroll]] for (uint j = 0; j < N; ++j) {
-            [[unroll]] for (uint l = 0; l < 8; ++l) { sum[j] += y[l] * load(B, b[j], e * 8 + l); }
+            const uint64_t x = at(b[j], e, 8 * type_size(B));
+            [[unroll]] for (uint l = 0; l < 8; ++l) { sum[j] += y[l] * load(B, x, l); }
         }
     }
 #if BLOCK == 1
@@ -41,8 +42,8 @@ void main() {
         [[unroll]] for (uint j = 0; j < N; ++j) { sum[j] += y * load(B, b[j], l); }
     }
 #endif
+    group_sums(sum);
     [[unroll]] for (uint j = 0; j < N; ++j) {
-        const float all = group_sum(sum[j]);
-        if (t == 0 && w.first + j < w.end) { d_column(w, w.first + j).v[row] = all; }
+        if (t == 0 && w.first + j < w.end) { d_column(w, w.first + j).v[row] = sum[j]; }
     }
 }

@@ -3,13 +3,13 @@
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"
-#include "reduce.glsl"
-#define FIRST 4
-#include "matmul/product.glsl"
-
 #ifndef N
 #define N 1
 #endif
+#define REDUCE N
+#include "reduce.glsl"
+#define FIRST 4
+#include "matmul/product.glsl"
 
 void main() {
     const uint row = gl_WorkGroupID.x;
@@ -33,14 +33,15 @@ void main() {
         ints16(a, i, q, scale, offset);
         [[unroll]] for (uint j = 0; j < N; ++j) {
             const uint64_t block = at(b[j], i / 2, 40);
+            I32s bytes = I32s(at(block + 8, i & 1u, 16));
             int dot = 0;
-            [[unroll]] for (uint l = 0; l < 4; ++l) { dot += dotPacked4x8EXT(q[l], I32s(block).v[2 + (i & 1u) * 4 + l]); }
+            [[unroll]] for (uint l = 0; l < 4; ++l) { dot += dotPacked4x8EXT(q[l], bytes.v[l]); }
             const vec2 s = scale_and_sum(block, i & 1u);
             sum[j] += s.x * (scale * float(dot) + offset * s.y);
         }
     }
+    group_sums(sum);
     [[unroll]] for (uint j = 0; j < N; ++j) {
-        const float all = group_sum(sum[j]);
-        if (t == 0 && w.first + j < w.end) { d_column(w, w.first + j).v[row] = all; }
+        if (t == 0 && w.first + j < w.end) { d_column(w, w.first + j).v[row] = sum[j]; }
     }
 }

@@ -97,7 +97,8 @@ void no_expert(Work w, uint row) {
 void operands8(uint64_t a, uint64_t b, uint first, out float y[8], out float x[8]) {
     if (first + 8 <= p.k) {
         dequant8(a, first / 8, y);
-        [[unroll]] for (uint l = 0; l < 8; ++l) { x[l] = load(B, b, first + l); }
+        const uint64_t from = at(b, first, type_size(B));
+        [[unroll]] for (uint l = 0; l < 8; ++l) { x[l] = load(B, from, l); }
         return;
     }
     [[unroll]] for (uint l = 0; l < 8; ++l) {

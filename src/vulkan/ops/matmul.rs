@@ -197,10 +197,6 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
     let mut method = ladder::product(plan.info, &o.request(node, n));
-    // These methods need a workgroup for each row.
-    if matches!(method, Product::Vector | Product::VectorInts) && m > plan.info.limits.groups[0] {
-        method = Product::Rows;
-    }
     let repeat = [o.b.ne[2] / o.a.ne[2], o.b.ne[3] / o.a.ne[3], o.b.ne[2]];
     let mut b_type = o.b.ty();
     if matches!(method, Product::VectorInts | Product::TileInts) {
@@ -214,8 +210,23 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         }
     }
     let form = form(method, &o.a, b_type, Columns::All, n, plan.info)?;
-    let groups = [m.div_ceil(form.rows), n.div_ceil(form.width), matrices];
-    plan.dispatch(form.kernel, o.push([0; 2], n, repeat, [0; 2]), groups, &[o.a.range, o.b.range], &[o.d.range]);
+    // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows groups.
+    let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
+    let a_row = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
+    let mut first = 0;
+    while first < m {
+        let rows = most.min(m - first);
+        let mut push = o.push([0; 2], n, repeat, [0; 2]);
+        push.m = rows;
+        push.a += u64::from(first) * a_row;
+        push.d += u64::from(first) * 4;
+        // One column: no part writes between the results of another.
+        let one = n == 1 && matrices == 1;
+        let written = if one { Range::new(push.d, u64::from(rows) * 4) } else { o.d.range };
+        let groups = [rows.div_ceil(form.rows), n.div_ceil(form.width), matrices];
+        plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &[written]);
+        first += rows;
+    }
     Ok(())
 }
 

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""What the drivers of graphics cards make of the Vulkan backend, without a card: the suite `drivers`.
+
+usage: test_drivers.py CACHE PREFIX quick|all|write [CARD ...]
+
+Mesa's drivers run on no-op kernel devices (its drm-shim): they compile every pipeline for a card and record every command, and compute nothing. A layer
+(c_tests/vulkan/driver_layer.c) counts dispatches and barriers of a llama's graphs (c_tests/vulkan/driver_graphs.c) and asks the
+driver for registers, spills, scratch memory and occupancy. c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them; what is
+worse than there is a failure. `write` writes both. `quick` looks at a few drivers and the models' pipelines only.
+
+CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE/intel-shim that of scripts/fetch_intel_shim.py (without it, Intel's
+drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
+"""
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+
+sys.dont_write_bytecode = True
+from drivers_report import render
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DATA = os.path.join(ROOT, "c_tests/vulkan/drivers.json")
+DOCUMENT = os.path.join(ROOT, "docs/DRIVERS.md")
+# Name: driver, shim, the variable that names the card.
+DRIVERS = {
+    "RADV navi31": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi31"}),
+    "RADV navi21": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi21"}),
+    "RADV gfx1201": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "gfx1201"}),
+    "RADV vega10": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "vega10"}),
+    "RADV polaris10": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "polaris10"}),
+    "RADV stoney": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "stoney"}),
+    "NVK ampere": ("nouveau", "nouveau", {"NOUVEAU_CHIPSET": "172"}),
+    "ANV dg2": ("intel", "intel", {"INTEL_STUB_GPU_PLATFORM": "dg2"}),
+    "ANV bmg": ("intel", "intel", {"INTEL_STUB_GPU_PLATFORM": "bmg"}),
+    "Turnip a740": ("freedreno", "freedreno", {"FD_GPU_ID": "740"}),
+    "Honeykrisp m1": ("asahi", "asahi", {}),
+}
+QUICK = ("RADV navi31", "RADV vega10", "NVK ampere", "Turnip a740", "Honeykrisp m1")
+# A driver with memory that is not cached beside memory that is.
+NON_COHERENT = "RADV navi31"
+# What drivers call the same: registers, spills, bytes of scratch memory, occupancy, bytes of shared memory, instructions.
+WORDS = {
+    "registers": ("VGPRs", "Number of GPRs", "Registers used", "GPRs", "Max live registers"),
+    "spills": ("Spilled VGPRs", "Spilled SGPRs", "Spills to memory", "STP Count", "Spills"),
+    "scratch": ("Scratch size", "SLM size", "Scratch", "Scratch Memory Size"),
+    "occupancy": ("Subgroups per SIMD", "Max warps/SM", "Max Waves Per Core", "Threads"),
+    "instructions": ("Instructions", "Instruction count", "Instruction Count"),
+}
+# Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
+NOT_FOR_METAL = ("mul_mat_coop.", "mul_mat_coop2.")
+LAYER = "VK_LAYER_ggml_rs_driver"
+
+
+class Checks:
+    passed = failed = 0
+
+    def check(self, good, what, detail=""):
+        self.passed += bool(good)
+        self.failed += not good
+        print(f"{'PASS' if good else 'FAIL'} {what}{': ' if detail else ''}{detail}", flush=True)
+        return bool(good)
+
+
+def modules():
+    """The committed SPIR-V modules by name."""
+    found = {}
+    folder = os.path.join(ROOT, "src/vulkan/spirv")
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".pack"):
+            with open(os.path.join(folder, name), "rb") as f:
+                data = f.read()
+            body = lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(data[data.index(b"\n\n") + 2:])
+            at = 0
+            while at < len(body):
+                n = body[at]
+                size = 4 * int.from_bytes(body[at + 1 + n:at + 5 + n], "little")
+                found[body[at + 1:at + 1 + n].decode()] = body[at + 5 + n:at + 5 + n + size]
+                at += 5 + n + size
+    return found
+
+
+def build(prefix, out):
+    """The layer and the program that computes the graphs."""
+    cc = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
+    tests, lib = os.path.join(ROOT, "c_tests/vulkan"), os.path.join(prefix, "lib")
+    os.makedirs(out, exist_ok=True)
+    subprocess.run([*cc, "-fPIC", "-shared", "-fvisibility=hidden", f"{tests}/driver_layer.c", "-o", f"{out}/libdriver_layer.so", "-lpthread"], check=True)
+    subprocess.run([*cc, f"-I{prefix}/include", f"{tests}/driver_graphs.c", "-o", f"{out}/driver_graphs", f"-L{lib}", "-lggml", "-lggml-cpu", "-lggml-base",
+                    "-lm", "-ldl"], check=True)
+    with open(os.path.join(out, "driver_layer.json"), "w", encoding="utf-8") as f:
+        json.dump({"file_format_version": "1.1.2", "layer": {
+            "name": LAYER, "type": "GLOBAL", "library_path": "./libdriver_layer.so", "api_version": "1.3.0", "implementation_version": "1",
+            "description": "what a driver makes of pipelines"}}, f)
+
+
+def statistics(executables):
+    """The figures of a pipeline under our names. Of several executables (widths that the driver chooses from) the worst."""
+    figures = {}
+    for name, words in WORDS.items():
+        values = [sum(e[w] for w in words if w in e) for e in executables if any(w in e for w in words)]
+        if values:
+            figures[name] = (min if name == "occupancy" else max)(values)
+    # Width of the subgroups: what full occupancy is depends on it.
+    figures["width"] = min((e["width"] for e in executables), default=0)
+    return figures
+
+
+def relative(pipelines, full):
+    """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these pipelines."""
+    for _, f in pipelines.values():
+        full[str(f["width"])] = max(full.get(str(f["width"]), 0), f.get("occupancy", 0))
+    for _, f in pipelines.values():
+        if f.get("occupancy"):
+            f["occupancy"] = 100 * f["occupancy"] // full[str(f["width"])]
+
+
+class Driver:
+    """A driver's report on the models and on all formats."""
+
+    def __init__(self, name, mesa, shim, out, prefix, names):
+        self.name, self.names = name, names
+        driver, kernel, variables = DRIVERS[name]
+        self.environment = dict(os.environ, MESA_DRIVER=driver, MESA_SHIM=os.path.join(shim, f"lib{kernel}_noop_drm_shim.so"), VK_LAYER_PATH=out,
+                                VK_INSTANCE_LAYERS=LAYER, DRIVER_LAYER=os.path.join(out, "libdriver_layer.so"), GGML_VK_PIPELINE_CACHE_DIR="",
+                                MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=os.path.join(prefix, "lib"), **variables)
+        self.environment.pop("GGML_VK_VISIBLE_DEVICES", None)
+        self.run, self.program = os.path.join(mesa, "run"), os.path.join(out, "driver_graphs")
+        self.device = self.why = ""
+
+    def start(self, *arguments):
+        """Pipelines and graphs of a run. Sets `why` if it failed."""
+        with tempfile.TemporaryDirectory() as folder:
+            report = os.path.join(folder, "report")
+            r = subprocess.run([self.run, self.program, *arguments], env=dict(self.environment, DRIVER_LAYER_REPORT=report), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace", timeout=600)
+            lines = [json.loads(line) for line in open(report, encoding="utf-8")] if os.path.exists(report) else []
+        if r.returncode != 0:
+            self.why = f"status {r.returncode}: " + " | ".join(r.stderr.strip().splitlines()[-2:])[-300:]
+        self.device = next((line[8:] for line in r.stdout.splitlines() if line.startswith("device: ")), self.device)
+        pipelines = {}
+        for line in lines:
+            if "pipeline" in line:
+                if line["module"] not in self.names:
+                    self.why = f"the library has a module of {line['module'].split('-')[0]} bytes that src/vulkan/spirv has not: it was built from other shaders"
+                pipelines[line["pipeline"]] = (self.names.get(line["module"], "?"), statistics(line["executables"]))
+        return pipelines, [line for line in lines if "graph" in line and line["graph"] not in ("before", "end")]
+
+    def non_coherent(self):
+        """Whether a device whose cached memory is not coherent computes the models: the library must use other memory."""
+        self.environment["DRIVER_LAYER_LIMITS"] = "non-coherent"
+        _, graphs = self.start()
+        del self.environment["DRIVER_LAYER_LIMITS"]
+        return bool(graphs)
+
+    def models(self, full):
+        """Figures of the graphs and of the pipelines that they use."""
+        pipelines, graphs = self.start()
+        relative(pipelines, full)
+        counts, uses, hot = {}, {}, {}
+        for g in graphs:
+            name, layers = g["graph"].rsplit(" ", 1)
+            counts.setdefault(name, {})[int(layers)] = g
+            for number, *_ in g["used"]:
+                uses.setdefault(pipelines[number][0], set()).add(name)
+                worse(hot, *pipelines[number])
+        layers = {name: {k: by[3][k] - by[2][k] for k in ("dispatches", "barriers")} for name, by in counts.items() if set(by) == {2, 3}}
+        return layers, {shader: dict(figures, used=sorted(uses[shader])) for shader, figures in sorted(hot.items())}
+
+    def formats(self, full):
+        """A summary of every pipeline of products, copies, rows and attention in every format."""
+        pipelines, _ = self.start("all")
+        relative(pipelines, full)
+        bad = {}
+        for shader, figures in pipelines.values():
+            if figures.get("spills", 0) or figures.get("scratch", 0):
+                worse(bad, shader, figures)
+        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines.values() if f.get("occupancy", 100) < 50}),
+                "spilling": {shader: [f.get("spills", 0), f.get("scratch", 0)] for shader, f in sorted(bad.items())}}
+
+
+def worse(table, shader, figures):
+    """Joins two pipelines of a shader: the worst of each figure."""
+    old = table.setdefault(shader, dict(figures))
+    for key, value in figures.items():
+        old[key] = min(old.get(key, value), value) if key in ("occupancy", "width") else max(old.get(key, value), value)
+
+
+def compare(c, name, new, old, same_compiler):
+    """Whether a driver's figures are no worse than the committed ones."""
+    if not c.check(old is not None, f"{name} is in the table", "" if old else "make test-drivers DRIVERS=write"):
+        return
+    for graph, counts in new["layers"].items():
+        was = old["layers"].get(graph, {})
+        more = [f"{counts[k]} {k} a layer, {was.get(k, 'none')} in the table" for k in counts if counts[k] > was.get(k, -1)]
+        c.check(not more, f"{name}, {graph}: {counts['dispatches']} dispatches and {counts['barriers']} barriers a layer", "; ".join(more))
+    faults = []
+    for shader, f in new["hot"].items():
+        was = old["hot"].get(shader, {})
+        for what in ("spills", "scratch"):
+            if f.get(what, 0) > was.get(what, 0):
+                faults.append(f"{shader}: {f[what]} {what}, {was.get(what, 0)} in the table")
+        # Another version of the driver may have another compiler.
+        if same_compiler and f.get("occupancy", 0) < was.get("occupancy", 0):
+            faults.append(f"{shader}: {f['occupancy']}% occupancy, {was['occupancy']}% in the table")
+    c.check(not faults, f"{name}: {len(new['hot'])} shaders of the models neither spill nor lose occupancy", "; ".join(faults[:8]))
+    if "formats" in new and "formats" in old:
+        spilling = {s for s, n in new["formats"]["spilling"].items() if n > old["formats"]["spilling"].get(s, [0, 0])}
+        c.check(not spilling, f"{name}: {new['formats']['pipelines']} pipelines of all formats spill no more than in the table", " ".join(sorted(spilling)[:8]))
+
+
+def check_modules(c, found, folder):
+    """Every module by the validator, and by the translator to Metal's language. `folder`: SPIR-V's tools."""
+    start = [os.path.join(folder, "run"), os.path.join(folder, "root/usr/bin/")]
+    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith("mul_mat_coop2") else "vulkan1.2"],
+             "spirv-cross": lambda name: ["--msl", "--msl-version", "30100"]}
+    with tempfile.TemporaryDirectory() as work:
+        for name, words in found.items():
+            with open(os.path.join(work, name), "wb") as f:
+                f.write(words)
+        for tool, options in tools.items():
+            refused = {}
+            for name in found:
+                r = subprocess.run([start[0], start[1] + tool, *options(name), os.path.join(work, name)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True, errors="replace")
+                if r.returncode != 0:
+                    refused[name] = " ".join(r.stderr.split())[:200]
+            expected = [name for name in refused if tool == "spirv-cross" and name.startswith(NOT_FOR_METAL)]
+            wrong = [f"{name}: {why}" for name, why in refused.items() if name not in expected]
+            c.check(not wrong, f"{tool}: {len(found) - len(refused)} of {len(found)} modules, {len(expected)} refused as expected", "; ".join(wrong[:4]))
+
+
+def mesa_version(mesa):
+    with open(os.path.join(mesa, "version"), encoding="utf-8") as f:
+        return f.read().strip()
+
+
+def main():
+    if len(sys.argv) < 4 or sys.argv[3] not in ("quick", "all", "write") or set(sys.argv[4:]) - {n.split()[1] for n in DRIVERS}:
+        sys.exit(__doc__.strip() + "\n\ndrivers and cards: " + ", ".join(DRIVERS))
+    cache, prefix, extent = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
+    mesa, intel, tools = (os.path.join(cache, folder) for folder in ("mesa-sid", "intel-shim", "spirv-tools"))
+    out = os.path.join(ROOT, "target/drivers")
+    c, found = Checks(), modules()
+    check_modules(c, found, tools)
+    build(prefix, out)
+    names = {f"{len(words)}-{zlib.crc32(words):08x}": name for name, words in found.items()}
+    data = json.load(open(DATA, encoding="utf-8")) if os.path.exists(DATA) else {"mesa": "", "drivers": {}}
+    version = mesa_version(mesa)
+    if version != data["mesa"] and extent != "write":
+        print(f"note: Mesa {version}; the table is of {data['mesa']}, so occupancy is not compared")
+    for name in [n for n in DRIVERS if n.split()[1] in sys.argv[4:]] or (QUICK if extent == "quick" else DRIVERS):
+        shims = os.path.join(mesa, "root/usr/lib/x86_64-linux-gnu") if DRIVERS[name][1] != "intel" else intel
+        if not os.path.exists(os.path.join(shims, f"lib{DRIVERS[name][1]}_noop_drm_shim.so")):
+            print(f"note: {name} is not tested: no shim in {shims}")
+            continue
+        driver = Driver(name, mesa, shims, out, prefix, names)
+        full = dict(data["drivers"].get(name, {}).get("full", {}))
+        formats = driver.formats(full) if extent != "quick" else None
+        layers, hot = driver.models(full)
+        if driver.name == NON_COHERENT:
+            c.check(driver.non_coherent() and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
+        new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
+        if formats:
+            new["formats"] = formats
+        if not c.check(not driver.why and layers and hot, f"{name} ({driver.device}) compiles and records the models", driver.why):
+            continue
+        if extent == "write":
+            data["mesa"] = version
+            data["drivers"][name] = new
+        else:
+            compare(c, name, new, data["drivers"].get(name), version == data["mesa"])
+    if extent == "write":
+        data["drivers"] = {n: data["drivers"][n] for n in DRIVERS if n in data["drivers"]}
+        with open(DATA, "w", encoding="utf-8") as f:
+            f.write(compact(data))
+        with open(DOCUMENT, "w", encoding="utf-8") as f:
+            f.write(render(data))
+    else:
+        c.check(os.path.exists(DOCUMENT) and open(DOCUMENT, encoding="utf-8").read() == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
+    print(f"drivers: {c.passed} passed, {c.failed} failed")
+    sys.exit(c.failed > 0)
+
+
+def compact(data):
+    """JSON with a line for each shader."""
+    lines = ["{", f' "mesa": {json.dumps(data["mesa"])},', ' "drivers": {']
+    for i, (name, d) in enumerate(data["drivers"].items()):
+        lines += [f"  {json.dumps(name)}: {{", f'   "device": {json.dumps(d["device"])},', f'   "full": {json.dumps(d["full"])},', '   "layers": {']
+        lines.append(",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["layers"].items()))
+        lines += ["   },", '   "hot": {', ",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["hot"].items()), "   },"]
+        lines += [f'   "formats": {json.dumps(d["formats"])}', "  }" + ("," if i + 1 < len(data["drivers"]) else "")]
+    return "\n".join(lines + [" }", "}"]) + "\n"
+
+
+if __name__ == "__main__":
+    main()
