@@ -369,8 +369,17 @@ macro_rules! incomplete {
         let () = $crate::capi::convert::spoil_file($file);
     }};
 }
+
+/// `#[guarded(unfit!(a))]`: the failure of a function that should have changed what a node computes. The node cannot be computed.
+macro_rules! unfit {
+    ($node:ident) => {{
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let () = $crate::capi::convert::spoil_node($node);
+    }};
+}
 pub(in crate::capi) use {
     asked, given, incomplete, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
+    unfit,
 };
 
 /// Spoils the graph at `p`; does nothing for NULL.
@@ -394,6 +403,18 @@ pub unsafe fn spoil_file(p: *mut gguf_context) {
     // SAFETY: forwarded to the caller.
     if let Some(file) = unsafe { exclusive::<_, Gguf>(p) } {
         file.is_incomplete = true;
+    }
+}
+
+/// Takes the first source away from the node at `p`, so that no backend accepts it; does nothing for NULL.
+///
+/// # Safety
+/// **The header's contract**: `p` is NULL or a valid tensor.
+#[cold]
+pub unsafe fn spoil_node(p: *mut ggml_tensor) {
+    // SAFETY: forwarded to the caller.
+    if let Some(node) = unsafe { TensorRef::from_ptr(p) } {
+        node.set_src(0, None);
     }
 }
 
