@@ -213,7 +213,13 @@ impl<'a> Worker<'a> {
     /// returns `usize::MAX`, after which the rest of the node need not be computed.
     #[inline]
     pub fn next_chunk(&self) -> usize {
-        if self.stop.is_wanted(self.ith) { usize::MAX } else { self.chunk.fetch_add(1, Ordering::Relaxed) }
+        if self.is_stopped() { usize::MAX } else { self.chunk.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Whether the host has stopped the computation. The rest of the node need not be computed.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_wanted(self.ith)
     }
 
     /// The barrier of the node: waits for its other threads. Their writes before it are visible after it.
