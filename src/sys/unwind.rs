@@ -8,6 +8,7 @@
 //! Only Linux on the two processors below has this. Elsewhere `call` just calls, and the process ends where an exception meets a frame of Rust.
 
 /// What left a function: the exception object of the unwinder.
+#[allow(dead_code)] // nothing makes one where `call` just calls
 pub struct Unwinding {
     exception: *mut std::ffi::c_void,
     /// `pthread_exit` or cancellation. Nothing can catch it, and the thread ends.
