@@ -22,6 +22,8 @@ fn names_after<'a>(text: &'a str, before: &str) -> impl Iterator<Item = &'a str>
 fn direct_calls<'a>(text: &'a str, functions: &[&str]) -> Vec<&'a str> {
     let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     let calls = |line: &str| {
+        // Without texts.
+        let line: String = line.split('"').step_by(2).collect();
         line.match_indices('(').any(|(at, _)| {
             let name = line[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
             functions.contains(&name) && !line[..at].ends_with(&format!("fn {name}"))
@@ -37,7 +39,7 @@ fn exported_functions_call_each_other_through_hold() {
     let functions: Vec<&str> =
         texts.iter().flat_map(|t| names_after(t, "extern \"C\" fn ")).filter(|n| n.starts_with("gg")).collect();
     assert!(functions.len() > 600, "{}", functions.len());
-    let made_up = "    unsafe { ggml_free(ctx) }\n    hold(|| unsafe { ggml_free(ctx) });\n    // ggml_free(ctx)\nfn ggml_free(ctx) {}";
+    let made_up = "    unsafe { ggml_free(ctx) }\n    hold(|| unsafe { ggml_free(ctx) });\n    // ggml_free(ctx)\nfn ggml_free(ctx) {}\nf(\"ggml_free(ctx)\")";
     assert_eq!(direct_calls(made_up, &functions), ["    unsafe { ggml_free(ctx) }"]);
     for text in &texts {
         assert_eq!(direct_calls(text, &functions), [""; 0]);
