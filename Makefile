@@ -20,7 +20,7 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
 
 all:
 	@scripts/build.sh
@@ -61,6 +61,14 @@ test-package test-msrv test-cinstall test-debian:
 # Updates the symbols files of the Debian packages from the build, after a function has been added.
 debian-symbols: all
 	@scripts/test_debian.sh symbols
+
+# All fuzz targets at once, for HOURS (a fraction is allowed); what they find is kept for the next time: docs/TESTS.md.
+fuzz:
+	@scripts/fuzz.sh -h "$(or $(HOURS),1)"
+
+# Schedulers, threads and graphs without end, for MINUTES: docs/TESTS.md.
+soak: all
+	@scripts/soak.sh "$(or $(MINUTES),10)"
 
 # The cost of graphs, compared with the original: docs/BENCHMARKS.md.
 bench:

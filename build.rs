@@ -61,6 +61,8 @@ fn main() {
     }
     let mut shim = cc::Build::new();
     shim.file("src/capi/variadic.c").warnings(true).extra_warnings(true);
+    // Exceptions of callbacks pass these functions.
+    shim.flag_if_supported("-fexceptions");
     // Two builds in different folders give the same bytes.
     if let Ok(root) = std::env::var("CARGO_MANIFEST_DIR") {
         shim.flag_if_supported(format!("-ffile-prefix-map={root}=/libggml-rs"));

@@ -258,6 +258,8 @@ suite_robust() {
         build ours "robust/$(basename "$source")" "robust_$name" "-Wl,-rpath,$(cd "$prefix" && pwd)/lib" || continue
         counted "robust $name" on ours "$out/ours/robust_$name"
     done
+    module ours "$out/ours/robust_accel.so" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak &&
+        counted "robust soak" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so"
 }
 
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.

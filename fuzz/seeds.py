@@ -55,3 +55,16 @@ for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24
         # nodes: the first two bytes say which
         head = struct.pack("<H", i * 16) if target == "cpu_node" else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
+
+# The same files by other ways: bytes that the callback gives at once, and where it gives too few.
+(here / "gguf_sources").mkdir(parents=True, exist_ok=True)
+for i, (name, data) in enumerate(files.items()):
+    (here / "gguf_sources" / name).write_bytes(bytes([i * 7, i]) + data)
+draw = random.Random(2)
+for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300)), ("scheduler", 8, (20, 120))]:
+    (here / target).mkdir(parents=True, exist_ok=True)
+    for i in range(count):
+        n = draw.randrange(*sizes)
+        # numbers: the first two bytes say which format, and what is done
+        head = bytes([i * 2, i % 3]) if target == "quantize" else b""
+        (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))

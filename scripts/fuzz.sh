@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
-# Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS] [TARGET ...]
+# Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS | -h HOURS] [TARGET ...]
 #
 # Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
 # earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
-# target/fuzz/findings. The last line counts the targets.
+# target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
+# ~/.cache/libggml-rs-fuzz). The last line counts the targets.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
+together=
 if [ "${1:-}" = -t ]; then seconds=$2; shift 2; fi
+if [ "${1:-}" = -h ]; then
+    together=1
+    seconds=$(awk -v hours="$2" 'BEGIN { printf "%d", hours * 3600 }')
+    FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}
+    shift 2
+fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_write_read cpu_node)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -22,26 +30,38 @@ echo "building the fuzz targets ..."
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
     --target-dir "$work/build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
 
-passed=0 failed=0
-for target in "${targets[@]}"; do
+# What fuzzing finds out about one target, on the last line of its file.
+one() { # TARGET SECONDS
+    local target=$1 log=$work/$1.log status runs cover speed
     mkdir -p "$work/corpus/$target" "$work/findings"
-    log=$work/$target.log
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
-        "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$seconds" -timeout=20 \
+        "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=20 \
         -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
     speed=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
     if [ $status = 0 ] && [ "${runs:-0}" -gt 100 ]; then
-        passed=$((passed + 1))
         echo "PASS fuzz $target: $runs executions, $speed a second, $cover"
     else
-        failed=$((failed + 1))
         grep -E 'ERROR|panicked|SUMMARY|Test unit written' "$log" | head -n 8
         echo "FAIL fuzz $target: status $status after ${runs:-no} executions, see $log"
     fi
+}
+
+if [ "$together" = 1 ]; then # all at once, a process each
+    trap 'kill $(jobs -p) 2> /dev/null' EXIT
+    for target in "${targets[@]}"; do one "$target" "$seconds" > "$work/$target.result" & done
+    wait
+    trap - EXIT
+else
+    for target in "${targets[@]}"; do one "$target" "$seconds" | tee "$work/$target.result"; done
+fi
+passed=0 failed=0
+for target in "${targets[@]}"; do
+    [ "$together" != 1 ] || cat "$work/$target.result"
+    if grep -q '^PASS' "$work/$target.result"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 echo "fuzz: $passed passed, $failed failed"
 [ $failed = 0 ]

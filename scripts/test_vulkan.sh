@@ -110,6 +110,10 @@ head -c "$(($(wc -c < "$out/whole.bin") / 2))" "$out/whole.bin" > "$mine"
 start cut "$first" "a start with half a file"
 grep -q 'is damaged and not used' "$out/layer-cut.err" || bad "half a file" "nothing is said"
 start mended 0 "the start after it"
+chmod o+w "$mine"
+start open "$first" "a start with a file that others may write"
+grep -q 'others may write' "$out/layer-open.err" || bad "a file that others may write" "nothing is said"
+start private 0 "the start after it"
 start other "$first" "a start with another version of the driver" CACHE_LAYER_DRIVER=7
 theirs=$(find "$layered" -name '*.bin' ! -path "$mine")
 if [ -f "$theirs" ]; then ok "each version of the driver has a file"; else bad "each version of the driver has a file" "$(ls "$layered")"; fi

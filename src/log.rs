@@ -4,7 +4,10 @@
 //! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
 
 use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
+use crate::guard::foreign;
 use crate::mutant;
+use crate::sys::thread::Shield;
+use crate::sys::unwind::MayUnwind;
 use crate::sys::{process, sync};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -57,16 +60,51 @@ pub fn clear_last_error() {
     let _ = LAST_ERROR.try_with(|e| e.take());
 }
 
-/// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread.
+thread_local! {
+    /// Lines that wait for the end of [`afterwards`].
+    static WAITING: RefCell<Option<Vec<(ggml_log_level, CString)>>> = const { RefCell::new(None) };
+}
+
+/// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host gets its log lines
+/// afterwards, so its callback may use what has been made.
+pub fn afterwards<T>(first_use: impl FnOnce() -> T) -> T {
+    /// Sends the lines, also after a panic.
+    struct Send;
+    impl Drop for Send {
+        fn drop(&mut self) {
+            let lines = WAITING.try_with(|w| w.take()).ok().flatten();
+            lines.unwrap_or_default().iter().for_each(|(level, text)| send(*level, text));
+        }
+    }
+    let is_first = WAITING.try_with(|w| {
+        let mut waiting = w.borrow_mut();
+        waiting.is_none().then(|| *waiting = Some(Vec::new())).is_some()
+    });
+    let _send = is_first.unwrap_or(false).then(|| Send);
+    first_use()
+}
+
+/// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is sent while an
+/// exception is on its way to the host.
 pub fn write(level: ggml_log_level, text: &CStr) {
     if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
         let line = text.to_bytes().trim_ascii_end();
         let _ = LAST_ERROR.try_with(|e| e.replace(CString::new(line).unwrap_or_default()));
     }
+    let waits = WAITING.try_with(|w| w.borrow_mut().as_mut().map(|lines| lines.push((level, text.to_owned()))));
+    if !matches!(waits, Ok(Some(()))) {
+        send(level, text);
+    }
+}
+
+fn send(level: ggml_log_level, text: &CStr) {
     let (callback, user_data) = callback();
-    match callback {
-        // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
-        Some(f) => unsafe { f(level as i32, text.as_ptr(), user_data) },
+    match callback.map(MayUnwind::may_unwind) {
+        Some(f) => {
+            // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
+            foreign::host(|| unsafe { f(level as i32, text.as_ptr(), user_data) });
+        }
+        None if foreign::is_pending() => {}
         None => to_stderr(text),
     }
 }
@@ -79,6 +117,7 @@ pub fn to_stderr(text: &CStr) {
 /// Writes text to standard error. `eprint!` must not be used: it panics if nobody can read what it writes.
 pub fn print(text: &[u8]) {
     use std::io::Write;
+    let _shield = Shield::new();
     // A standard error that is closed, or full, is no reason to fail.
     let _ = std::io::stderr().lock().write_all(text);
 }
@@ -122,7 +161,8 @@ pub fn abort(file: &str, line: u32, message: &str) -> ! {
 }
 
 /// Ends the process: calls the abort callback (or writes to standard error), then `abort`. A panic on the way is contained, so that no
-/// guarded function can turn it into a return.
+/// guarded function can turn it into a return. Only an exception of the callback does that: the guarded function fails, and the exception
+/// continues in the host.
 pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     process::flush_standard_output();
@@ -130,8 +170,11 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
     let callback = *sync::read(&ABORT);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {
+            let f = f.may_unwind();
             // SAFETY: the host promised with `ggml_set_abort_callback` that the callback may be called from any thread.
-            unsafe { f(c.as_ptr()) };
+            if foreign::host(|| unsafe { f(c.as_ptr()) }).is_none() {
+                foreign::escape();
+            }
         }
         _ => {
             print(format!("{text}\n").as_bytes());

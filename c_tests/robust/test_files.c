@@ -6,6 +6,7 @@
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml-rs.h"
+#include "gguf.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -206,6 +207,29 @@ static void our_own_files_bring_nothing_and_take_nothing(void) {
     CHECK_EQ(ggml_backend_reg_count(), regs);
 }
 
+/* Functions that change the contents return nothing: a change that is missing must not go unnoticed. */
+static void contents_that_lack_a_change_are_not_written(void) {
+    ggml_log_set(child_quiet, NULL);
+    ggml_rs_set_policy(GGML_RS_POLICY_ERROR);
+    struct gguf_context * g = gguf_init_empty();
+    gguf_set_val_u32(g, "a", 1);
+    char   meta[1024];
+    FILE * f = tmpfile();
+    CHECK(gguf_get_meta_size(g) > 0 && gguf_write_to_file_ptr(g, f, false));
+    gguf_set_val_u32(g, "general.alignment", 3);
+    CHECK_EQ(gguf_get_meta_size(g), 0);
+    CHECK(strstr(ggml_rs_last_error(), "incomplete") != NULL);
+    memset(meta, 7, sizeof meta);
+    gguf_get_meta_data(g, meta);
+    CHECK(meta[0] == 7);
+    CHECK(!gguf_write_to_file_ptr(g, f, false) && !gguf_write_to_file(g, "/tmp/robust-must-not-be-there", true));
+    CHECK(access("/tmp/robust-must-not-be-there", F_OK) != 0);
+    gguf_free(g);
+    fclose(f);
+    ggml_rs_set_policy(GGML_RS_POLICY_ABORT);
+    ggml_log_set(NULL, NULL);
+}
+
 int main(int argc, char ** argv) {
     if (argc > 1 && strcmp(argv[1], "heard") == 0) {
         if (getuid() != geteuid() && getauxval(AT_SECURE) == 0) { return 78; }
@@ -219,5 +243,6 @@ int main(int argc, char ** argv) {
     RUN(links_of_others_are_not_followed);
     RUN(our_own_files_bring_nothing_and_take_nothing);
     rmdir(folder);
+    RUN(contents_that_lack_a_change_are_not_written);
     return test_summary();
 }

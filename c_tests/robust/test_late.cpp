@@ -187,9 +187,27 @@ void a_graph_that_lacks_nodes_is_not_computed() {
     ggml_log_set(nullptr, nullptr);
 }
 
+/* Sinks that are missing would make a softmax that is wrong, and nobody would know. */
+void a_node_that_lacks_a_change_is_not_computed() {
+    ggml_log_set(child_quiet, nullptr);
+    ggml_rs_set_policy(GGML_RS_POLICY_ERROR);
+    ggml_context * c = context(false);
+    ggml_tensor *  x = ggml_set_zero(ggml_new_tensor_2d(c, GGML_TYPE_F32, 8, 4));
+    ggml_tensor *  y = ggml_soft_max_ext(c, x, nullptr, 1.0f, 0.0f);
+    ggml_cgraph *  g = ggml_new_graph(c);
+    ggml_build_forward_expand(g, y);
+    CHECK_EQ(ggml_graph_compute_with_ctx(c, g, 1), GGML_STATUS_SUCCESS);
+    ggml_soft_max_add_sinks(y, ggml_new_tensor_1d(c, GGML_TYPE_I32, 3)); /* neither the type nor the number of heads */
+    CHECK_EQ(ggml_graph_compute_with_ctx(c, g, 1), GGML_STATUS_FAILED);
+    ggml_free(c);
+    ggml_rs_set_policy(GGML_RS_POLICY_ABORT);
+    ggml_log_set(nullptr, nullptr);
+}
+
 } // namespace
 
 int main() {
+    RUN(a_node_that_lacks_a_change_is_not_computed);
     RUN(destructors_compute);
     RUN(a_graph_that_lacks_nodes_is_not_computed);
     return test_summary();

@@ -7,6 +7,7 @@
 #include "ggml-rs.h"
 #include "gguf.h"
 
+#include <dlfcn.h>
 #include <stdint.h>
 
 /* ---- timelines ---- */
@@ -161,11 +162,25 @@ static void first_use(void * unused) {
     const size_t devices = ggml_backend_dev_count();
     ggml_log_set(child_quiet, NULL);
     if (devices == 0 || ggml_backend_dev_by_name("CPU") == NULL) { _exit(91); }
-    _exit(seen_lines > 0 && seen_regs >= 0 ? 0 : 92);
+    _exit(seen_lines > 0 && seen_regs > 0 ? 0 : 92);
+}
+
+/* the same from the other side: the backend itself is asked for first */
+static void first_use_of_vulkan(void * unused) {
+    (void) unused;
+    union { void * object; void * (*function)(void); } reg = { .object = dlsym(RTLD_DEFAULT, "ggml_backend_vk_reg") };
+    if (reg.object == NULL) { _exit(0); } /* a library without Vulkan */
+    alarm(10);
+    setenv("GGML_DISABLE_VULKAN", "1", 1);
+    ggml_log_set(ask_the_registry, NULL);
+    reg.function();
+    ggml_log_set(child_quiet, NULL);
+    _exit(seen_lines > 0 && seen_regs > 0 ? 0 : 92);
 }
 
 static void a_callback_may_ask_the_registry_while_it_is_filled(void) {
     CHECK_EQ(child_run(first_use, NULL), 0);
+    CHECK_EQ(child_run(first_use_of_vulkan, NULL), 0);
 }
 
 /* ---- names ---- */

@@ -7,7 +7,9 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// that.
 ///
 /// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with
-/// `value`. The signature stays as it is written, so that cbindgen and readers see it.
+/// `value`. The signature stays as it is written, so that cbindgen and readers see it, but a function that is `no_mangle`
+/// becomes `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
+/// (`crate::guard::foreign`).
 #[proc_macro_attribute]
 pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
@@ -27,10 +29,35 @@ pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     let mut arguments: TokenStream = refused;
     arguments.extend("||".parse::<TokenStream>());
     arguments.extend([TokenTree::Group(body)]);
+    let is_exported = is_exported(&tokens);
+    if is_exported {
+        tokens.iter_mut().for_each(may_unwind);
+    }
     let mut call: TokenStream = "crate::guard::run".parse().unwrap_or_default();
     call.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, arguments))]);
+    if is_exported {
+        let mut value: TokenStream = "let value =".parse().unwrap_or_default();
+        value.extend(call);
+        // SAFETY, for the code that this makes: the function returns the value at once, and may be left by unwinding.
+        value.extend("; unsafe { crate::guard::foreign::resume() }; value".parse::<TokenStream>());
+        call = value;
+    }
     tokens.push(TokenTree::Group(Group::new(Delimiter::Brace, call)));
     tokens.into_iter().collect()
+}
+
+/// Whether the attributes of a function say `#[unsafe(no_mangle)]`.
+fn is_exported(tokens: &[TokenTree]) -> bool {
+    tokens.iter().any(|t| matches!(t, TokenTree::Group(g) if g.delimiter() == Delimiter::Bracket && g.to_string().contains("no_mangle")))
+}
+
+/// `extern "C-unwind"` in place of `extern "C"`.
+fn may_unwind(token: &mut TokenTree) {
+    if let TokenTree::Literal(text) = token
+        && text.to_string() == "\"C\""
+    {
+        *token = TokenTree::Literal(proc_macro::Literal::string("C-unwind"));
+    }
 }
 
 /// For enums that C code names by numbers, each a plain name, with or without a number: `ALL`, every value in its

@@ -1,7 +1,7 @@
 //! What a buffer type can do.
 
 use super::buffer::EMPTY_IFACE;
-use super::handle::{call, name_of, object_field, slot};
+use super::handle::{attempt, call, name_of, object_field, slot};
 use super::{BufferBox, BufferRef, BufferTypeRef, DeviceRef};
 use crate::abi::ggml::ggml_op;
 use crate::ggml_assert;
@@ -41,7 +41,9 @@ impl BufferTypeRef {
             return Some(unsafe { BufferBox::create(self, EMPTY_IFACE, std::ptr::null_mut(), 0) });
         }
         // SAFETY: the vtable contract: NULL or a new buffer that is the caller's.
-        unsafe { BufferRef::from_ptr(call!(self.alloc_buffer(size))).map(|b| BufferBox::own(b)) }
+        unsafe {
+            BufferRef::from_ptr(attempt!(self.alloc_buffer(size), std::ptr::null_mut())).map(|b| BufferBox::own(b))
+        }
     }
 
     /// Alignment of tensors in bytes, a power of two.

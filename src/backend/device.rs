@@ -1,8 +1,9 @@
 //! What a device can do.
 
-use super::handle::{call, name_of, object_field, slot};
+use super::handle::{attempt, call, name_of, object_field, slot};
 use super::{BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_props, ggml_backend_dev_type};
+use crate::sys::thread::Shield;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -79,8 +80,11 @@ impl DeviceRef {
     /// A new stream, or `None` when the device cannot make one.
     pub fn init(self, params: Option<&CStr>) -> Option<BackendBox> {
         let params = params.map_or(std::ptr::null(), CStr::as_ptr);
+        let _shield = Shield::new();
         // SAFETY: the vtable contract: NULL or a new stream that is the caller's.
-        unsafe { BackendRef::from_ptr(call!(self.init_backend(params))).map(|b| BackendBox::own(b)) }
+        unsafe {
+            BackendRef::from_ptr(attempt!(self.init_backend(params), std::ptr::null_mut())).map(|b| BackendBox::own(b))
+        }
     }
 
     /// Preferred buffer type.

@@ -42,7 +42,21 @@ macro_rules! call {
         }
     };
 }
-pub(crate) use {call, object_field, slot};
+/// Like `call!`, for slots that compute, copy or allocate: code in C++ may throw there. `$otherwise` is the result then.
+macro_rules! attempt {
+    ($self:ident . $name:ident ( $($arg:expr),* ), $otherwise:expr) => {
+        match slot!($self.$name) {
+            Some(f) => {
+                let f = $crate::sys::unwind::MayUnwind::may_unwind(f);
+                #[allow(unused_unsafe)] // also used inside unsafe blocks
+                // SAFETY: the vtable contract, with the object the slot belongs to.
+                $crate::guard::foreign::module($otherwise, || unsafe { f($self.as_ptr() $(, $arg)*) })
+            }
+            None => $crate::ggml_abort!(concat!("a backend object has no function '", stringify!($name), "'")),
+        }
+    };
+}
+pub(crate) use {attempt, call, object_field, slot};
 
 /// The text behind a pointer that a vtable gave, or "" for NULL.
 pub(crate) fn name_of(p: *const std::ffi::c_char) -> String {

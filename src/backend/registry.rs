@@ -6,8 +6,9 @@
 use super::dl::Module;
 use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
-use crate::log_debug;
 use crate::sys::sync;
+use crate::sys::thread::Shield;
+use crate::{log, log_debug};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -54,7 +55,7 @@ thread_local! {
 /// Registers the built-in backends, once it is known which they are. One without a device here is left out: hosts list the registered
 /// ones for their users.
 ///
-/// Backends log while they look for devices, and the host's log callback may use the registry. It finds what is registered so far.
+/// Backends log while they look for devices, and the host's log callback may use the registry. It is called when all are registered.
 fn fill() {
     let Some(list) = BUILTINS.get() else { return };
     if FILLED.is_completed() || FILLING.replace(true) {
@@ -68,9 +69,13 @@ fn fill() {
         }
     }
     let _filled = Filled;
-    FILLED.call_once_force(|_| {
-        let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
-        here.for_each(|reg| _ = add(reg, None));
+    let _shield = Shield::new();
+    log::afterwards(|| {
+        FILLED.call_once_force(|_| {
+            let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
+            here.for_each(|reg| _ = add(reg, None));
+        });
+        drop(_filled);
     });
 }
 

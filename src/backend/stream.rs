@@ -1,12 +1,15 @@
 //! What a stream (a `ggml_backend_t`) can do beyond moving data.
 
-use super::handle::{call, name_of, object_field, slot, status_of};
+use super::handle::{attempt, call, name_of, object_field, slot, status_of};
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferTypeRef, DeviceRef};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
 use crate::graph::GraphRef;
+use crate::guard::foreign;
+use crate::sys::thread::Shield;
+use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -88,9 +91,10 @@ impl BackendRef {
     /// Waits until everything queued is done.
     #[inline]
     pub fn synchronize(self) {
-        if let Some(f) = slot!(self.synchronize) {
+        if let Some(f) = slot!(self.synchronize).map(MayUnwind::may_unwind) {
+            let _shield = Shield::new();
             // SAFETY: the vtable contract.
-            unsafe { f(self.as_ptr()) }
+            foreign::module((), || unsafe { f(self.as_ptr()) });
             observe::tell(|| Operation::Synchronized(self));
         }
     }
@@ -110,7 +114,8 @@ impl BackendRef {
             return ggml_status::GGML_STATUS_FAILED;
         }
         observe::tell(|| Operation::Compute(self, graph));
-        status_of(call!(self.graph_compute(graph.as_ptr().cast())))
+        let _shield = Shield::new();
+        status_of(attempt!(self.graph_compute(graph.as_ptr().cast()), ggml_status::GGML_STATUS_FAILED as i32))
     }
 
     /// Whether graphs can be prepared to be computed several times.
@@ -129,7 +134,7 @@ impl BackendRef {
             log_error!("{}: {e}", self.name());
             return std::ptr::null_mut();
         }
-        call!(self.graph_plan_create(graph.as_ptr().cast()))
+        attempt!(self.graph_plan_create(graph.as_ptr().cast()), std::ptr::null_mut())
     }
 
     /// Changes a plan to a new graph; `false` when the stream cannot.
@@ -159,7 +164,7 @@ impl BackendRef {
         if let Some(graph) = of {
             observe::tell(|| Operation::Compute(self, graph));
         }
-        status_of(call!(self.graph_plan_compute(plan)))
+        status_of(attempt!(self.graph_plan_compute(plan), ggml_status::GGML_STATUS_FAILED as i32))
     }
 
     /// Whether the stream reorders nodes.
@@ -196,9 +201,9 @@ impl BackendRef {
     /// Tries to queue a copy from `src`, last written on `from`, to `dst` on this stream; `false` when it cannot.
     pub fn try_copy_async(self, from: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
         ggml_assert!(super::tensor_io::same_layout(src, dst), "cannot copy tensors with different layouts");
-        let Some(f) = slot!(self.cpy_tensor_async) else { return false };
+        let Some(f) = slot!(self.cpy_tensor_async).map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the vtable contract.
-        let taken = unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) };
+        let taken = foreign::module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });
         if taken {
             observe::tell(|| Operation::CopyAsync(from, self, src, dst));
         }

@@ -7,7 +7,9 @@ use super::handle::slot;
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef};
 use crate::error::{Error, Result};
+use crate::guard::foreign::module;
 use crate::mutant;
+use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
 
@@ -93,9 +95,9 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
     }
     check_range(tensor, offset, size, "write");
     observe::tell(|| Operation::Set(tensor, offset, size));
-    match slot!(buffer.set_tensor) {
+    match slot!(buffer.set_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
-        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
         None => ggml_abort!("a buffer of type {} cannot be written", buffer.name()),
     }
 }
@@ -111,9 +113,9 @@ pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) 
     }
     check_range(tensor, offset, size, "read");
     observe::tell(|| Operation::Get(tensor, offset, size));
-    match slot!(buffer.get_tensor) {
+    match slot!(buffer.get_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
-        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) },
+        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
         None => ggml_abort!("a buffer of type {} cannot be read", buffer.name()),
     }
 }
@@ -138,9 +140,9 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
     let buffer = buffer_of(tensor);
     check_range(tensor, offset, size, "write");
     observe::tell(|| Operation::Set(tensor, offset, size));
-    match slot!(buffer.memset_tensor) {
+    match slot!(buffer.memset_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract.
-        Some(f) => unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) },
+        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) }),
         None => ggml_abort!("memset not implemented by a buffer of type {}", buffer.name()),
     }
 }
@@ -151,14 +153,16 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
 /// Every piece of `data` is readable.
 pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
     let buffer = buffer_of(tensor);
-    match slot!(buffer.set_tensor_2d) {
+    match slot!(buffer.set_tensor_2d).map(MayUnwind::may_unwind) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "write");
                 tell_pieces(p, |offset| Operation::Set(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                module((), || unsafe {
+                    f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
+                });
             }
         }
         _ => each_piece(p, |offset, at| {
@@ -175,14 +179,16 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
 pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
     let buffer = buffer_of(tensor);
     assert!(!mutant::on("S21") || slot!(buffer.set_tensor_2d).is_none() || slot!(buffer.get_tensor_2d).is_some());
-    match slot!(buffer.get_tensor_2d) {
+    match slot!(buffer.get_tensor_2d).map(MayUnwind::may_unwind) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
                 check_pieces(tensor, p, "read");
                 tell_pieces(p, |offset| Operation::Get(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                module((), || unsafe {
+                    f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
+                });
             }
         }
         _ => each_piece(p, |offset, at| {
@@ -217,11 +223,11 @@ impl BackendRef {
     /// `data` points to `size` readable bytes that stay until the stream is synchronised.
     pub unsafe fn set_async(self, tensor: TensorRef, data: *const u8, offset: usize, size: usize) {
         check_range(tensor, offset, size, "write");
-        match slot!(self.set_tensor_async) {
+        match slot!(self.set_tensor_async).map(MayUnwind::may_unwind) {
             Some(f) => {
                 observe::tell(|| Operation::SetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
+                module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
             }
             None => {
                 // What is queued may still read the tensor.
@@ -240,11 +246,11 @@ impl BackendRef {
     /// `data` points to `size` writable bytes that stay, untouched, until the stream is synchronised.
     pub unsafe fn get_async(self, tensor: TensorRef, data: *mut u8, offset: usize, size: usize) {
         check_range(tensor, offset, size, "read");
-        match slot!(self.get_tensor_async) {
+        match slot!(self.get_tensor_async).map(MayUnwind::may_unwind) {
             Some(f) => {
                 observe::tell(|| Operation::GetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }
+                module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
             }
             None => {
                 // What is queued may still write the tensor.
@@ -263,14 +269,16 @@ impl BackendRef {
     /// As for [`Self::set_async`], for every piece.
     pub unsafe fn set_2d_async(self, tensor: TensorRef, data: *const u8, p: Pieces) {
         ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
-        match slot!(self.set_tensor_2d_async) {
+        match slot!(self.set_tensor_2d_async).map(MayUnwind::may_unwind) {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "write");
                     tell_pieces(p, |offset| Operation::SetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
-                    unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                    module((), || unsafe {
+                        f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
+                    });
                 }
             }
             _ => each_piece(p, |offset, at| {
@@ -286,14 +294,16 @@ impl BackendRef {
     /// As for [`Self::get_async`], for every piece.
     pub unsafe fn get_2d_async(self, tensor: TensorRef, data: *mut u8, p: Pieces) {
         ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
-        match slot!(self.get_tensor_2d_async) {
+        match slot!(self.get_tensor_2d_async).map(MayUnwind::may_unwind) {
             Some(f) if p.count > 1 => {
                 if p.size > 0 {
                     check_pieces(tensor, p, "read");
                     tell_pieces(p, |offset| Operation::GetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
-                    unsafe { f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data) }
+                    module((), || unsafe {
+                        f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
+                    });
                 }
             }
             _ => each_piece(p, |offset, at| {
@@ -309,7 +319,9 @@ pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     let buffer = buffer_of(dst);
     observe::tell(|| Operation::Copy(src, dst));
     // SAFETY: the vtable contract.
-    slot!(buffer.cpy_tensor).is_some_and(|f| unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) })
+    slot!(buffer.cpy_tensor)
+        .map(MayUnwind::may_unwind)
+        .is_some_and(|f| module(false, || unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) }))
 }
 
 /// Copies a tensor to one of the same layout, on any devices, and returns when it is done.

@@ -8,6 +8,7 @@ use crate::abi::raw;
 use crate::alloc::{GraphAllocator, inplace, linear};
 use crate::capi::convert::{boxed, exclusive, given, list, logged, need, objects, optional, passed, take};
 use crate::graph::GraphRef;
+use crate::guard::foreign::hold;
 use crate::guard::guarded;
 use crate::tensor::Context;
 use crate::{ggml_abort, ggml_assert, log_error};
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     // SAFETY: forwarded to the caller.
-    unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) }
+    hold(|| unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) })
 }
 
 /// Plans `graph` without allocating buffers. Writes the number of bytes that each buffer type needs to `sizes` (a
@@ -229,7 +230,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
 ) -> *mut ggml_backend_buffer {
     need!(backend);
     // SAFETY: forwarded to the caller.
-    unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) }
+    hold(|| unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) })
 }
 
 /// Returns whether the result of `op` may use the memory of one of its sources. A backend must not assume that source and

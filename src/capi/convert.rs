@@ -2,9 +2,11 @@
 //! process as the original's assertions do; the message names the line of the function that was called.
 
 use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
+use crate::abi::gguf::gguf_context;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::error::Result;
+use crate::gguf::Gguf;
 use crate::graph::GraphRef;
 use crate::log_error;
 use crate::sys;
@@ -359,8 +361,25 @@ macro_rules! spoil {
         $($value)?
     }};
 }
+
+/// `#[guarded(incomplete!(ctx))]`: the failure of a function that should have changed the contents of a file. They cannot be written.
+macro_rules! incomplete {
+    ($file:ident) => {{
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let () = $crate::capi::convert::spoil_file($file);
+    }};
+}
+
+/// `#[guarded(unfit!(a))]`: the failure of a function that should have changed what a node computes. The node cannot be computed.
+macro_rules! unfit {
+    ($node:ident) => {{
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let () = $crate::capi::convert::spoil_node($node);
+    }};
+}
 pub(in crate::capi) use {
-    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
+    asked, given, incomplete, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
+    unfit,
 };
 
 /// Spoils the graph at `p`; does nothing for NULL.
@@ -372,6 +391,30 @@ pub unsafe fn spoil_graph(p: *mut ggml_cgraph) {
     // SAFETY: forwarded to the caller.
     if let Some(graph) = unsafe { GraphRef::from_ptr(p) } {
         graph.spoil();
+    }
+}
+
+/// Notes that a change is missing in the contents at `p`; does nothing for NULL.
+///
+/// # Safety
+/// **The header's contract**: `p` is NULL or the contents of a file, which nobody else uses.
+#[cold]
+pub unsafe fn spoil_file(p: *mut gguf_context) {
+    // SAFETY: forwarded to the caller.
+    if let Some(file) = unsafe { exclusive::<_, Gguf>(p) } {
+        file.is_incomplete = true;
+    }
+}
+
+/// Takes the first source away from the node at `p`, so that no backend accepts it; does nothing for NULL.
+///
+/// # Safety
+/// **The header's contract**: `p` is NULL or a valid tensor.
+#[cold]
+pub unsafe fn spoil_node(p: *mut ggml_tensor) {
+    // SAFETY: forwarded to the caller.
+    if let Some(node) = unsafe { TensorRef::from_ptr(p) } {
+        node.set_src(0, None);
     }
 }
 

@@ -21,3 +21,6 @@ pub mod rs;
 mod variadic;
 #[cfg(feature = "vulkan")]
 pub mod vulkan;
+
+#[cfg(test)]
+mod call_tests;

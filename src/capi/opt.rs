@@ -8,7 +8,8 @@ use crate::abi::raw;
 use crate::capi::convert::{
     dtype, given, known, logged, need, opt_out, optional, outputs, passed, required, take, tensor,
 };
-use crate::guard::guarded;
+use crate::guard::foreign::hold;
+use crate::guard::{self, guarded};
 use crate::opt::dataset::Shape;
 use crate::opt::epoch::{Watch, epoch};
 use crate::opt::fit::{FitPlan, fit};
@@ -471,7 +472,6 @@ pub unsafe extern "C" fn ggml_opt_epoch(
 
 /// A callback for `ggml_opt_epoch` that draws a progress bar on standard error: data points, loss and accuracy with
 /// their uncertainties, elapsed and remaining time.
-#[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     train: bool,
@@ -483,17 +483,23 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
     t_start_us: i64,
 ) {
     let _ = dataset;
-    optional!(opt_ctx, result);
-    let progress = Progress {
-        train,
-        done: ibatch,
-        all: ibatch_max,
-        per_batch: opt_ctx.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
-        loss: result.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
-        accuracy: result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
-        elapsed_us: monotonic_us() - t_start_us,
-    };
-    log::print(progress.line().as_bytes());
+    // Not `#[guarded]`: a callback has the type of functions that are not left by unwinding.
+    guard::run(
+        || {},
+        || {
+            optional!(opt_ctx, result);
+            let progress = Progress {
+                train,
+                done: ibatch,
+                all: ibatch_max,
+                per_batch: opt_ctx.and_then(|r| r.with(|r| r.model())).map_or(0, |m| m.inputs.ne()[1]),
+                loss: result.map_or((0.0, f64::NAN), |r| r.with(|r| r.loss())),
+                accuracy: result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
+                elapsed_us: monotonic_us() - t_start_us,
+            };
+            log::print(progress.line().as_bytes());
+        },
+    );
 }
 
 /// Trains a model on a data set for `nepoch` epochs. The graph in `ctx_compute` goes from `inputs`, [ne_datapoint,
@@ -518,7 +524,7 @@ pub unsafe extern "C" fn ggml_opt_fit(
     silent: bool,
 ) {
     // SAFETY: the defaults ask for nothing.
-    let defaults = unsafe { ggml_opt_default_params(backend_sched, loss_type) };
+    let defaults = hold(|| unsafe { ggml_opt_default_params(backend_sched, loss_type) });
     // SAFETY: the header asks for a valid scheduler, which `fit` uses during this call only; the function gets no other argument than the one
     // that `fit` gives it.
     let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };

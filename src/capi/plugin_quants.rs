@@ -3,6 +3,7 @@
 
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::capi::ggml::quants::ggml_quantize_chunk;
+use crate::guard::foreign::hold;
 use crate::guard::guarded;
 use crate::quant::lattice::{self, Grid};
 use crate::quant::types::{FromFloat, ToFloat};
@@ -83,7 +84,7 @@ macro_rules! exported {
             imatrix: *const f32,
         ) -> usize {
             // SAFETY: forwarded to the caller.
-            unsafe { ggml_quantize_chunk($ty as c_int, src, dst, 0, nrows, n_per_row, imatrix) }
+            hold(|| unsafe { ggml_quantize_chunk($ty as c_int, src, dst, 0, nrows, n_per_row, imatrix) })
         }
     };
 }
@@ -154,8 +155,8 @@ mod tests {
     fn a_row_goes_there_and_back_by_name() {
         let x: Vec<f32> = (0..512).map(|i| (i as f32 * 0.37).sin()).collect();
         let (mut blocks, mut y) = (vec![0u8; 2 * 292], vec![0.0; 512]);
-        type Write = unsafe extern "C" fn(*const f32, *mut c_void, i64);
-        type Read = unsafe extern "C" fn(*const c_void, *mut f32, i64);
+        type Write = unsafe extern "C-unwind" fn(*const f32, *mut c_void, i64);
+        type Read = unsafe extern "C-unwind" fn(*const c_void, *mut f32, i64);
         let pairs: [(Write, Read, f32); 4] = [
             (quantize_row_q6_K_ref, dequantize_row_q6_K, 0.03),
             (quantize_row_q8_K_ref, dequantize_row_q8_K, 0.005),

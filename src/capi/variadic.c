@@ -7,6 +7,7 @@
 extern void ggml_rs_abort_text(const char *file, int line, const char *text);
 extern void *ggml_rs_set_name_text(void *tensor, const char *text);
 extern void ggml_rs_log_text(int level, const char *text);
+extern void ggml_rs_resume(void); /* is left by the exception that has left a callback, if one has */
 
 /* Formats into `stack` when the text fits, otherwise into memory that the caller frees. NULL when out of memory. */
 static char *format_text(char *stack, size_t stack_size, const char *fmt, va_list args) {
@@ -34,7 +35,9 @@ void ggml_rs_abort_v(const char *file, int line, const char *fmt, ...) {
     va_start(args, fmt);
     char *text = format_text(stack, sizeof stack, fmt, args);
     va_end(args);
-    ggml_rs_abort_text(file, line, text); /* does not return, so `text` is not freed */
+    ggml_rs_abort_text(file, line, text); /* returns if an exception has left the abort callback */
+    if (text != stack) free(text);
+    ggml_rs_resume();
     abort();
 }
 
@@ -57,4 +60,5 @@ void ggml_rs_log_v(int level, const char *fmt, ...) {
     va_end(args);
     ggml_rs_log_text(level, text);
     if (text != stack) free(text);
+    ggml_rs_resume();
 }

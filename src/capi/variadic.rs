@@ -38,14 +38,27 @@ pub unsafe extern "C" fn ggml_log_internal() {
     jump!(ggml_rs_log_v)
 }
 
+/// Returns only if an exception has left the abort callback: [`ggml_rs_resume`].
+///
 /// # Safety
 /// `file` and `text` are NULL or valid C strings.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: *const c_char) -> ! {
+unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: *const c_char) {
     // SAFETY: forwarded to the caller.
     let (file, text) = unsafe { (crate::sys::cstr::text(file), crate::sys::cstr::text(text)) };
-    // Ends the process under either policy: unwinding would cross the frame of the C function that called.
-    crate::log::end(&file.unwrap_or_default(), u32::try_from(line).unwrap_or(0), &text.unwrap_or_default())
+    // Ends the process under either policy: the caller of `ggml_abort` does not expect that it returns.
+    let end =
+        || crate::log::end(&file.unwrap_or_default(), u32::try_from(line).unwrap_or(0), &text.unwrap_or_default());
+    if crate::guard::contained::<()>(|| end()).is_ok() {
+        std::process::abort()
+    }
+}
+
+/// Continues what has left a function of the host, if anything has: last, when the C function has freed its text.
+#[unsafe(no_mangle)]
+extern "C-unwind" fn ggml_rs_resume() {
+    // SAFETY: nothing is left to do here, nor in the C function, whose frames have no destructors.
+    unsafe { crate::guard::foreign::resume() }
 }
 
 /// # Safety

@@ -8,11 +8,13 @@
 use super::barrier::processors;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
+use crate::guard::foreign;
 use crate::mutant;
 use crate::sys::scheduling::Scheduling;
 use crate::sys::sync::{lock, wait};
+use crate::sys::thread::Shield;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
 /// Spins between two regions for each step of `poll`.
@@ -38,6 +40,8 @@ struct Shared {
 /// The task of a region, on the stack of the starting thread.
 struct Task<'a> {
     run: &'a (dyn Fn(usize) + Sync),
+    /// What has left a function of the host on one of the workers.
+    left: Mutex<Option<foreign::Moved>>,
 }
 
 /// A pool of threads: `struct ggml_threadpool` in the C interface.
@@ -118,11 +122,15 @@ impl Pool {
         if n == 1 {
             task(0);
         } else {
-            let task = Task { run: task };
+            let task = Task { run: task, left: Mutex::new(None) };
             self.shared.start(n, &task);
             // Waits even if `task` panics on this thread, because the workers still use it.
-            let _wait = WaitForWorkers(&self.shared);
+            let wait = WaitForWorkers(&self.shared);
             (task.run)(0);
+            drop(wait);
+            if let Some(moved) = task.left.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                foreign::adopt(moved);
+            }
         }
         before.restore();
         true
@@ -139,6 +147,7 @@ impl Drop for WaitForWorkers<'_> {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        let _shield = Shield::new();
         self.shared.stop.store(true, Ordering::SeqCst);
         drop(lock(&self.shared.lock));
         self.shared.wake.notify_all();
@@ -194,6 +203,9 @@ impl Shared {
             let task = unsafe { &*self.task.load(Ordering::Relaxed) };
             // A panic must not keep the starting thread waiting. The panic hook has reported it.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.run)(ith)));
+            if let Some(moved) = foreign::hand_over() {
+                *lock(&task.left) = Some(moved);
+            }
             if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
                 drop(lock(&self.done_lock));
                 self.done.notify_one();

@@ -138,6 +138,8 @@ pub struct Gguf {
     pub data_offset: usize,
     /// Bytes of the data section.
     pub data_size: usize,
+    /// A call that should have changed this has failed and could not say so.
+    pub is_incomplete: bool,
 }
 
 impl Default for Gguf {
@@ -149,6 +151,7 @@ impl Default for Gguf {
             alignment: GGUF_DEFAULT_ALIGNMENT,
             data_offset: 0,
             data_size: 0,
+            is_incomplete: false,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Where the bytes of a file come from.
 
 use crate::abi::gguf::gguf_reader_callback_t;
+use crate::guard::foreign;
 use crate::mutant;
+use crate::sys::unwind::MayUnwind;
 use std::ffi::c_void;
 use std::io::{Read, Seek, SeekFrom};
 
@@ -80,7 +82,8 @@ impl Source for Callback {
             let chunk = (out.len() - n).min(self.max_chunk);
             let Some(at) = offset.checked_add(n as u64) else { break };
             // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
-            let got = unsafe { (self.function)(self.userdata, out[n..].as_mut_ptr().cast(), at, chunk) };
+            let (f, userdata, to) = (self.function.may_unwind(), self.userdata, out[n..].as_mut_ptr());
+            let Some(got) = foreign::host(|| unsafe { f(userdata, to.cast(), at, chunk) }) else { break };
             // A host may claim to have read more than was requested.
             n += if mutant::on("G25") { got } else { got.min(chunk) };
             if got != chunk {

@@ -55,6 +55,17 @@ fn description(out: &mut Vec<u8>, info: &TensorInfo) {
 }
 
 impl Gguf {
+    /// The contents, to be written.
+    ///
+    /// # Errors
+    /// A change is missing.
+    pub fn whole(&self) -> Result<&Self> {
+        match self.is_incomplete {
+            true => Err(invalid!("the contents are incomplete: an earlier call that should have changed them failed")),
+            false => Ok(self),
+        }
+    }
+
     /// Everything before the data section, padded to the alignment.
     pub fn meta_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();

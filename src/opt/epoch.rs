@@ -56,6 +56,9 @@ impl Part<'_> {
                 }
                 placed
             });
+            if placed.is_err() {
+                run.with(Run::advance);
+            }
             if let Err(e) = placed.and_then(|()| eval::eval(run, self.watch.results)) {
                 log_error!("ggml_opt_epoch: batch {i}: {e}");
                 return;

@@ -10,10 +10,20 @@ use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
 
+/// An evaluation under way. The run counts it at its end, also if a function of the host is left by an exception.
+struct Counted<'a>(&'a Shared<Run>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.with(Run::advance);
+    }
+}
+
 /// Evaluates the graph that `Run::alloc` prepared, and adds to `results`. After an error nothing is added, but the run counts the
 /// evaluation.
 pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> {
     let (scheduler, graph) = run.with(|r| r.pending());
+    let counted = Counted(run);
     if let Some(source) = run.with(|r| r.step().is_some().then_some(r.settings().params)) {
         // Outside of `with`, because the host's function may use the run.
         let params = source.get();
@@ -30,11 +40,8 @@ pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> 
         GGML_STATUS_SUCCESS => Ok(()),
         status => Err(Error::Backend(format!("computing ended with {status:?}"))),
     });
-    let outcome = run.with(|r| {
-        let outcome = if results.is_some() && computed.is_ok() { outcome_of(r) } else { None };
-        r.advance();
-        outcome
-    });
+    let outcome = run.with(|r| if results.is_some() && computed.is_ok() { outcome_of(r) } else { None });
+    drop(counted);
     if let (Some(results), Some(outcome)) = (results, outcome) {
         results.with(|r| r.add(outcome));
     }

@@ -5,6 +5,8 @@ use crate::abi::opt::{
     ggml_opt_epoch_callback, ggml_opt_get_optimizer_params, ggml_opt_optimizer_params, ggml_opt_result_t,
 };
 use crate::ggml_abort;
+use crate::guard::foreign;
+use crate::sys::unwind::MayUnwind;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -114,8 +116,9 @@ impl ParamsSource {
     /// Calls the host's function, which may use the host's objects: do not call this inside of [`Shared::with`].
     pub fn get(&self) -> ggml_opt_optimizer_params {
         let Some(function) = self.function else { ggml_abort!("a step needs get_opt_pars") };
+        let (function, argument) = (function.may_unwind(), self.argument);
         // SAFETY: the promise of `new` and `with_argument`: the function may be called with this argument.
-        unsafe { function(self.argument) }
+        foreign::host(|| unsafe { function(argument) }).unwrap_or_else(|| foreign::escape())
     }
 }
 
@@ -155,12 +158,13 @@ impl BatchCallback {
         dataset: &Shared<super::Dataset>,
         results: Option<&Shared<super::Results>>,
     ) {
-        let Some(function) = self.0 else { return };
+        let Some(function) = self.0.map(MayUnwind::may_unwind) else { return };
         let results: ggml_opt_result_t = results.map_or(std::ptr::null_mut(), Shared::as_ptr);
         let Batch { train, done, all, started } = *batch;
         // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of borrowed objects, which live
         // during the call, and none of these is in use (`Shared::with`).
-        unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
+        let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
+        foreign::host(call).unwrap_or_else(|| foreign::escape());
     }
 }
 

@@ -264,7 +264,14 @@ impl Run {
             GGML_OPT_BUILD_TYPE_OPT => self.steps,
         };
         let Some(graph) = graph else { ggml_abort!("no graph of kind {:?}", self.kind) };
+        // Not before: an exception of a callback may leave `place`.
+        let placed = self.place(graph);
         self.is_ready = true;
+        placed
+    }
+
+    /// Lets the scheduler allocate a graph, unless it did so last.
+    fn place(&mut self, graph: GraphRef) -> Result<()> {
         if self.allocated.is_some_and(|a| a.graph == graph) {
             return Ok(());
         }

@@ -6,6 +6,8 @@ use crate::abi::backend::{
 };
 use crate::backend::BackendRef;
 use crate::graph::GraphRef;
+use crate::guard::foreign;
+use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -33,31 +35,35 @@ pub type CopyWeights = Callback<ggml_backend_sched_copy_callback>;
 pub type Realloc = Callback<ggml_backend_sched_realloc_callback>;
 
 impl Eval {
-    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches.
-    pub fn ask(&self, t: TensorRef, ask: bool) -> bool {
+    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches. `None` if an exception has
+    /// left the function.
+    pub fn ask(&self, t: TensorRef, ask: bool) -> Option<bool> {
+        let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return Some(true) };
         // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.
-        self.callback.is_none_or(|f| unsafe { f(t.as_ptr(), ask, self.user_data) })
+        foreign::host(|| unsafe { f(t.as_ptr(), ask, self.user_data) })
     }
 }
 
 impl CopyWeights {
     /// Lets the host copy `weight` to `copy` on a backend, for a split that computes `graph`; false where it has not.
     pub fn copy(&self, to: BackendRef, weight: TensorRef, copy: TensorRef, graph: GraphRef) -> bool {
+        let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the host promised with `ggml_backend_sched_set_copy_callback` that its function may be called.
-        self.callback.is_some_and(|f| unsafe {
-            f(to.as_ptr(), weight.as_ptr(), copy.as_ptr(), graph.as_ptr().cast(), self.user_data)
-        })
+        let call = || unsafe { f(to.as_ptr(), weight.as_ptr(), copy.as_ptr(), graph.as_ptr().cast(), self.user_data) };
+        foreign::host(call).unwrap_or_else(|| foreign::escape())
     }
 }
 
 impl Realloc {
     /// Calls the host: buffers are allocated again for `graph`.
     pub fn call(&self, sched: &Scheduler, graph: GraphRef, backend_ids_changed: bool, graph_size_changed: bool) {
-        if let Some(f) = self.callback {
+        if let Some(f) = self.callback.map(MayUnwind::may_unwind) {
             let sched = std::ptr::from_ref(sched).cast_mut().cast();
+            let graph = graph.as_ptr().cast();
             // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called. It gets the
             // address of a `Scheduler`, as all exported functions take it, which lives for the call and is only ever used shared.
-            unsafe { f(sched, graph.as_ptr().cast(), backend_ids_changed, graph_size_changed, self.user_data) }
+            let call = || unsafe { f(sched, graph, backend_ids_changed, graph_size_changed, self.user_data) };
+            foreign::host(call).unwrap_or_else(|| foreign::escape());
         }
     }
 }

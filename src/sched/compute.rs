@@ -210,13 +210,15 @@ impl Run<'_> {
 
     /// Runs a split in pieces that end where the host wants to look. The host can end the split there.
     fn run_observed(&self, backend: BackendRef, graph: GraphRef) -> ggml_status {
+        const FAILED: ggml_status = ggml_status::GGML_STATUS_FAILED;
         let n = graph.n_nodes();
         let mut start = 0;
         while start < n {
             let mut end = start;
             let mut wanted = false;
             while end < n && !wanted {
-                wanted = self.settings.eval.get().ask(graph.node(end), true);
+                let Some(answer) = self.settings.eval.get().ask(graph.node(end), true) else { return FAILED };
+                wanted = answer;
                 end += 1;
             }
             let piece = graph.slice(start..end);
@@ -227,8 +229,12 @@ impl Run<'_> {
                 return status;
             }
             backend.synchronize();
-            if wanted && !self.settings.eval.get().ask(graph.node(end - 1), false) {
-                break;
+            if wanted {
+                match self.settings.eval.get().ask(graph.node(end - 1), false) {
+                    Some(true) => {}
+                    Some(false) => break,
+                    None => return FAILED,
+                }
             }
             start = end;
         }

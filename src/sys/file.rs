@@ -48,6 +48,75 @@ pub fn create(path: &Path) -> Result<File> {
     File::create(path)
 }
 
+/// Reads a file of at most `max` bytes that only the user of this process can have written: a file of that user, no link, that others may not
+/// write.
+///
+/// # Errors
+/// As [`File::open`] and reading; and if the file is another kind of object, somebody else's, open to others, or longer.
+pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        // A pipe is not waited for.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    }
+    let file = options.read(true).open(path)?;
+    let about = file.metadata()?;
+    let refused = |why: String| Err(Error::new(std::io::ErrorKind::PermissionDenied, why));
+    if !about.is_file() {
+        return refused("this is not a file".into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        // SAFETY: the function takes no arguments and cannot fail.
+        if about.uid() != unsafe { libc::geteuid() } {
+            return refused(format!("the file belongs to user {}", about.uid()));
+        }
+        if about.mode() & 0o022 != 0 {
+            return refused(format!("others may write the file (mode {:o})", about.mode() & 0o777));
+        }
+    }
+    if about.len() > max {
+        return refused(format!("the file has {} bytes, more than {max}", about.len()));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(about.len() as usize)?;
+    file.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with its folders. Other
+/// processes see the old file or the new one. No link is followed: the bytes go to a new file with a name that nobody has, which is then renamed.
+///
+/// # Errors
+/// As [`File::create`], writing and [`std::fs::rename`].
+pub fn replace_private(path: &Path, parts: &[&[u8]]) -> Result<()> {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let mut folders = std::fs::DirBuilder::new();
+    let mut options = File::options();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folders.mode(0o700);
+        options.mode(0o600);
+    }
+    if let Some(folder) = path.parent() {
+        folders.recursive(true).create(folder)?;
+    }
+    // A random number: nobody can occupy the name first.
+    let number = RandomState::new().build_hasher().finish();
+    let temporary = path.with_extension(format!("{number:016x}.tmp"));
+    let mut out = options.write(true).create_new(true).open(&temporary)?;
+    let mut write = || -> Result<()> {
+        parts.iter().try_for_each(|part| out.write_all(part))?;
+        out.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
 /// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns NULL and sets
 /// `errno` if the file cannot be opened.
 pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
@@ -149,6 +218,65 @@ impl Write for CStream {
 mod tests {
     use super::*;
     use std::ffi::CString;
+
+    /// A folder of this test, empty.
+    fn folder(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("ggml-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn private_files_are_written_whole_and_read() {
+        let folder = folder("private");
+        let file = folder.join("a/b.bin");
+        assert!(read_private(&file, 100).is_err());
+        replace_private(&file, &[b"some", b" data"]).unwrap();
+        assert_eq!(read_private(&file, 100).unwrap(), b"some data");
+        assert_eq!(read_private(&file, 9).unwrap(), b"some data");
+        assert!(read_private(&file, 8).is_err(), "too long");
+        assert!(read_private(&folder, 100).is_err(), "a folder");
+        replace_private(&file, &[b"other"]).unwrap();
+        assert_eq!(read_private(&file, 100).unwrap(), b"other");
+        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+        // Where the file cannot go, no temporary file stays either.
+        std::fs::create_dir_all(folder.join("c/taken")).unwrap();
+        std::fs::write(folder.join("c/taken/x"), "").unwrap();
+        assert!(replace_private(&folder.join("c/taken"), &[b"x"]).is_err());
+        assert_eq!(std::fs::read_dir(folder.join("c")).unwrap().count(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn private_files_are_not_read_if_others_may_write_them_nor_through_links() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = folder("links");
+        let (file, link, target) = (folder.join("file"), folder.join("link"), folder.join("target"));
+        replace_private(&file, &[b"data"]).unwrap();
+        for (mode, good) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(read_private(&file, 100).is_ok(), good, "{mode:o}");
+        }
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(read_private(&link, 100).is_err());
+        // A link in the place of the file is replaced, and what it leads to stays as it is.
+        std::fs::write(&target, "theirs").unwrap();
+        std::fs::remove_file(&link).unwrap();
+        symlink(&target, &link).unwrap();
+        replace_private(&link, &[b"ours"]).unwrap();
+        assert_eq!(
+            (std::fs::read(&target).unwrap(), read_private(&link, 9).unwrap()),
+            (b"theirs".into(), b"ours".into())
+        );
+        let pipe = CString::new(folder.join("pipe").to_str().unwrap()).unwrap();
+        // SAFETY: a valid C string.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        assert!(read_private(&folder.join("pipe"), 9).is_err(), "nobody waits for a writer");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_stream_with_a_name_beyond_ascii_is_written_measured_and_read() {

@@ -1,4 +1,4 @@
-//! Starting threads.
+//! Starting threads, and keeping them from being cancelled.
 
 use std::thread::Builder;
 
@@ -31,6 +31,88 @@ fn default_of_c() -> usize {
         0
     }
 }
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod cancellation {
+    use std::cell::Cell;
+    use std::ffi::c_int;
+
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    }
+    const DISABLE: c_int = 1;
+
+    thread_local! {
+        /// What the host has set; `None` outside of a [`Shield`].
+        static OF_THE_HOST: Cell<Option<c_int>> = const { Cell::new(None) };
+    }
+
+    fn set(state: c_int) -> c_int {
+        let mut before = 0;
+        // SAFETY: a state that the function has returned, or `DISABLE`; `before` is writable.
+        unsafe { pthread_setcancelstate(state, &raw mut before) };
+        before
+    }
+
+    /// Keeps this thread from being cancelled in functions that wait, read or write: Rust code must not be left by that. The host's functions can be
+    /// cancelled ([`exposed`]).
+    pub struct Shield {
+        is_first: bool,
+    }
+
+    impl Shield {
+        /// From here to the end of the scope.
+        #[inline]
+        pub fn new() -> Self {
+            let is_first = OF_THE_HOST.get().is_none();
+            if is_first {
+                OF_THE_HOST.set(Some(set(DISABLE)));
+            }
+            Self { is_first }
+        }
+    }
+
+    impl Drop for Shield {
+        #[inline]
+        fn drop(&mut self) {
+            if self.is_first
+                && let Some(state) = OF_THE_HOST.take()
+            {
+                set(state);
+            }
+        }
+    }
+
+    /// Runs `call`, which is not left by unwinding, as if there was no [`Shield`].
+    #[inline]
+    pub fn exposed<T>(call: impl FnOnce() -> T) -> T {
+        let Some(state) = OF_THE_HOST.take() else { return call() };
+        set(state);
+        let result = call();
+        set(DISABLE);
+        OF_THE_HOST.set(Some(state));
+        result
+    }
+}
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+mod cancellation {
+    /// Nothing: threads are not cancelled by unwinding here.
+    pub struct Shield;
+
+    impl Shield {
+        /// From here to the end of the scope.
+        pub fn new() -> Self {
+            Self
+        }
+    }
+
+    /// Runs `call`.
+    #[inline]
+    pub fn exposed<T>(call: impl FnOnce() -> T) -> T {
+        call()
+    }
+}
+pub use cancellation::{Shield, exposed};
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,9 @@ use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::error::Result;
-use crate::log_warn;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
+use crate::{log, log_warn};
 use ash::vk;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -197,12 +197,13 @@ pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>) -> Re
 /// The registry of the backend. `None` if the system has no Vulkan.
 pub fn reg() -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
-    *REG.get_or_init(|| {
+    let make = || {
         let instance = instance()?;
         let direct = !env::set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM");
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
         Some(publish_cards(instance, cards))
-    })
+    };
+    log::afterwards(|| *REG.get_or_init(make))
 }
 
 /// Device `index` of the backend.

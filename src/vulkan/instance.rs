@@ -6,7 +6,7 @@ use super::info::{Identity, Info};
 use super::query::Physical;
 use super::{env, nodes};
 use crate::sys::process;
-use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
+use crate::{ggml_abort, log, log_debug, log_error, log_info, log_warn};
 use ash::{ext, vk};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ impl Instance {
 /// The instance, created on first use. `None` if there is no libvulkan, no device for it, or if Vulkan is disabled.
 pub fn instance() -> Option<&'static Instance> {
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
-    INSTANCE.get_or_init(open).as_ref()
+    log::afterwards(|| INSTANCE.get_or_init(open).as_ref())
 }
 
 /// Number of messages of the validation layers so far.

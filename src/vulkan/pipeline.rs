@@ -2,18 +2,20 @@
 //!
 //! The cache is a file for each driver and device in the folder `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache
 //! folder). If the variable is empty, there is no file. The file is written under a temporary name and then renamed, so that other processes
-//! see the old file or the new one. Header, device and a digest of all bytes are checked before the driver gets the data.
+//! see the old file or the new one. The driver gets the data of a file that only this user can have written, after header, device and a digest of
+//! all bytes have been checked.
 
 use super::command::Program;
 use super::core::Core;
 use super::plan::{Kernel, MAX_PUSH};
 use crate::error::Result;
 use crate::sys::sync::{lock, read, write};
+use crate::sys::{env, file};
 use crate::{log_debug, log_warn};
 use ash::vk;
 use rayon::prelude::*;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -203,18 +205,17 @@ impl Drop for Pipelines {
     }
 }
 
-/// First bytes of a cache file, before a digest and the driver's data.
-const MAGIC: &[u8; 8] = b"ggmlvkc1";
+/// First bytes of a cache file, before the SHA-256 digest of the driver's data and the data.
+const MAGIC: &[u8; 8] = b"ggmlvkc2";
+/// Bytes that a cache file may have. Drivers write a few megabytes.
+const MAX_FILE: u64 = 1 << 28;
 
-fn digest(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
-}
-
+/// The folder for the files. `None` in a program that has more rights than its user, who chooses the variables.
 fn cache_folder() -> Option<PathBuf> {
-    if let Some(dir) = std::env::var_os("GGML_VK_PIPELINE_CACHE_DIR") {
+    if let Some(dir) = env::trusted("GGML_VK_PIPELINE_CACHE_DIR") {
         return (!dir.is_empty()).then(|| PathBuf::from(dir));
     }
-    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let var = |name| env::trusted(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = if cfg!(windows) {
         var("LOCALAPPDATA")
     } else if cfg!(target_os = "macos") {
@@ -232,35 +233,32 @@ fn cache_file(core: &Core) -> Option<PathBuf> {
     cache_folder().map(|f| f.join(name))
 }
 
-/// The driver's data in a file. `None` if the file is absent or damaged.
+/// The driver's data in a file. `None` if the file is absent, or if it is damaged or may be somebody else's: that is logged.
 fn read_cache(file: &Path) -> Option<Vec<u8>> {
-    let bytes = std::fs::read(file).ok()?;
+    let bytes = match file::read_private(file, MAX_FILE) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(e) => {
+            log_warn!("ggml_vulkan: the pipeline cache {} is not used: {e}", file.display());
+            return None;
+        }
+    };
+    // A file of an older version.
     let rest = bytes.strip_prefix(MAGIC)?;
-    let (sum, data) = rest.split_at_checked(8)?;
-    if u64::from_le_bytes(sum.try_into().ok()?) != digest(data) {
+    let data =
+        rest.split_first_chunk().filter(|(digest, data)| *digest == &digest_of(data)).map(|(_, data)| data.to_vec());
+    if data.is_none() {
         log_warn!("ggml_vulkan: the pipeline cache {} is damaged and not used", file.display());
-        return None;
     }
-    Some(data.to_vec())
+    data
+}
+
+fn digest_of(data: &[u8]) -> [u8; 32] {
+    Sha256::digest(data).into()
 }
 
 fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = file.with_extension(format!("{}.{n}.tmp", std::process::id()));
-    let write = || -> std::io::Result<()> {
-        let mut out = std::fs::File::create(&temporary)?;
-        out.write_all(MAGIC)?;
-        out.write_all(&digest(data).to_le_bytes())?;
-        out.write_all(data)?;
-        out.sync_all()?;
-        drop(out);
-        std::fs::rename(&temporary, file)
-    };
-    write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+    file::replace_private(file, &[MAGIC, &digest_of(data), data])
 }
 
 /// Whether the header of the driver's data (VkPipelineCacheHeaderVersionOne) names this device.
@@ -297,6 +295,11 @@ mod tests {
             std::fs::write(&file, &bad).unwrap();
             assert_eq!(read_cache(&file), None, "byte {i}");
         }
+        std::fs::write(&file, &whole).unwrap();
+        assert!(read_cache(&file).is_some());
+        // A file of the former version, whose digest anybody can forge.
+        std::fs::write(&file, b"ggmlvkc1 and so on").unwrap();
+        assert_eq!(read_cache(&file), None);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

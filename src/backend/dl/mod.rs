@@ -6,7 +6,10 @@ mod evidence;
 
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
+use crate::guard::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
+use crate::sys::thread::Shield;
+use crate::sys::unwind::MayUnwind;
 use crate::sys::{env, library, process};
 use crate::{log_debug, log_error, log_info};
 use evidence::{Part, Verdict};
@@ -168,6 +171,7 @@ pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
 /// # Safety
 /// As for [`load`].
 unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
+    let _shield = Shield::new();
     let shown = path.display();
     if module.score(path) == Some(0) {
         complain(silent, info, format_args!("backend {shown} is not supported on this system"));
@@ -178,7 +182,7 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
         return None;
     };
     // SAFETY: the module contract: NULL, or a registry that lives as long as the library is open.
-    let Some(reg) = (unsafe { RegRef::from_ptr(init()) }) else {
+    let Some(reg) = (unsafe { RegRef::from_ptr(foreign::module(std::ptr::null_mut(), || init.may_unwind()())) }) else {
         let text = format_args!("failed to initialize backend from {shown}: ggml_backend_init returned NULL");
         complain(silent, error, text);
         return None;

@@ -6,7 +6,8 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::graph_copy;
 use crate::capi::convert::{ctx_into_raw, list, logged, need, take};
-use crate::guard::guarded;
+use crate::guard::{foreign, guarded};
+use crate::sys::unwind::MayUnwind;
 use std::ffi::{c_int, c_void};
 
 /// Copies a graph whose tensors have data to the backend's device, data included; freed with
@@ -62,9 +63,11 @@ pub unsafe extern "C" fn ggml_backend_compare_graph_backend(
 ) -> bool {
     list!(num_test_nodes; test_nodes);
     need!(backend1, backend2, graph);
-    graph_copy::compare(backend1, backend2, graph, test_nodes, |i, t1, t2| match callback {
+    let callback = callback.map(MayUnwind::may_unwind);
+    graph_copy::compare(backend1, backend2, graph, test_nodes, |i, t1, t2| {
+        let Some(f) = callback else { return true };
         // SAFETY: the host's function may be called with its data during this call.
-        Some(f) => unsafe { f(i as c_int, t1.as_ptr(), t2.as_ptr(), user_data) },
-        None => true,
+        let call = || unsafe { f(i as c_int, t1.as_ptr(), t2.as_ptr(), user_data) };
+        foreign::host(call).unwrap_or_else(|| foreign::escape())
     })
 }

@@ -3,6 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::{each_type, raw};
 use crate::capi::convert::{broken, dtype, logged};
+use crate::guard::foreign::hold;
 use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_b
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     // SAFETY: forwarded to the caller.
-    unsafe { ggml_fp32_to_bf16_row_ref(x, y, n) }
+    hold(|| unsafe { ggml_fp32_to_bf16_row_ref(x, y, n) })
 }
 
 /// Returns the number of elements in a block of the type; 1 for plain numbers. 0 for an unknown or removed type.

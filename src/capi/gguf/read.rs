@@ -9,6 +9,7 @@ use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load};
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
+use crate::sys::thread::Shield;
 use crate::{log_error, mutant};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
@@ -55,6 +56,7 @@ pub unsafe extern "C" fn gguf_init_empty() -> *mut gguf_context {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_init_params) -> *mut gguf_context {
+    let _shield = Shield::new();
     let gguf_init_params { no_alloc, ctx: tensors } = params;
     outputs!(tensors);
     if file.is_null() {
@@ -73,6 +75,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_init_params) -> *mut gguf_context {
+    let _shield = Shield::new();
     let gguf_init_params { no_alloc, ctx: tensors } = params;
     outputs!(tensors);
     optional!(fname);

@@ -6,6 +6,7 @@ use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
+use crate::sys::thread::Shield;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
 use libc::FILE;
@@ -33,6 +34,7 @@ pub(super) unsafe fn fetch(t: TensorRef, out: &mut [u8]) -> Result<()> {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: *mut FILE, only_meta: bool) -> bool {
+    let _shield = Shield::new();
     ggml_assert!(!file.is_null());
     optional!(ctx);
     let Some(gguf) = ctx else { return false };
@@ -41,13 +43,14 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
     // written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
-    logged("gguf_write_to_file_ptr", gguf.write(&mut out, only_meta, &fetch)).is_some()
+    logged("gguf_write_to_file_ptr", gguf.whole().and_then(|g| g.write(&mut out, only_meta, &fetch))).is_some()
 }
 
 /// Writes the file with this UTF-8 path; see `gguf_write_to_file_ptr`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *const c_char, only_meta: bool) -> bool {
+    let _shield = Shield::new();
     optional!(ctx, fname);
     let Some((gguf, name)) = ctx.zip(fname) else { return false };
     let Some(path) = file::path(name.to_bytes()) else {
@@ -59,6 +62,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
+        gguf.whole()?;
         let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);
         gguf.write(&mut out, only_meta, &fetch)?;
         out.flush().map_err(io)
@@ -71,7 +75,8 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
     optional!(ctx);
-    ctx.map_or(0, |f| f.meta_bytes().len())
+    let whole = ctx.and_then(|f| logged("gguf_get_meta_size", f.whole()));
+    whole.map_or(0, |f| f.meta_bytes().len())
 }
 
 /// Copies everything before the tensor data to `data`, which must have room for `gguf_get_meta_size` bytes.
@@ -79,7 +84,7 @@ pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {
     optional!(ctx);
-    let Some(gguf) = ctx else { return };
+    let Some(gguf) = ctx.and_then(|f| logged("gguf_get_meta_data", f.whole())) else { return };
     ggml_assert!(!data.is_null());
     let bytes = gguf.meta_bytes();
     // SAFETY: the header asks for room for `gguf_get_meta_size` bytes, the length of `bytes`.

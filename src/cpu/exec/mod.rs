@@ -1,7 +1,7 @@
 //! Computes a graph in one parallel region, in which all threads run the same steps.
 //!
 //! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. There is a barrier
-//! between steps. Thread 0 calls the abort callback after every node.
+//! between steps. Thread 0 calls the abort callback after every node and between the parts of large ones.
 
 pub mod worker;
 
@@ -10,38 +10,18 @@ use super::barrier::Barrier;
 use super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
 use super::table;
 use super::threadpool::{self, Pool};
-use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_abort_callback, ggml_tensor_flag};
+use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_tensor_flag};
 use crate::error::{Error, Result};
+use crate::guard;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
-use crate::{guard, mutant, trace};
+use crate::{mutant, trace};
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use worker::{Faults, Scratch, Worker};
-
-/// The host's abort callback.
-#[derive(Clone, Copy)]
-pub struct Abort {
-    /// Called after each node; may be NULL.
-    pub callback: ggml_abort_callback,
-    /// Argument of the callback.
-    pub data: *mut c_void,
-}
-// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls it.
-unsafe impl Sync for Abort {}
-
-impl Abort {
-    /// No callback.
-    pub const NEVER: Self = Self { callback: None, data: std::ptr::null_mut() };
-
-    fn asked(&self) -> bool {
-        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is computed.
-        self.callback.is_some_and(|f| unsafe { f(self.data) })
-    }
-}
+pub use worker::Abort;
+use worker::{Faults, Scratch, Stop, Worker};
 
 /// Settings of a computation.
 pub struct Settings<'a> {
@@ -164,7 +144,7 @@ struct Region<'a> {
     chunk_alone: AtomicUsize,
     faults: Faults,
     claims: Claims,
-    aborted: AtomicBool,
+    stop: Stop,
     /// The first step that is not run.
     stop_at: AtomicUsize,
     /// If a trace is written: the time at which thread 0 started each node.
@@ -181,7 +161,7 @@ impl Region<'_> {
             if step.wide || ith == 0 {
                 self.run_step(i, step, ith);
             }
-            if mutant::on("C3") && self.aborted.load(Ordering::Relaxed) {
+            if mutant::on("C3") && self.stop.was_wanted() {
                 break;
             }
             if i + 1 < self.steps.steps.len() {
@@ -221,6 +201,7 @@ impl Region<'_> {
                 scratch: Cell::new(Some(self.settings.scratch)),
                 barrier: if step.wide { &self.barrier } else { &self.alone },
                 chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
+                stop: &self.stop,
                 use_ref: self.settings.use_ref,
                 kept: planned.kept,
                 faults: &self.faults,
@@ -235,8 +216,7 @@ impl Region<'_> {
                 self.stop_at.store(number + 1, Ordering::Relaxed);
                 return;
             }
-            if ith == 0 && self.settings.abort.asked() {
-                self.aborted.store(true, Ordering::Relaxed);
+            if ith == 0 && self.stop.is_wanted(ith) {
                 self.stop_at.store(number + 1, Ordering::Relaxed);
                 return;
             }
@@ -282,7 +262,7 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         chunk_alone: AtomicUsize::new(0),
         faults: Faults::default(),
         claims: Claims::default(),
-        aborted: AtomicBool::new(false),
+        stop: Stop::new(settings.abort),
         stop_at: AtomicUsize::new(usize::MAX),
         begun: trace::is_on().then(Mutex::default),
     };
@@ -299,7 +279,7 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
     }
     match region.faults.take() {
         Some(e) => Err(e),
-        None if region.aborted.into_inner() => Err(Error::Aborted),
+        None if region.stop.was_wanted() => Err(Error::Aborted),
         None => Ok(true),
     }
 }

@@ -1,11 +1,15 @@
 //! [`Worker`], the thread that a kernel runs on: its number, the scratch memory and the barrier of the node, and reporting of errors.
 
+use crate::abi::ggml::ggml_abort_callback;
 use crate::cpu::access::Workspace;
 use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
 use crate::error::Error;
+use crate::guard::foreign;
 use crate::sys::sync::lock;
+use crate::sys::unwind::MayUnwind;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,6 +63,63 @@ impl Scratch {
     }
 }
 
+/// The host's abort callback.
+#[derive(Clone, Copy)]
+pub struct Abort {
+    /// Called after each node, and between the parts of large ones; may be NULL.
+    pub callback: ggml_abort_callback,
+    /// Argument of the callback.
+    pub data: *mut c_void,
+}
+// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls it.
+unsafe impl Sync for Abort {}
+
+impl Abort {
+    /// No callback.
+    pub const NEVER: Self = Self { callback: None, data: std::ptr::null_mut() };
+
+    fn asked(&self) -> bool {
+        let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
+        let data = self.data;
+        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is computed.
+        foreign::host(|| unsafe { f(data) }).unwrap_or(true)
+    }
+}
+
+/// Whether the host stops a region.
+pub struct Stop {
+    abort: Abort,
+    wanted: AtomicBool,
+}
+
+impl Stop {
+    /// Not yet.
+    pub fn new(abort: Abort) -> Self {
+        Self { abort, wanted: AtomicBool::new(false) }
+    }
+
+    /// Whether the host has stopped it. Thread 0 asks the host.
+    #[inline]
+    pub fn is_wanted(&self, ith: usize) -> bool {
+        self.was_wanted() || ith == 0 && self.abort.callback.is_some() && self.ask()
+    }
+
+    #[cold]
+    fn ask(&self) -> bool {
+        let stop = self.abort.asked();
+        if stop {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        stop
+    }
+
+    /// Whether the host has stopped it, as far as is known.
+    #[inline]
+    pub fn was_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+}
+
 /// The first error of a region, if any.
 #[derive(Default)]
 pub struct Faults {
@@ -92,6 +153,7 @@ pub struct Worker<'a> {
     pub(super) scratch: Cell<Option<Scratch>>,
     pub(super) barrier: &'a Barrier,
     pub(super) chunk: &'a AtomicUsize,
+    pub(super) stop: &'a Stop,
     pub(super) use_ref: bool,
     pub(super) kept: bool,
     pub(super) faults: &'a Faults,
@@ -147,10 +209,17 @@ impl<'a> Worker<'a> {
         (each * self.ith).min(n)..(each * (self.ith + 1)).min(n)
     }
 
-    /// Returns the next of the numbers 0, 1, 2 ... Each number is returned to one thread of the node only.
+    /// Returns the next of the numbers 0, 1, 2 ... Each number is returned to one thread of the node only. If the host stops the computation,
+    /// returns `usize::MAX`, after which the rest of the node need not be computed.
     #[inline]
     pub fn next_chunk(&self) -> usize {
-        self.chunk.fetch_add(1, Ordering::Relaxed)
+        if self.is_stopped() { usize::MAX } else { self.chunk.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Whether the host has stopped the computation. The rest of the node need not be computed.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_wanted(self.ith)
     }
 
     /// The barrier of the node: waits for its other threads. Their writes before it are visible after it.
@@ -177,9 +246,10 @@ pub(crate) mod tests {
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
+        let stop = Stop::new(Abort::NEVER);
         std::thread::scope(|s| {
             for ith in 0..nth {
-                let (barrier, chunk, faults, claims, f) = (&barrier, &chunk, &faults, &claims, &f);
+                let (barrier, chunk, stop, faults, claims, f) = (&barrier, &chunk, &stop, &faults, &claims, &f);
                 s.spawn(move || {
                     f(&Worker {
                         ith,
@@ -187,6 +257,7 @@ pub(crate) mod tests {
                         scratch: Cell::new(Some(scratch)),
                         barrier,
                         chunk,
+                        stop,
                         use_ref: false,
                         kept: false,
                         faults,

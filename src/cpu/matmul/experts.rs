@@ -175,7 +175,8 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         while at - before < cut.chunks() {
             let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
             let columns = Picked { ne1: src1.ne[1], entries: mine };
-            Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols).run(&mut dest, own);
+            Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols)
+                .run(w, &mut dest, own);
             at = w.next_chunk();
         }
         before += cut.chunks();

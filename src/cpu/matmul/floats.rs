@@ -3,6 +3,7 @@
 use super::plan::{ActForm, spaced};
 use super::product::{Addresses, Columns, Job};
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
 use crate::cpu::access::Dest;
 use crate::cpu::simd::cover;
 use crate::cpu::simd::products::{MAX_COLS, Product, ROWS, STEP};
@@ -75,7 +76,7 @@ impl Step {
 
 impl<C: Columns> Job<'_, C> {
     /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`].
-    pub(super) fn floats(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
+    pub(super) fn floats(&self, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
@@ -91,6 +92,10 @@ impl<C: Columns> Job<'_, C> {
         for first in self.rows.clone().step_by(height) {
             let rows = first..self.rows.end.min(first + height);
             for k0 in (0..self.plan.k).step_by(STEP) {
+                // With many columns this is a millisecond of work.
+                if few.is_none() && w.is_stopped() {
+                    return;
+                }
                 let step = self.step(rows.clone(), k0, convert.then_some(&mut *own));
                 for (c, width, kernel) in cover(kernels, columns) {
                     let at = match &few {

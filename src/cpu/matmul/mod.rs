@@ -114,7 +114,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
         let place = [matrix % src0.ne[2], matrix / src0.ne[2]];
         let matrix = Matrix { source: src0, at: place };
         let columns = Repeated { ne1: src1.ne, repeats: [src1.ne[2] / src0.ne[2], src1.ne[3] / src0.ne[3]], place };
-        Job::new(k, matrix, activations, columns, cut.rows(piece), cut.cols(piece)).run(&mut dest, own);
+        Job::new(k, matrix, activations, columns, cut.rows(piece), cut.cols(piece)).run(w, &mut dest, own);
         at = w.next_chunk();
     }
 }

@@ -4,6 +4,7 @@ use super::activations::Activations;
 use super::panels::Panels;
 use super::plan::{Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
+use crate::cpu::Worker;
 use crate::cpu::access::{Dest, RowIndex, Source};
 use crate::cpu::simd::interleave::{Interleaved, MAX_FEW};
 use crate::cpu::simd::{Kernels, cover, tile};
@@ -83,7 +84,7 @@ impl<'a, C: Columns> Job<'a, C> {
     }
 
     /// Computes the piece. `own` is memory of this thread with the length in the plan.
-    pub fn run(&self, dest: &mut Dest<'_>, own: &mut [f32]) {
+    pub fn run(&self, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let plan = self.plan;
         let few = plan.strips.as_ref().filter(|f| self.cols.len() <= f.few);
         match (plan.method, plan.strips.as_ref().filter(|_| plan.interleaved), few) {
@@ -94,7 +95,7 @@ impl<'a, C: Columns> Job<'a, C> {
             (Method::Tiles, None, Some(strips)) => self.columns(dest, strips, Some(plan.panels.split(own))),
             (Method::Tiles, ..) => match self.kernels.byte_tiles.unpack[plan.weights as usize] {
                 Some(unpacker) => self.byte_tiles(dest, plan.panels.split(own), unpacker),
-                None => self.floats(dest, own),
+                None => self.floats(w, dest, own),
             },
         }
     }

@@ -19,8 +19,10 @@ pub fn custom(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
     let Some(work) = Work::of_node(*node) else { return };
     let asked = if work.n_tasks == GGML_N_TASKS_MAX { w.nth() } else { usize::try_from(work.n_tasks).unwrap_or(1) };
     let nth = asked.clamp(1, w.nth());
-    if w.ith() < nth {
-        work.call(w.ith(), nth);
+    if w.ith() < nth
+        && let Err(e) = work.call(w.ith(), nth)
+    {
+        w.fail(e);
     }
 }
 

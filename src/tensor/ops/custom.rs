@@ -7,6 +7,9 @@ use crate::abi::ggml::{
     ggml_custom3_op_t, ggml_tensor, ggml_type,
 };
 use crate::error::Result;
+use crate::guard::foreign;
+use crate::invalid;
+use crate::sys::unwind::MayUnwind;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::{c_int, c_void};
@@ -35,12 +38,12 @@ pub unsafe trait Fun: Copy {
     /// Whether there is one.
     fn is_there(&self) -> bool;
 
-    /// Calls it for a node, on thread `ith` of `nth`.
+    /// Calls it for a node, on thread `ith` of `nth`. `None` if an exception has left it.
     ///
     /// # Safety
     /// The function and `userdata` are those of the node's job: the host promised, when it made the node, that the function may be
     /// called so while a graph with the node is computed.
-    unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void);
+    unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) -> Option<()>;
 }
 
 macro_rules! fun {
@@ -53,11 +56,10 @@ macro_rules! fun {
                 self.is_some()
             }
 
-            unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) {
-                if let Some(f) = self {
-                    // SAFETY: the caller's promise; the tensors are valid.
-                    unsafe { f(node.as_ptr() $(, raw(node, $source))*, ith, nth, userdata) }
-                }
+            unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) -> Option<()> {
+                let Some(f) = self.map(MayUnwind::may_unwind) else { return Some(()) };
+                // SAFETY: the caller's promise; the tensors are valid.
+                foreign::host(|| unsafe { f(node.as_ptr() $(, raw(node, $source))*, ith, nth, userdata) })
             }
         }
     )*};
@@ -96,17 +98,22 @@ impl Work {
     }
 
     /// Calls the host's function as thread `ith` of `nth`.
-    pub fn call(&self, ith: usize, nth: usize) {
-        fn call<F: Fun>(node: TensorRef, ith: usize, nth: usize) {
-            if let Some(job) = Job::<F>::of_node(node) {
+    ///
+    /// # Errors
+    /// An exception has left it.
+    pub fn call(&self, ith: usize, nth: usize) -> Result<()> {
+        fn call<F: Fun>(node: TensorRef, ith: usize, nth: usize) -> Option<()> {
+            match Job::<F>::of_node(node) {
                 // SAFETY: the node's own function and data.
-                unsafe { job.fun.call(node, ith as c_int, nth as c_int, job.userdata) }
+                Some(job) => unsafe { job.fun.call(node, ith as c_int, nth as c_int, job.userdata) },
+                None => Some(()),
             }
         }
-        call::<ggml_custom1_op_t>(self.node, ith, nth);
-        call::<ggml_custom2_op_t>(self.node, ith, nth);
-        call::<ggml_custom3_op_t>(self.node, ith, nth);
-        call::<ggml_custom_op_t>(self.node, ith, nth);
+        call::<ggml_custom1_op_t>(self.node, ith, nth)
+            .and_then(|()| call::<ggml_custom2_op_t>(self.node, ith, nth))
+            .and_then(|()| call::<ggml_custom3_op_t>(self.node, ith, nth))
+            .and_then(|()| call::<ggml_custom_op_t>(self.node, ith, nth))
+            .ok_or_else(|| invalid!("an exception has left the function of '{}'", self.node.name()))
     }
 }
 

@@ -5,6 +5,10 @@
 //! of our own vtables, stands under `#[guarded]`, so that unwinding never meets a frame of C. On a thread that is in no such
 //! function (a host's own thread inside its copy of our static library's Rust interface) a broken contract ends the process
 //! all the same; so does one that C code finds and reports through the exported `ggml_abort`.
+//!
+//! An exception that leaves a function of the host continues where the exported function returns to the host (`foreign`).
+
+pub mod foreign;
 
 use crate::mutant;
 use std::any::Any;

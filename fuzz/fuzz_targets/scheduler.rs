@@ -1,0 +1,166 @@
+//! Any sequence of calls of a scheduler over two CPU backends, of which computations are cancelled: each call succeeds or fails, and what is computed is right.
+#![no_main]
+
+use ggml::abi::alloc::ggml_backend_sched_t;
+use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
+use ggml::abi::graph::ggml_cgraph;
+use ggml::abi::rs::ggml_rs_policy;
+use ggml::capi::backend::*;
+use ggml::capi::cpu::{ggml_backend_cpu_init, ggml_backend_cpu_set_abort_callback, ggml_backend_cpu_set_n_threads};
+use ggml::capi::ggml::*;
+use ggml::capi::rs::ggml_rs_set_policy;
+use libfuzzer_sys::arbitrary::{Arbitrary, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+#[derive(Arbitrary, Debug)]
+enum Call {
+    New { parallel: bool, offload: bool },
+    Reserve(u8),
+    Split(u8),
+    Alloc(u8),
+    /// Cancelled after so many nodes, unless 0.
+    Compute(u8, u8),
+    ComputeAsync(u8),
+    Reset,
+    Synchronize,
+    Place(u8, u8, bool),
+}
+
+thread_local! {
+    static PATIENCE: Cell<u8> = const { Cell::new(0) };
+}
+
+unsafe extern "C" fn impatient(_: *mut c_void) -> bool {
+    let left = PATIENCE.get();
+    PATIENCE.set(left.saturating_sub(1));
+    left == 1
+}
+
+/// A graph of `layers` additions.
+struct Case {
+    graph: *mut ggml_cgraph,
+    x: *mut ggml_tensor,
+    y: *mut ggml_tensor,
+    layers: usize,
+}
+
+const WIDTH: usize = 16;
+
+/// Takes the memory of all tensors away, as if the host had built the graph again: after a reset it belongs to the scheduler's next graph.
+///
+/// # Safety
+/// The graphs are valid.
+unsafe fn forget(cases: &[Case]) {
+    for case in cases {
+        // SAFETY: forwarded to the caller.
+        unsafe {
+            let nodes = (0..ggml_graph_n_nodes(case.graph)).map(|i| ggml_graph_node(case.graph, i));
+            for t in nodes.chain([case.x]) {
+                ((*t).data, (*t).buffer) = (null_mut(), null_mut());
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `sched` and the graph are valid; its tensors have memory if the scheduler says that it is allocated.
+unsafe fn compute(sched: ggml_backend_sched_t, case: &Case, patience: u8) {
+    let ones = [1f32; WIDTH];
+    // SAFETY: forwarded to the caller; the arrays are as long as the tensors.
+    unsafe {
+        assert!(ggml_backend_sched_alloc_graph(sched, case.graph), "a graph that fits is refused");
+        ggml_backend_tensor_set(case.x, ones.as_ptr().cast(), 0, size_of_val(&ones));
+        PATIENCE.set(patience);
+        let status = ggml_backend_sched_graph_compute(sched, case.graph);
+        let was_cancelled = patience != 0 && PATIENCE.replace(0) == 0;
+        if status == ggml_status::GGML_STATUS_SUCCESS as i32 {
+            let mut out = [0f32; WIDTH];
+            ggml_backend_tensor_get(case.y, out.as_mut_ptr().cast(), 0, size_of_val(&out));
+            assert_eq!(out, [(case.layers + 1) as f32; WIDTH]);
+        } else {
+            assert!(was_cancelled, "computing failed with {status}");
+        }
+    }
+}
+
+fn main_of(calls: Vec<Call>) {
+    libggml_rs_fuzz::quiet();
+    // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
+    unsafe {
+        ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32);
+        let mut backends = [ggml_backend_cpu_init(), ggml_backend_cpu_init()];
+        for (i, &b) in backends.iter().enumerate() {
+            ggml_backend_cpu_set_n_threads(b, 1 + i as i32);
+            ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut());
+        }
+        let c = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: null_mut(), no_alloc: true });
+        let cases: Vec<Case> = (1..=5usize)
+            .map(|n| {
+                let layers = n * n;
+                let x = ggml_new_tensor_1d(c, ggml_type::GGML_TYPE_F32 as i32, WIDTH as i64);
+                ggml_set_input(x);
+                let y = (0..layers).fold(x, |y, _| ggml_add(c, y, x));
+                ggml_set_output(y);
+                let graph = ggml_new_graph_custom(c, 64, false);
+                ggml_build_forward_expand(graph, y);
+                Case { graph, x, y, layers }
+            })
+            .collect();
+        let case = |i: u8| &cases[usize::from(i) % cases.len()];
+        let make = |backends: &mut [_; 2], parallel, offload| {
+            ggml_backend_sched_new(backends.as_mut_ptr(), null_mut(), 2, 64, parallel, offload)
+        };
+        let reset = |sched| {
+            ggml_backend_sched_reset(sched);
+            forget(&cases);
+        };
+        let mut sched = make(&mut backends, false, false);
+        for call in calls.into_iter().take(40) {
+            match call {
+                Call::New { parallel, offload } => {
+                    // Tensors of an allocated graph lose their memory with the scheduler: a reset first, as hosts do.
+                    reset(sched);
+                    ggml_backend_sched_free(sched);
+                    sched = make(&mut backends, parallel, offload);
+                }
+                Call::Reserve(i) => {
+                    reset(sched);
+                    assert!(ggml_backend_sched_reserve(sched, case(i).graph));
+                }
+                Call::Split(i) => ggml_backend_sched_split_graph(sched, case(i).graph),
+                Call::Alloc(i) => {
+                    ggml_backend_sched_alloc_graph(sched, case(i).graph);
+                }
+                Call::Compute(i, patience) => {
+                    reset(sched);
+                    compute(sched, case(i), patience);
+                }
+                Call::ComputeAsync(i) => {
+                    ggml_backend_sched_graph_compute_async(sched, case(i).graph);
+                }
+                Call::Reset => reset(sched),
+                Call::Synchronize => ggml_backend_sched_synchronize(sched),
+                Call::Place(i, node, second) => {
+                    let case = case(i);
+                    let node = ggml_graph_node(case.graph, i32::from(node) % case.layers as i32);
+                    ggml_backend_sched_set_tensor_backend(sched, node, backends[usize::from(second)]);
+                }
+            }
+        }
+        reset(sched);
+        compute(sched, &cases[2], 0);
+        ggml_backend_sched_free(sched);
+        ggml_free(c);
+        backends.iter().for_each(|&b| ggml_backend_free(b));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut u = Unstructured::new(data);
+    if let Ok(calls) = Vec::arbitrary(&mut u) {
+        main_of(calls);
+    }
+});

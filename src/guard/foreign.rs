@@ -1,0 +1,162 @@
+//! Calls of the host's functions, which C++ code may leave by an exception, and any code by `pthread_exit` or by cancellation.
+//!
+//! [`host`] stops that, and the thread remembers it. The caller then takes its ordinary way of failing; until the exported function has ended,
+//! the thread calls no other function of the host. There `resume` continues. What the host catches has passed none of our frames that had
+//! something to clean up, so all objects are in the state that a failed call leaves.
+
+use crate::sys::thread::exposed;
+use crate::sys::unwind::{self, Unwinding};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Threads whose [`PENDING`] is set: the test of the common case costs no access to a thread-local.
+static ANY: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// What has left a function of the host.
+    static PENDING: Cell<Option<Unwinding>> = const { Cell::new(None) };
+    /// Whether Rust code has called the exported function that is running ([`hold`]).
+    static HELD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a function of the host was left by unwinding, since the call of the exported function that the thread is in.
+#[inline]
+pub fn is_pending() -> bool {
+    ANY.load(Ordering::Relaxed) != 0 && pending_here()
+}
+
+#[cold]
+fn pending_here() -> bool {
+    let unwinding = PENDING.take();
+    let is_some = unwinding.is_some();
+    PENDING.set(unwinding);
+    is_some
+}
+
+/// Calls a function of the host. `None` if it was left by unwinding, or was not called because an earlier one was.
+#[inline]
+pub fn host<T: Copy>(function: impl FnOnce() -> T + Copy) -> Option<T> {
+    if is_pending() {
+        return None;
+    }
+    // What the host calls from there is called by C.
+    let held = HELD.replace(false);
+    let result = exposed(|| unwind::call(function));
+    HELD.set(held);
+    result.map_err(remember).ok()
+}
+
+/// Calls a function of a module, which has to be called even if something is pending. `otherwise` is the result if it is left by unwinding.
+#[inline]
+pub fn module<T: Copy>(otherwise: T, function: impl FnOnce() -> T + Copy) -> T {
+    let held = HELD.replace(false);
+    let result = unwind::call(function);
+    HELD.set(held);
+    result.unwrap_or_else(|unwinding| {
+        remember(unwinding);
+        otherwise
+    })
+}
+
+/// Makes it pending. Of two, the first one stays, unless the other one ends the thread.
+#[cold]
+fn remember(unwinding: Unwinding) {
+    let (kept, other) = match PENDING.take() {
+        Some(first) if first.is_forced() || !unwinding.is_forced() => (first, Some(unwinding)),
+        other => (unwinding, other),
+    };
+    match other {
+        Some(other) => other.forget(),
+        None => _ = ANY.fetch_add(1, Ordering::Relaxed),
+    }
+    PENDING.set(Some(kept));
+}
+
+/// What is pending on this thread.
+#[cold]
+fn take() -> Option<Unwinding> {
+    let unwinding = PENDING.take();
+    if unwinding.is_some() {
+        ANY.fetch_sub(1, Ordering::Relaxed);
+    }
+    unwinding
+}
+
+/// Leaves the guarded function that the thread is in, which fails: for a caller of [`host`] without another way of failing.
+#[cold]
+pub fn escape() -> ! {
+    std::panic::resume_unwind(Box::new(super::Violation("a function of the host was left by an exception".to_owned())))
+}
+
+/// At the end of an exported function: continues what is pending, in the host.
+///
+/// # Safety
+/// The caller has nothing left to do but to return, and may be left by unwinding.
+#[inline(always)]
+pub unsafe fn resume() {
+    if ANY.load(Ordering::Relaxed) != 0 {
+        // SAFETY: forwarded to the caller.
+        unsafe { resume_here() }
+    }
+}
+
+/// # Safety
+/// As for [`resume`].
+#[cold]
+#[inline(never)]
+unsafe fn resume_here() {
+    if HELD.get() {
+        return;
+    }
+    if let Some(unwinding) = take() {
+        // SAFETY: forwarded to the caller; this frame has nothing left to do, too: `resume` has the value.
+        unsafe { unwinding.resume() };
+        nobody_catches();
+    }
+}
+
+/// C++ calls `std::terminate` for it.
+#[cold]
+fn nobody_catches() -> ! {
+    crate::log::print(b"an exception has left a function of the host, and nobody catches it\n");
+    std::process::abort()
+}
+
+/// Calls an exported function from Rust code: what is pending continues only where C code has called.
+#[inline]
+pub fn hold<T>(call: impl FnOnce() -> T) -> T {
+    /// Restores it, also after a broken contract or a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            HELD.set(self.0);
+        }
+    }
+    let _before = Before(HELD.replace(true));
+    call()
+}
+
+/// An exception on its way from a worker thread to the thread that waits for it.
+pub struct Moved(Unwinding);
+
+/// What is pending on this worker thread, for [`adopt`]. A worker thread cannot end in the middle of a computation, so `pthread_exit` there ends
+/// the process.
+#[inline]
+pub fn hand_over() -> Option<Moved> {
+    if ANY.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let unwinding = take()?;
+    if !unwinding.leaves_thread() {
+        crate::log::print(b"pthread_exit on a thread of the library, in a function of the host\n");
+        std::process::abort()
+    }
+    Some(Moved(unwinding))
+}
+
+/// Makes the exception of another thread pending here.
+#[cold]
+pub fn adopt(moved: Moved) {
+    moved.0.enters_thread();
+    remember(moved.0);
+}
