@@ -61,12 +61,14 @@ fn main_of(data: &[u8]) {
         let expected = found(g, c);
 
         let mut whole = Source { bytes: copy.clone(), short_at: u64::MAX };
-        let g = gguf_init_from_callback(Some(read), (&raw mut whole).cast(), usize::from(*chunk), n as u64, params(&mut c));
+        let g =
+            gguf_init_from_callback(Some(read), (&raw mut whole).cast(), usize::from(*chunk), n as u64, params(&mut c));
         assert!(found(g, c) == expected, "a callback");
 
         // Where bytes do not come, the answer is a file or a refusal.
         let mut short = Source { bytes: copy.clone(), short_at: u64::from(*short) * 8 };
-        let g = gguf_init_from_callback(Some(read), (&raw mut short).cast(), usize::from(*chunk), n as u64, params(&mut c));
+        let g =
+            gguf_init_from_callback(Some(read), (&raw mut short).cast(), usize::from(*chunk), n as u64, params(&mut c));
         found(g, c);
 
         let path = format!("/proc/self/fd/{}", file(b"", bytes));

@@ -46,7 +46,11 @@ impl Choice<'_, '_> {
     }
 
     fn float(&mut self) -> Result<f32> {
-        Ok(if self.u.ratio(1, 8)? { f32::from_bits(self.u.arbitrary()?) } else { f32::from(self.u.arbitrary::<i8>()?) / 16.0 })
+        Ok(if self.u.ratio(1, 8)? {
+            f32::from_bits(self.u.arbitrary()?)
+        } else {
+            f32::from(self.u.arbitrary::<i8>()?) / 16.0
+        })
     }
 
     fn dtype(&mut self) -> Result<i32> {
@@ -132,7 +136,9 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         let c = ggml_init(ggml_init_params { mem_size: 8 << 20, mem_buffer: null_mut(), no_alloc: false });
         let mut x = Choice { u, tensors: Vec::new() };
         let mut outcome = Ok(());
-        for dtype in [ggml_type::GGML_TYPE_F32, ggml_type::GGML_TYPE_F16, ggml_type::GGML_TYPE_I32, ggml_type::GGML_TYPE_Q8_0] {
+        for dtype in
+            [ggml_type::GGML_TYPE_F32, ggml_type::GGML_TYPE_F16, ggml_type::GGML_TYPE_I32, ggml_type::GGML_TYPE_Q8_0]
+        {
             x.tensors.push(ggml_new_tensor_3d(c, dtype as i32, 32, 4, 2));
         }
         while outcome.is_ok() && !x.u.is_empty() && x.tensors.len() < 24 {

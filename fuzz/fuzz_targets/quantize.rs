@@ -50,7 +50,10 @@ fn write(dtype: ggml_type, data: &[u8], finite: bool) {
             let written = ggml_quantize_chunk(dtype as i32, from, to, 0, rows, per_row, weights);
             assert!(written == 0 || written == blocks.len(), "{dtype:?}: {written} bytes of {}", blocks.len());
             if written != 0 && finite {
-                assert!(ggml_validate_row_data(dtype as i32, blocks.as_ptr().cast(), blocks.len()), "{dtype:?} refuses its own blocks");
+                assert!(
+                    ggml_validate_row_data(dtype as i32, blocks.as_ptr().cast(), blocks.len()),
+                    "{dtype:?} refuses its own blocks"
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Any sequence of calls of a scheduler over two CPU backends, of which computations are cancelled: each call succeeds or fails, and what is computed is right.
 #![no_main]
 
-use ggml::abi::alloc::ggml_backend_sched_t;
+use ggml::abi::backend::ggml_backend_sched_t;
 use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
 use ggml::abi::graph::ggml_cgraph;
 use ggml::abi::rs::ggml_rs_policy;
@@ -9,7 +9,7 @@ use ggml::capi::backend::*;
 use ggml::capi::cpu::{ggml_backend_cpu_init, ggml_backend_cpu_set_abort_callback, ggml_backend_cpu_set_n_threads};
 use ggml::capi::ggml::*;
 use ggml::capi::rs::ggml_rs_set_policy;
-use libfuzzer_sys::arbitrary::{Arbitrary, Unstructured};
+use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -17,7 +17,10 @@ use std::ptr::null_mut;
 
 #[derive(Arbitrary, Debug)]
 enum Call {
-    New { parallel: bool, offload: bool },
+    New {
+        parallel: bool,
+        offload: bool,
+    },
     Reserve(u8),
     Split(u8),
     Alloc(u8),

@@ -47,9 +47,9 @@ unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: 
     // SAFETY: forwarded to the caller.
     let (file, text) = unsafe { (crate::sys::cstr::text(file), crate::sys::cstr::text(text)) };
     // Ends the process under either policy: the caller of `ggml_abort` does not expect that it returns.
-    let end =
-        || crate::log::end(&file.unwrap_or_default(), u32::try_from(line).unwrap_or(0), &text.unwrap_or_default());
-    if crate::guard::contained::<()>(|| end()).is_ok() {
+    let (file, text, line) = (file.unwrap_or_default(), text.unwrap_or_default(), u32::try_from(line).unwrap_or(0));
+    let ended = crate::guard::contained(|| -> bool { crate::log::end(&file, line, &text) });
+    if ended.is_ok() {
         std::process::abort()
     }
 }

@@ -81,8 +81,8 @@ impl Source for Callback {
         while n < out.len() {
             let chunk = (out.len() - n).min(self.max_chunk);
             let Some(at) = offset.checked_add(n as u64) else { break };
-            // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
             let (f, userdata, to) = (self.function.may_unwind(), self.userdata, out[n..].as_mut_ptr());
+            // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
             let Some(got) = foreign::host(|| unsafe { f(userdata, to.cast(), at, chunk) }) else { break };
             // A host may claim to have read more than was requested.
             n += if mutant::on("G25") { got } else { got.min(chunk) };
