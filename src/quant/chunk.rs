@@ -217,6 +217,36 @@ mod tests {
         assert!(!run(GGML_TYPE_F32, 0, 1, 64, None));
     }
 
+    /// Numbers of any bits are quantized, or refused.
+    #[test]
+    fn any_bits_are_quantized_or_refused() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 32) as u32
+        };
+        let odd =
+            [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE, 1e-45, -0.0, 0.0, 1e30, -1.0];
+        let importance: Vec<f32> = (0..512).map(|i| i as f32 / 16.0).collect();
+        for ty in ggml_type::ALL.into_iter().filter(|t| t.blck_size() > 0) {
+            let mut y = vec![0; row_size(ty, 512)];
+            for round in 0..if ty.blck_size() > 1 { 48 } else { 4 } {
+                let x: Vec<f32> = (0..512)
+                    .map(|_| match (round % 3, random() % 8) {
+                        (0, _) | (1, 0) => f32::from_bits(random()),
+                        (1, 1..5) => odd[random() as usize % odd.len()],
+                        _ => random() as f32 / 2e9 - 1.0,
+                    })
+                    .collect();
+                for weights in [None, Some(&importance[..])] {
+                    if let Ok(n) = quantize_chunk(ty, &x, &mut y, 0, 1, 512, weights) {
+                        assert_eq!(n, y.len(), "{ty:?}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn searches_refuse_what_they_cannot_weigh() {
         let mut y = vec![0; 256];

@@ -163,15 +163,17 @@ impl Lattice {
         &self.points[usize::from(index)][..self.width]
     }
 
-    /// Returns the index of the grid point with these levels, or else the indices of the grid points near them.
+    /// Returns the index of the grid point with these levels, or else the indices of the grid points near them: none if a level is above the
+    /// top, as with values that have no scale (NaN).
     pub fn locate(&self, levels: &[u8]) -> Result<u16, &[u16]> {
+        if levels.iter().any(|l| i32::from(*l) > self.top) {
+            return Err(&[]);
+        }
         match self.map[self.code(levels)] {
             index @ 0.. => Ok(index as u16),
             first => {
                 let first = !first as usize;
-                // A code with a level above the top has no list. Encoders do not use such codes.
-                let Some(count) = self.near.get(first) else { return Err(&[]) };
-                Err(&self.near[first + 1..][..usize::from(*count)])
+                Err(&self.near[first + 1..][..usize::from(self.near[first])])
             }
         }
     }
@@ -360,6 +362,10 @@ mod tests {
                 if let Err(near) = lattice.locate(&levels) {
                     assert!(!near.is_empty(), "{grid:?} {levels:?}");
                 }
+            }
+            for level in [lattice.top as u8 + 1, 255] {
+                levels.fill(level);
+                assert_eq!(lattice.locate(&levels), Err(&[][..]), "{grid:?} {level}");
             }
         }
         free_all();
