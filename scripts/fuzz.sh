@@ -9,9 +9,11 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
 together=
+# The short form does the same on every machine, as far as it gets. 0: another number each time.
+seed=1
 if [ "${1:-}" = -t ]; then seconds=$2; shift 2; fi
 if [ "${1:-}" = -h ]; then
-    together=1
+    together=1 seed=0
     seconds=$(awk -v hours="$2" 'BEGIN { printf "%d", hours * 3600 }')
     FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}
     shift 2
@@ -37,7 +39,7 @@ one() { # TARGET SECONDS
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
         "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=20 \
-        -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
+        -seed="$seed" -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)

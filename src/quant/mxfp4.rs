@@ -58,8 +58,28 @@ impl Encode for BlockMxfp4 {
         let (_, top) = extreme(x);
         // The greatest value is 6, so the scale is two powers of two below the greatest magnitude.
         let e = if top > 0.0 { truncate(top.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
+        // Exponents of numbers below 2^-125 wrap, as in the original: they become zero. -1 would become NaN.
+        let e = if e == u8::MAX { 0 } else { e };
         let values = scaled_codes(e8m0_to_f32_half(e));
         let (low, high) = x.split_at(16);
         Self { e, qs: std::array::from_fn(|i| nearest_code(low[i], &values) | nearest_code(high[i], &values) << 4) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of every magnitude give blocks without NaN.
+    #[test]
+    fn no_magnitude_becomes_nan() {
+        for exponent in 0..255u32 {
+            let x = [f32::from_bits(exponent << 23 | 0x7f_0000); 32];
+            let block = BlockMxfp4::encode(&x);
+            assert!(block.e != u8::MAX, "{:e}", x[0]);
+            let mut y = [0.0; 32];
+            block.decode(&mut y);
+            assert!(y.iter().all(|y| y.is_finite()), "{:e}: {:e}", x[0], y[0]);
+        }
     }
 }
