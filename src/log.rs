@@ -12,6 +12,7 @@ use crate::sys::{process, sync};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Arguments;
+use std::mem::ManuallyDrop;
 use std::panic::catch_unwind;
 use std::sync::RwLock;
 
@@ -61,8 +62,10 @@ pub fn clear_last_error() {
 }
 
 thread_local! {
-    /// Lines that wait for the end of [`afterwards`].
-    static WAITING: RefCell<Option<Vec<(ggml_log_level, CString)>>> = const { RefCell::new(None) };
+    /// Lines that wait for the end of [`afterwards`], which takes them. Without a destructor: the first line of a thread would allocate memory to
+    /// register it.
+    static WAITING: ManuallyDrop<RefCell<Option<Vec<(ggml_log_level, CString)>>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host gets its log lines
