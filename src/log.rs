@@ -64,9 +64,11 @@ pub fn clear_last_error() {
 thread_local! {
     /// Lines that wait for the end of [`afterwards`], which takes them. Without a destructor: the first line of a thread would allocate memory to
     /// register it.
-    static WAITING: ManuallyDrop<RefCell<Option<Vec<(ggml_log_level, CString)>>>> =
-        const { ManuallyDrop::new(RefCell::new(None)) };
+    static WAITING: ManuallyDrop<RefCell<Option<Lines>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
+
+/// Lines with their levels.
+type Lines = Vec<(ggml_log_level, CString)>;
 
 /// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host gets its log lines
 /// afterwards, so its callback may use what has been made.
