@@ -34,8 +34,6 @@ struct module { object_t handle; uint64_t hash; };
 
 #define MOST 4096
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static get_instance_t next_instance; /* one instance in a process is enough for a test */
-static handle_t the_instance;
 static void (*next_properties)(handle_t, struct properties *);
 static void (*next_properties2)(handle_t, struct properties2 *);
 static struct device devices[MOST];
@@ -217,18 +215,9 @@ static result_t create_pipelines(
     return r;
 }
 
-static function_t get_instance(handle_t instance, const char * name);
-static function_t get_device(handle_t handle, const char * name);
-
 static result_t create_instance(const void * info, const void * allocator, handle_t * out) {
-    struct loader_info * l = layer_link(info, LOADER_INSTANCE_CREATE_INFO);
-    if (l == NULL) { return INITIALIZATION_FAILED; }
-    struct link * here = l->link;
-    next_instance = here->get_instance;
-    l->link = here->next;
-    const result_t r = ((result_t (*)(const void *, const void *, handle_t *)) next_instance(NULL, "vkCreateInstance"))(info, allocator, out);
+    const result_t r = next_create_instance(info, allocator, out);
     if (r != SUCCESS) { return r; }
-    the_instance = *out;
     /* Asked for now: once the chain stands, its beginning answers. */
     next_properties = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties");
     next_properties2 = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties2");
@@ -236,13 +225,8 @@ static result_t create_instance(const void * info, const void * allocator, handl
 }
 
 static result_t create_device(handle_t physical, const void * info, const void * allocator, handle_t * out) {
-    struct loader_info * l = layer_link(info, LOADER_DEVICE_CREATE_INFO);
-    if (l == NULL) { return INITIALIZATION_FAILED; }
-    struct device_link * here = l->link;
-    struct device d = { .get = here->get_device };
-    l->link = here->next;
-    const result_t r = ((result_t (*)(handle_t, const void *, const void *, handle_t *)) here->get_instance(the_instance, "vkCreateDevice"))(
-        physical, info, allocator, out);
+    struct device d = { 0 };
+    const result_t r = next_create_device(physical, info, allocator, out, &d.get);
     if (r != SUCCESS) { return r; }
     d.key = *(void **) *out;
     struct { struct properties p; char rest[2048]; } all;
@@ -269,7 +253,7 @@ static void destroy_device(handle_t handle, const void * allocator) {
     destroy(handle, allocator);
 }
 
-static const struct { const char * name; function_t function; int of_device; } mine[] = {
+static const struct entry mine[] = {
     { "vkGetInstanceProcAddr", (function_t) get_instance, 0 },
     { "vkCreateInstance", (function_t) create_instance, 0 },
     { "vkCreateDevice", (function_t) create_device, 0 },
@@ -286,29 +270,4 @@ static const struct { const char * name; function_t function; int of_device; } m
     { "vkCreateComputePipelines", (function_t) create_pipelines, 1 },
 };
 
-static function_t own(const char * name, int of_device) {
-    for (size_t i = 0; i < sizeof mine / sizeof mine[0]; i++) {
-        if (strcmp(mine[i].name, name) == 0 && mine[i].of_device >= of_device) { return mine[i].function; }
-    }
-    return NULL;
-}
-
-static function_t get_instance(handle_t instance, const char * name) {
-    const function_t f = own(name, 0);
-    return f != NULL || instance == NULL ? f : next_instance(instance, name);
-}
-
-static function_t get_device(handle_t handle, const char * name) {
-    const function_t f = own(name, 1);
-    return f != NULL ? f : device_of(handle)->get(handle, name);
-}
-
-__attribute__((visibility("default"))) result_t vkNegotiateLoaderLayerInterfaceVersion(struct negotiation * n);
-result_t vkNegotiateLoaderLayerInterfaceVersion(struct negotiation * n) {
-    if (n->version < 2) { return INITIALIZATION_FAILED; }
-    n->version = 2;
-    n->get_instance = get_instance;
-    n->get_device = get_device;
-    n->get_physical = NULL;
-    return SUCCESS;
-}
+#include "layer_entry.h"

@@ -105,8 +105,6 @@ static void * added(struct list * l, size_t size) {
 #define AT(list, type, i) (((type *) (list).items)[i])
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static get_instance_t next_instance; /* one instance in a process is enough for a test */
-static handle_t the_instance;
 static void (*next_properties)(handle_t, struct properties *), (*next_properties2)(handle_t, struct properties2 *);
 static void (*next_features2)(handle_t, struct chained *);
 static void (*next_memory)(handle_t, struct memory *), (*next_memory2)(handle_t, struct memory2 *);
@@ -416,18 +414,9 @@ static result_t invalidate(handle_t device, uint32_t n, const void * ranges) {
     return device_of(device)->invalidate(device, n, ranges);
 }
 
-static function_t get_instance(handle_t instance, const char * name);
-static function_t get_device(handle_t handle, const char * name);
-
 static result_t create_instance(const void * info, const void * allocator, handle_t * out) {
-    struct loader_info * l = layer_link(info, LOADER_INSTANCE_CREATE_INFO);
-    if (l == NULL) { return INITIALIZATION_FAILED; }
-    struct link * here = l->link;
-    next_instance = here->get_instance;
-    l->link = here->next;
-    const result_t r = ((result_t (*)(const void *, const void *, handle_t *)) next_instance(NULL, "vkCreateInstance"))(info, allocator, out);
+    const result_t r = next_create_instance(info, allocator, out);
     if (r != SUCCESS) { return r; }
-    the_instance = *out;
     next_properties = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties");
     next_properties2 = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties2");
     next_features2 = (void *) next_instance(*out, "vkGetPhysicalDeviceFeatures2");
@@ -452,11 +441,8 @@ static int has_extension(handle_t physical) {
 }
 
 static result_t create_device(handle_t physical, const void * create_info, const void * allocator, handle_t * out) {
-    struct loader_info * l = layer_link(create_info, LOADER_DEVICE_CREATE_INFO);
-    if (l == NULL || n_devices == MOST) { return INITIALIZATION_FAILED; }
-    struct device_link * here = l->link;
-    struct device d = { .get = here->get_device, .says = has_extension(physical) };
-    l->link = here->next;
+    if (n_devices == MOST) { return INITIALIZATION_FAILED; }
+    struct device d = { .says = has_extension(physical) };
     struct device_info info = *(const struct device_info *) create_info;
     const struct feature feature = { EXECUTABLE_FEATURES, info.next, 1 };
     const char * names[256];
@@ -466,8 +452,7 @@ static result_t create_device(handle_t physical, const void * create_info, const
         info.extensions = names;
         info.next = &feature;
     }
-    const result_t r = ((result_t (*)(handle_t, const void *, const void *, handle_t *)) here->get_instance(the_instance, "vkCreateDevice"))(
-        physical, &info, allocator, out);
+    const result_t r = next_create_device(physical, &info, allocator, out, &d.get);
     if (r != SUCCESS) { return r; }
     d.key = *(void **) *out;
     d.create_module = (void *) d.get(*out, "vkCreateShaderModule");
@@ -489,7 +474,7 @@ static result_t create_device(handle_t physical, const void * create_info, const
     return SUCCESS;
 }
 
-static const struct { const char * name; function_t function; int of_device; } mine[] = {
+static const struct entry mine[] = {
     { "vkGetInstanceProcAddr", (function_t) get_instance, 0 },
     { "vkCreateInstance", (function_t) create_instance, 0 },
     { "vkCreateDevice", (function_t) create_device, 0 },
@@ -514,29 +499,4 @@ static const struct { const char * name; function_t function; int of_device; } m
     { "vkInvalidateMappedMemoryRanges", (function_t) invalidate, 1 },
 };
 
-static function_t own(const char * name, int of_device) {
-    for (size_t i = 0; i < sizeof mine / sizeof mine[0]; i++) {
-        if (strcmp(mine[i].name, name) == 0 && mine[i].of_device >= of_device) { return mine[i].function; }
-    }
-    return NULL;
-}
-
-static function_t get_instance(handle_t instance, const char * name) {
-    const function_t f = own(name, 0);
-    return f != NULL || instance == NULL ? f : next_instance(instance, name);
-}
-
-static function_t get_device(handle_t handle, const char * name) {
-    const function_t f = own(name, 1);
-    return f != NULL ? f : device_of(handle)->get(handle, name);
-}
-
-__attribute__((visibility("default"))) result_t vkNegotiateLoaderLayerInterfaceVersion(struct negotiation * n);
-result_t vkNegotiateLoaderLayerInterfaceVersion(struct negotiation * n) {
-    if (n->version < 2) { return INITIALIZATION_FAILED; }
-    n->version = 2;
-    n->get_instance = get_instance;
-    n->get_device = get_device;
-    n->get_physical = NULL;
-    return SUCCESS;
-}
+#include "layer_entry.h"

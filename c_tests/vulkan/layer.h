@@ -85,4 +85,37 @@ static inline struct loader_info * layer_link(const void * create_info, int32_t 
     return (struct loader_info *) l; /* the loader owns it and expects layers to advance it */
 }
 
+static get_instance_t next_instance; /* one instance in a process is enough for a test */
+static handle_t the_instance;
+
+/* Creates the instance by the next layer. */
+static inline result_t next_create_instance(const void * info, const void * allocator, handle_t * out) {
+    struct loader_info * l = layer_link(info, LOADER_INSTANCE_CREATE_INFO);
+    if (l == NULL) { return INITIALIZATION_FAILED; }
+    struct link * here = l->link;
+    next_instance = here->get_instance;
+    l->link = here->next;
+    const result_t r = ((result_t (*)(const void *, const void *, handle_t *)) next_instance(NULL, "vkCreateInstance"))(info, allocator, out);
+    if (r == SUCCESS) { the_instance = *out; }
+    return r;
+}
+
+/* Creates a device by the next layer, whose functions `get` then finds. */
+static inline result_t next_create_device(handle_t physical, const void * info, const void * allocator, handle_t * out, get_device_t * get) {
+    struct loader_info * l = layer_link(info, LOADER_DEVICE_CREATE_INFO);
+    if (l == NULL) { return INITIALIZATION_FAILED; }
+    struct device_link * here = l->link;
+    *get = here->get_device;
+    l->link = here->next;
+    return ((result_t (*)(handle_t, const void *, const void *, handle_t *)) here->get_instance(the_instance, "vkCreateDevice"))(
+        physical, info, allocator, out);
+}
+
+/* A function of the layer; `of_device`: vkGetDeviceProcAddr finds it, too. */
+struct entry { const char * name; function_t function; int of_device; };
+
+/* layer_entry.h has them. */
+static function_t get_instance(handle_t instance, const char * name);
+static function_t get_device(handle_t handle, const char * name);
+
 #endif

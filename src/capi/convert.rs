@@ -352,69 +352,58 @@ macro_rules! numbers {
     };
 }
 
-/// `#[guarded(spoil!(cgraph))]`, `#[guarded(spoil!(cgraph, value))]`: the failure of a function that should have filled a graph. It returns the
-/// value, and the graph cannot be computed.
+/// `#[guarded(spoil!(cgraph))]`, `#[guarded(spoil!(cgraph, value))]`: the failure of a function that should have changed an object. It returns the
+/// value, and the object is refused where it is used next ([`Spoil`](crate::capi::convert::Spoil)).
 macro_rules! spoil {
-    ($graph:ident $(, $value:expr)?) => {{
+    ($object:ident $(, $value:expr)?) => {{
         #[allow(unsafe_op_in_unsafe_fn)]
-        let () = $crate::capi::convert::spoil_graph($graph);
+        let () = $crate::capi::convert::Spoil::spoil($object);
         $($value)?
     }};
 }
-
-/// `#[guarded(incomplete!(ctx))]`: the failure of a function that should have changed the contents of a file. They cannot be written.
-macro_rules! incomplete {
-    ($file:ident) => {{
-        #[allow(unsafe_op_in_unsafe_fn)]
-        let () = $crate::capi::convert::spoil_file($file);
-    }};
-}
-
-/// `#[guarded(unfit!(a))]`: the failure of a function that should have changed what a node computes. The node cannot be computed.
-macro_rules! unfit {
-    ($node:ident) => {{
-        #[allow(unsafe_op_in_unsafe_fn)]
-        let () = $crate::capi::convert::spoil_node($node);
-    }};
-}
 pub(in crate::capi) use {
-    asked, given, incomplete, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
-    unfit,
+    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
 };
 
-/// Spoils the graph at `p`; does nothing for NULL.
-///
-/// # Safety
-/// **The header's contract**: `p` is NULL or a valid graph.
-#[cold]
-pub unsafe fn spoil_graph(p: *mut ggml_cgraph) {
-    // SAFETY: forwarded to the caller.
-    if let Some(graph) = unsafe { GraphRef::from_ptr(p) } {
-        graph.spoil();
+/// Pointers to objects that a failed function leaves without a change.
+pub trait Spoil {
+    /// Marks the object, so that its next use fails; does nothing for NULL.
+    ///
+    /// # Safety
+    /// **The header's contract**: the pointer is NULL or that of a valid object, which nobody else uses.
+    unsafe fn spoil(self);
+}
+
+impl Spoil for *mut ggml_cgraph {
+    /// The graph cannot be computed.
+    #[cold]
+    unsafe fn spoil(self) {
+        // SAFETY: forwarded to the caller.
+        if let Some(graph) = unsafe { GraphRef::from_ptr(self) } {
+            graph.spoil();
+        }
     }
 }
 
-/// Notes that a change is missing in the contents at `p`; does nothing for NULL.
-///
-/// # Safety
-/// **The header's contract**: `p` is NULL or the contents of a file, which nobody else uses.
-#[cold]
-pub unsafe fn spoil_file(p: *mut gguf_context) {
-    // SAFETY: forwarded to the caller.
-    if let Some(file) = unsafe { exclusive::<_, Gguf>(p) } {
-        file.is_incomplete = true;
+impl Spoil for *mut gguf_context {
+    /// The contents of the file cannot be written.
+    #[cold]
+    unsafe fn spoil(self) {
+        // SAFETY: forwarded to the caller.
+        if let Some(file) = unsafe { exclusive::<_, Gguf>(self) } {
+            file.is_incomplete = true;
+        }
     }
 }
 
-/// Takes the first source away from the node at `p`, so that no backend accepts it; does nothing for NULL.
-///
-/// # Safety
-/// **The header's contract**: `p` is NULL or a valid tensor.
-#[cold]
-pub unsafe fn spoil_node(p: *mut ggml_tensor) {
-    // SAFETY: forwarded to the caller.
-    if let Some(node) = unsafe { TensorRef::from_ptr(p) } {
-        node.set_src(0, None);
+impl Spoil for *mut ggml_tensor {
+    /// The node loses its first source, so that no backend accepts it.
+    #[cold]
+    unsafe fn spoil(self) {
+        // SAFETY: forwarded to the caller.
+        if let Some(node) = unsafe { TensorRef::from_ptr(self) } {
+            node.set_src(0, None);
+        }
     }
 }
 

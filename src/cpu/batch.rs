@@ -20,7 +20,7 @@ pub trait Number: Copy {
 impl Number for f32 {
     const IN_MEMORY: bool = false;
     fn products(k: &Products) -> List<Product> {
-        k.f32
+        k.together.f32
     }
     fn sums(k: &Products) -> List<WeightedSum> {
         k.sums_f32
@@ -30,7 +30,7 @@ impl Number for f32 {
 impl Number for u16 {
     const IN_MEMORY: bool = true;
     fn products(k: &Products) -> List<Product> {
-        k.f16
+        k.together.f16
     }
     fn sums(k: &Products) -> List<WeightedSum> {
         k.sums_f16

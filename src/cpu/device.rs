@@ -4,6 +4,7 @@ use super::check::{self, CheckedGraph, Memory};
 use super::exec::{self, Abort, Settings, Steps};
 use super::plan::Plan;
 use super::procs;
+use super::recent::Recent;
 use super::threadpool::Pool;
 use super::worker::Scratch;
 use super::{features, repack, simd};
@@ -50,25 +51,15 @@ struct State {
 
 /// The steps of the graphs that were computed recently.
 #[derive(Default)]
-struct RecentSteps(Vec<Steps>);
+struct RecentSteps(Recent<Steps, 16>);
 
 impl RecentSteps {
     /// The steps of a graph: those from the last time, if its check is the same, or new ones.
     fn of(&mut self, graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> &Steps {
-        let steps = match self.0.iter().position(|s| s.are_of(graph, n_threads, pool)) {
-            Some(i) => self.0.remove(i),
-            None => Steps::new(graph, n_threads, pool),
-        };
-        if self.0.len() == RECENT {
-            self.0.remove(0);
-        }
-        self.0.push(steps);
-        &self.0[self.0.len() - 1]
+        let known = self.0.take(|s| s.are_of(graph, n_threads, pool));
+        self.0.keep(known.unwrap_or_else(|| Steps::new(graph, n_threads, pool)))
     }
 }
-
-/// Number of graphs whose steps a stream keeps.
-const RECENT: usize = 16;
 
 /// A graph to compute several times, with its scratch memory and the host's settings from when the plan was made.
 pub struct CpuPlan {

@@ -1,6 +1,6 @@
 //! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation. `check` proves
 //! that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
-//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `traits` the number formats for ggml-cpu.h.
+//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `recent` what was used lately, `traits` the number formats for ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;
@@ -18,6 +18,7 @@ pub mod numa;
 pub mod ops;
 pub mod plan;
 pub mod procs;
+mod recent;
 pub mod repack;
 pub mod simd;
 #[cfg(any(test, fuzzing))]

@@ -3,7 +3,7 @@
 use crate::abi::ggml::ggml_tensor;
 use crate::abi::gguf::*;
 use crate::abi::raw;
-use crate::capi::convert::{broken, dtype, incomplete, list, need, optional, optional_objects};
+use crate::capi::convert::{broken, dtype, list, need, optional, optional_objects, spoil};
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::gguf::value::{self, Printable};
@@ -32,7 +32,7 @@ fn set(file: &mut Gguf, key: Option<&CStr>, make: impl FnOnce(&[u8]) -> Result<K
 }
 
 /// Sets a key to an 8-bit unsigned integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_char, val: u8) {
     need!(ctx; key);
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn gguf_set_val_u8(ctx: *mut gguf_context, key: *const c_c
 }
 
 /// Sets a key to an 8-bit signed integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_char, val: i8) {
     need!(ctx; key);
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn gguf_set_val_i8(ctx: *mut gguf_context, key: *const c_c
 }
 
 /// Sets a key to a 16-bit unsigned integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_char, val: u16) {
     need!(ctx; key);
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn gguf_set_val_u16(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 16-bit signed integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_char, val: i16) {
     need!(ctx; key);
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_
 
 /// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2,
 /// at most 2^20.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_char, val: u32) {
     need!(ctx; key);
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 32-bit signed integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_char, val: i32) {
     need!(ctx; key);
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn gguf_set_val_i32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a single-precision number. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_char, val: f32) {
     need!(ctx; key);
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn gguf_set_val_f32(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 64-bit unsigned integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_char, val: u64) {
     need!(ctx; key);
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn gguf_set_val_u64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a 64-bit signed integer. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_char, val: i64) {
     need!(ctx; key);
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn gguf_set_val_i64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a double-precision number. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_char, val: f64) {
     need!(ctx; key);
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn gguf_set_val_f64(ctx: *mut gguf_context, key: *const c_
 }
 
 /// Sets a key to a boolean. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c_char, val: bool) {
     need!(ctx; key);
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn gguf_set_val_bool(ctx: *mut gguf_context, key: *const c
 }
 
 /// Sets a key to a string, which is copied. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_char, val: *const c_char) {
     need!(val, ctx; key);
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn gguf_set_val_str(ctx: *mut gguf_context, key: *const c_
 
 /// Sets a key to an array of `n` elements of `type`, which are copied. Replaces an existing value. For strings, use
 /// `gguf_set_arr_str`.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_data(
     ctx: *mut gguf_context,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn gguf_set_arr_data(
 }
 
 /// Sets a key to an array of `n` strings, which are copied. Replaces an existing value.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_arr_str(
     ctx: *mut gguf_context,
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn gguf_set_arr_str(
 }
 
 /// Sets all keys of `src` in `ctx`. Replaces existing values.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
     // `ctx` and `src` may be the same object: the copy is complete, and the reference to `src` gone, before `ctx` is borrowed to change it.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
 }
 
 /// Appends a tensor, whose name must be unique. Its data stays the caller's, and is read when the file is written.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_add_tensor(ctx: *mut gguf_context, tensor: *const ggml_tensor) {
     need!(ctx, tensor);
@@ -217,7 +217,7 @@ fn named(file: &Gguf, name: Option<&CStr>) -> usize {
 
 /// Changes the type of an existing tensor, whose rows must be whole blocks of the new type. The offsets of the
 /// tensors after it are updated.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *const c_char, r#type: raw::ggml_type) {
     need!(ctx; name);
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn gguf_set_tensor_type(ctx: *mut gguf_context, name: *con
 }
 
 /// Sets the data of an existing tensor. It stays the caller's, and is read when the file is written.
-#[guarded(incomplete!(ctx))]
+#[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_tensor_data(ctx: *mut gguf_context, name: *const c_char, data: *const c_void) {
     need!(ctx; name);

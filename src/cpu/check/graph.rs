@@ -8,6 +8,7 @@ use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
 use crate::cpu::exec::is_live;
+use crate::cpu::recent::Recent;
 use crate::error::Result;
 use crate::mutant;
 use crate::tensor::TensorRef;
@@ -197,8 +198,7 @@ const NODES: usize = 1 << 16;
 /// Checks of the graphs that a stream has computed recently.
 #[derive(Default)]
 pub struct Memory {
-    /// In the order of their last use.
-    entries: Vec<Entry>,
+    entries: Recent<Entry, GRAPHS>,
 }
 
 // SAFETY: the tensors behind the handles are accessed only in `check`, while the host computes a **valid graph** with them, on its
@@ -214,11 +214,8 @@ impl Memory {
         let Some(key) = nodes.first().map(|&n| (n, nodes.len())).filter(|k| k.1 <= NODES) else {
             return CheckedGraph::new(nodes);
         };
-        let at = self.entries.iter().position(|e| e.key == key);
-        let mut entry = match at {
-            Some(i) => self.entries.remove(i),
-            None => Entry { key, record: None, pause: Pause::of(1) },
-        };
+        let known = self.entries.take(|e| e.key == key);
+        let mut entry = known.unwrap_or_else(|| Entry { key, record: None, pause: Pause::of(1) });
         let record = entry.record.take();
         let failed = record.is_some();
         if let Some(mut record) = record
@@ -232,24 +229,15 @@ impl Memory {
             }
             let checked = verdicts(nodes)?;
             if !entry.pause.take_turn() {
-                self.keep(entry);
+                self.entries.keep(entry);
                 return Ok(CheckedGraph::owned(checked));
             }
             entry.record = Some(Record::new(nodes, checked));
         }
-        match &self.keep(entry).record {
+        match &self.entries.keep(entry).record {
             Some(r) => Ok(CheckedGraph { verdicts: Cow::Borrowed(&r.verdicts), serial: r.serial, graph: PhantomData }),
             None => CheckedGraph::new(nodes),
         }
-    }
-
-    /// Appends an entry, and removes the least recently used one if there are too many.
-    fn keep(&mut self, entry: Entry) -> &Entry {
-        if self.entries.len() == GRAPHS {
-            self.entries.remove(0);
-        }
-        self.entries.push(entry);
-        &self.entries[self.entries.len() - 1]
     }
 }
 

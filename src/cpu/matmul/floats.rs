@@ -84,7 +84,7 @@ impl<C: Columns> Job<'_, C> {
             return self.floats_by_row(dest);
         }
         let convert = !bfloat16s && columns >= if weights == GGML_TYPE_F32 { COPY_FROM } else { CONVERT_FROM };
-        let kernels = if convert { products.f32 } else { products.of(weights) };
+        let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
         let height = if columns > MAX_COLS { CONVERTED } else { ROWS };
         // The addresses of a column take some divisions.
@@ -113,7 +113,7 @@ impl<C: Columns> Job<'_, C> {
 
     /// Computes the piece row by row. Results have the same bits.
     fn floats_by_row(&self, dest: &mut Dest<'_>) {
-        let (kernels, stride) = (self.kernels.products.by_row(self.plan.weights), self.stride());
+        let (kernels, stride) = (self.kernels.products.by_row.of(self.plan.weights), self.stride());
         let all: Addresses<MAX_COLS> = self.addresses(dest, self.cols.clone());
         for first in self.rows.clone().step_by(ROWS) {
             let n = ROWS.min(self.rows.end - first);

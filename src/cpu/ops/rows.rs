@@ -10,6 +10,7 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
+use std::ops::Range;
 
 /// Reads an index from an index tensor. Returns it as an error unless it is below `limit`.
 fn index(at: &Source<'_>, i0: usize, row: [usize; 3], limit: usize) -> std::result::Result<usize, i64> {
@@ -65,22 +66,14 @@ pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         return set_numbers(w, node, d, numbers);
     }
     let mut read = Reader::new(s, &d);
-    // Each thread reads all indices, and writes only its rows of the node. So if an index occurs more than once, the last row of the
-    // source wins.
     let [_, n1, n2, n3] = s.ne;
-    let mut planes = (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i2, i3)));
-    let failed = planes.try_for_each(|(i2, i3)| {
-        let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
-        (0..n1).try_for_each(|i1| {
-            let i = index(&ids, i1, at, d.ne[1])?;
-            if w.nth() == 1 || i % w.nth() == w.ith() {
-                d.store([i, i2, i3], 0, read.row([i1, i2, i3]));
-            }
-            Ok(())
-        })
-    });
-    if let Err(i) = failed {
-        out_of_range(w, *node, i, d.ne[1]);
+    for (i3, i2) in planes(n3, n2) {
+        let written = each_target(w, &ids, 0..n1, [i2, i3], d.ne[1], |i1, i| {
+            d.store([i, i2, i3], 0, read.row([i1, i2, i3]));
+        });
+        if let Err(i) = written {
+            return out_of_range(w, *node, i, d.ne[1]);
+        }
     }
 }
 
@@ -91,24 +84,45 @@ fn set_numbers(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, numbers: 
     let ids = node.source(1);
     let [_, n1, n2, n3] = numbers.ne;
     let mut converted = [0; 2 * PART];
-    for (i3, i2) in (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i3, i2))) {
-        let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
+    for (i3, i2) in planes(n3, n2) {
         for first in (0..n1).step_by(PART) {
             let n = PART.min(n1 - first);
             let some = numbers.span((i3 * n2 + i2) * n1 + first, n);
             convert::from_f32(d.dtype, some, &mut converted[..2 * n]);
-            for (j, number) in converted[..2 * n].as_chunks().0.iter().enumerate() {
-                match index(&ids, first + j, at, d.ne[1]) {
-                    // As in `set_rows`: each thread writes its rows, in the order of the source.
-                    Ok(i) if w.nth() == 1 || i % w.nth() == w.ith() => {
-                        d.set(0, [i, i2, i3], u16::from_ne_bytes(*number));
-                    }
-                    Ok(_) => {}
-                    Err(i) => return out_of_range(w, *node, i, d.ne[1]),
-                }
+            let converted: &[[u8; 2]] = converted.as_chunks().0;
+            let written = each_target(w, &ids, first..first + n, [i2, i3], d.ne[1], |i1, i| {
+                d.set(0, [i, i2, i3], u16::from_ne_bytes(converted[i1 - first]));
+            });
+            if let Err(i) = written {
+                return out_of_range(w, *node, i, d.ne[1]);
             }
         }
     }
+}
+
+/// The indices of planes.
+fn planes(n3: usize, n2: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..n3).flat_map(move |i3| (0..n2).map(move |i2| (i3, i2)))
+}
+
+/// Calls `write` with each of the rows of a plane whose target this thread writes, and the target. Each thread reads all indices, and writes only its
+/// rows of the node. So if an index occurs more than once, the last row of the source wins. Ends at an index that is not below `limit`.
+fn each_target(
+    w: &Worker<'_>,
+    ids: &Source<'_>,
+    mut rows: Range<usize>,
+    [i2, i3]: [usize; 2],
+    limit: usize,
+    mut write: impl FnMut(usize, usize),
+) -> std::result::Result<(), i64> {
+    let at = [i2 % ids.ne[1], i3 % ids.ne[2], 0];
+    rows.try_for_each(|i1| {
+        let i = index(ids, i1, at, limit)?;
+        if w.nth() == 1 || i % w.nth() == w.ith() {
+            write(i1, i);
+        }
+        Ok(())
+    })
 }
 
 /// Requires floats, a writable format, and an index for each row, repeated over planes.

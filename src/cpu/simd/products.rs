@@ -57,30 +57,22 @@ pub type WeightedSum =
 /// Kernels with their number of columns, in descending order, down to one column.
 pub type List<T> = &'static [(usize, T)];
 
-/// The kernels of an instruction set.
+/// Kernels for each format of rows.
 #[derive(Clone, Copy)]
-pub struct Products {
-    /// Products for floats.
-    pub f32: List<Product>,
-    /// Products for halves.
-    pub f16: List<Product>,
-    /// Products for bfloat16s.
-    pub bf16: List<Product>,
-    /// Format of their columns: floats, or bfloat16s if the processor multiplies these.
-    pub bf16_columns: ggml_type,
-    /// Products for floats of 8 bits (E4M3).
-    pub f8: List<Product>,
-    /// Products one row after the other: floats, halves, bfloat16s, floats of 8 bits.
-    pub by_row: [List<RowProduct>; 4],
-    /// Sums of floats.
-    pub sums_f32: List<WeightedSum>,
-    /// Sums of halves.
-    pub sums_f16: List<WeightedSum>,
+pub struct ByFormat<T: 'static> {
+    /// Floats.
+    pub f32: List<T>,
+    /// Halves.
+    pub f16: List<T>,
+    /// Bfloat16s.
+    pub bf16: List<T>,
+    /// Floats of 8 bits (E4M3).
+    pub f8: List<T>,
 }
 
-impl Products {
-    /// The products of a format, or none for formats in blocks.
-    pub fn of(&self, t: ggml_type) -> List<Product> {
+impl<T> ByFormat<T> {
+    /// The kernels of a format, or none for formats in blocks.
+    pub fn of(&self, t: ggml_type) -> List<T> {
         match t {
             GGML_TYPE_F32 => self.f32,
             GGML_TYPE_F16 => self.f16,
@@ -89,17 +81,21 @@ impl Products {
             _ => &[],
         }
     }
+}
 
-    /// The products one row after the other, or none for formats in blocks.
-    pub fn by_row(&self, t: ggml_type) -> List<RowProduct> {
-        match t {
-            GGML_TYPE_F32 => self.by_row[0],
-            GGML_TYPE_F16 => self.by_row[1],
-            GGML_TYPE_BF16 => self.by_row[2],
-            GGML_TYPE_F8_E4M3 => self.by_row[3],
-            _ => &[],
-        }
-    }
+/// The kernels of an instruction set.
+#[derive(Clone, Copy)]
+pub struct Products {
+    /// Products of several rows at once.
+    pub together: ByFormat<Product>,
+    /// Products one row after the other.
+    pub by_row: ByFormat<RowProduct>,
+    /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
+    pub bf16_columns: ggml_type,
+    /// Sums of floats.
+    pub sums_f32: List<WeightedSum>,
+    /// Sums of halves.
+    pub sums_f16: List<WeightedSum>,
 }
 
 /// A format of plain numbers.
@@ -440,7 +436,7 @@ macro_rules! instantiate {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
             use super::*;
-            use $crate::cpu::simd::products::{self, AsFloats, Number, Product, Products, RowProduct, WeightedSum};
+            use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, RowProduct, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
                 k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
@@ -463,17 +459,19 @@ macro_rules! instantiate {
                 unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, weights, dst) }
             }
             pub static PRODUCTS: Products = Products {
-                f32: &[$(($cols, product::<products::Float, $cols> as Product)),*],
-                f16: &[$(($cols, product::<products::Half, $cols> as Product)),*],
-                bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
+                together: ByFormat {
+                    f32: &[$(($cols, product::<products::Float, $cols> as Product)),*],
+                    f16: &[$(($cols, product::<products::Half, $cols> as Product)),*],
+                    bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
+                    f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
+                },
+                by_row: ByFormat {
+                    f32: &[$(($cols, by_row::<products::Float, $cols> as RowProduct)),*],
+                    f16: &[$(($cols, by_row::<products::Half, $cols> as RowProduct)),*],
+                    bf16: &[$(($cols, by_row::<products::Bfloat16, $cols> as RowProduct)),*],
+                    f8: &[$(($cols, by_row::<products::Float8, $cols> as RowProduct)),*],
+                },
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
-                f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
-                by_row: [
-                    &[$(($cols, by_row::<products::Float, $cols> as RowProduct)),*],
-                    &[$(($cols, by_row::<products::Half, $cols> as RowProduct)),*],
-                    &[$(($cols, by_row::<products::Bfloat16, $cols> as RowProduct)),*],
-                    &[$(($cols, by_row::<products::Float8, $cols> as RowProduct)),*],
-                ],
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],
             };

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{known, need, out, unfit};
+use crate::capi::convert::{known, need, out, spoil};
 use crate::ggml_abort;
 use crate::guard::guarded;
 use crate::tensor::ops::attention::{self, Picks};
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext(
 
 /// Sets the precision of the accumulator of an attention node.
 #[deprecated(note = "use ggml_prec_set_acc() instead")]
-#[guarded(unfit!(a))]
+#[guarded(spoil!(a))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
     need!(a);
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ggml_flash_attn_ext_set_n_kv_max(a: *mut ggml_tensor, n
 
 /// Sets the sinks of an attention node: F32, one number per head, which counts as one more score in its softmax. NULL
 /// removes them.
-#[guarded(unfit!(a))]
+#[guarded(spoil!(a))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
     need!(a; sinks);

@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{known, need, out, tensor as need_tensor, unfit};
+use crate::capi::convert::{known, need, out, spoil, tensor as need_tensor};
 use crate::guard::guarded;
 use crate::tensor::ops::matmul;
 use std::ffi::c_int;
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ggml_mul_mat(
 
 /// Sets the precision of the accumulator of a `ggml_mul_mat` node.
 #[deprecated(note = "use ggml_prec_set_acc() instead")]
-#[guarded(unfit!(a))]
+#[guarded(spoil!(a))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat_set_prec(a: *mut ggml_tensor, prec: raw::ggml_prec) {
     need!(a);

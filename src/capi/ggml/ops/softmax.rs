@@ -1,7 +1,7 @@
 //! Softmax of rows.
 
 use crate::abi::ggml::*;
-use crate::capi::convert::{need, out, unfit};
+use crate::capi::convert::{need, out, spoil};
 use crate::guard::guarded;
 use crate::tensor::ops::{Place, softmax};
 
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ggml_soft_max_ext_inplace(
 
 /// Sets the sinks of a softmax node: F32, one number per head (dimension 2), which counts as one more score in the
 /// softmax of its rows. NULL removes them.
-#[guarded(unfit!(a))]
+#[guarded(spoil!(a))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_soft_max_add_sinks(a: *mut ggml_tensor, sinks: *mut ggml_tensor) {
     need!(a; sinks);

@@ -49,7 +49,7 @@ pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
 /// # Safety
 /// As for [`fill`], and the processor has AVX-512 BF16.
 pub(super) unsafe fn fill_bf16(k: &mut Kernels) {
-    k.products.bf16 = bf16::PRODUCTS;
-    k.products.by_row[2] = bf16::BY_ROW;
+    k.products.together.bf16 = bf16::PRODUCTS;
+    k.products.by_row.bf16 = bf16::BY_ROW;
     k.products.bf16_columns = GGML_TYPE_BF16;
 }
