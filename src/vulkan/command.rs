@@ -6,7 +6,7 @@ use super::hazard::{Hazards, Range};
 use super::memory::{Memory, Purpose, Span};
 use super::plan::MAX_PUSH;
 use super::profile::{Label, Profile, Stamps};
-use super::timeline::{Mark, Timeline};
+use super::timeline::{Mark, Reached, Timeline};
 use crate::error::{Error, Result};
 use crate::log_warn;
 use ash::vk;
@@ -457,7 +457,7 @@ impl Recorder {
         }
         if !mark.timeline.is_of(&self.core) {
             // A device cannot wait for the semaphore of another, so the host waits.
-            return mark.timeline.wait(mark.value);
+            return mark.timeline.wait(mark.value).map(drop);
         }
         self.submit()?;
         self.waits.push(mark.clone());
@@ -522,11 +522,14 @@ impl Recorder {
     pub fn wait_below(&mut self, n: usize) -> Result<()> {
         while self.flying.len() >= n.max(1) {
             let value = self.flying[0].value;
-            if let Err(e) = self.timeline.wait(value) {
-                self.abandon();
-                return Err(e);
+            // The device is not asked again: with an answer that is late, this loop would never end.
+            match self.timeline.wait(value) {
+                Ok(reached) => self.retire_to(&reached),
+                Err(e) => {
+                    self.abandon();
+                    return Err(e);
+                }
             }
-            self.retire();
         }
         Ok(())
     }
@@ -621,7 +624,12 @@ impl Recorder {
                 return self.abandon();
             }
         };
-        while self.flying.front().is_some_and(|f| f.value <= reached) {
+        self.retire_to(&reached);
+    }
+
+    /// Retires the pieces that are done by a value of the recorder's timeline.
+    fn retire_to(&mut self, reached: &Reached) {
+        while self.flying.front().is_some_and(|f| reached.includes(f.value)) {
             let Some(flight) = self.flying.pop_front() else { break };
             // SAFETY: the timeline has reached the value of the flight, so the device has written the staging memory. The caller of `download`
             // promised the target until now.

@@ -44,7 +44,7 @@ impl Event for VkEvent {
     fn synchronize(&self) {
         let mark = lock(&self.mark).clone();
         if let Some(mark) = mark {
-            log_failure("event_synchronize", mark.timeline.wait(mark.value));
+            log_failure("event_synchronize", mark.timeline.wait(mark.value).map(drop));
         }
     }
 }

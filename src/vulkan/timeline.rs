@@ -13,6 +13,16 @@ pub struct Timeline {
     pub semaphore: vk::Semaphore,
 }
 
+/// A value that a timeline has reached: the driver has said so.
+pub struct Reached(u64);
+
+impl Reached {
+    /// Whether work that sets `value` is done.
+    pub fn includes(&self, value: u64) -> bool {
+        value <= self.0
+    }
+}
+
 /// A value on a timeline: reached when the work that sets it is done.
 #[derive(Clone)]
 pub struct Mark {
@@ -40,21 +50,22 @@ impl Timeline {
     }
 
     /// The value reached so far.
-    pub fn reached(&self) -> Result<u64> {
+    pub fn reached(&self) -> Result<Reached> {
         // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop.
         unsafe { self.core.vk.get_semaphore_counter_value(self.semaphore) }
+            .map(Reached)
             .map_err(|e| self.core.failed("asking for progress", e))
     }
 
     /// Waits for a value.
-    pub fn wait(&self, value: u64) -> Result<()> {
+    pub fn wait(&self, value: u64) -> Result<Reached> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // Drivers report a device that hangs as lost; this long wait is for drivers that do not.
         let limit = u64::try_from(Duration::from_secs(600).as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows both arrays.
         match unsafe { self.core.vk.wait_semaphores(&info, limit) } {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Reached(value)),
             Err(vk::Result::TIMEOUT) => {
                 Err(Error::Backend(format!("{}: no progress for ten minutes", self.core.info.identity.name)))
             }
