@@ -16,8 +16,14 @@ if [ "${1:-}" = cpu ]; then
     scripts/oracle.sh hosts
     mkdir -p target/bench
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/gemv.c -o target/bench/gemv -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu -lm
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/encoders.c -o target/bench/encoders -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu -lm
     ${CC:-cc} -O2 -pthread c_tests/bench/peak.c -o target/bench/peak
-    exec python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
+    python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
+    if git diff --quiet -- docs/BENCHMARKS.md 2> /dev/null; then exit; fi # nothing new to draw
+    plot=$GGML_CACHE/plot
+    [ -x "$plot/bin/python" ] || python3 -m venv "$plot"
+    "$plot/bin/python" -c 'import matplotlib' 2> /dev/null || "$plot/bin/pip" install --quiet matplotlib==3.11.2 || { echo "bench: no plot without matplotlib"; exit; }
+    exec "$plot/bin/python" c_tests/bench/plot.py
 fi
 mkdir -p target/bench
 if [ "${1:-}" = ops ]; then

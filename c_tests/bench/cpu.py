@@ -7,7 +7,8 @@ usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2|avx_vnni] [--form
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
 lib. The model is a random llama of 200M parameters, quantized to each format; "MoE" is one of 490M parameters with 16 experts, of which a token
 uses 4; "1.1B" is larger than the caches, and its text shows how much of the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one
-thread, show how much of the processor's speed the kernels use (gemv.c and peak.c, built in target/bench). Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
+thread, show how much of the processor's speed the kernels use (gemv.c and peak.c, built in target/bench). encoders.c times the shapes of
+MiniLM and of Whisper's encoder, and llama-completion a whole process from its start to the first token. Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
 processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
 Exit status 1 when a program fails.
 """
@@ -19,6 +20,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 import page  # noqa: E402
@@ -90,6 +92,57 @@ def kernels(ours, original, level, peaks):
         text.append(f"| {name.upper()} | {here:.0f} | {share(here)} | {there:.0f} | {share(there)} |\n")
         print("".join(text[-1]), end="", flush=True)
     return "".join(text) + "\n"
+
+
+def median_table(head, names, pairs, number):
+    """A table of medians and of the median ratio of each pair (there / here: times)."""
+    text = [head, "| | here | the original | original / here |\n|---|---|---|---|\n"]
+    for name in names:
+        here, there = (statistics.median(side) for side in zip(*pairs[name]))
+        ratio = statistics.median(b / a for a, b in pairs[name])
+        text.append(f"| {name} | {number(here)} | {number(there)} | **{ratio:.2f}** |\n")
+        print(text[-1], end="", flush=True)
+    return "".join(text) + "\n"
+
+
+def in_turns(rounds, measure):
+    """What `measure(side)` returns by name, for this library (0) and the original (1), in pairs by name."""
+    pairs = {}
+    for turn in range(rounds):
+        both = [None, None]
+        for side in (turn % 2, 1 - turn % 2):
+            both[side] = measure(side)
+        for name in both[0]:
+            pairs.setdefault(name, []).append((both[0][name], both[1][name]))
+    return pairs
+
+
+def encoders(ours, original, level, rounds):
+    """MiniLM and Whisper's encoder, as Markdown."""
+    sides = (ours, "" if level == "native" else level), (original, "")
+    pairs = in_turns(rounds, lambda side: lines("encoders", *sides[side], os.cpu_count()))
+    return median_table(f"Encoders with random weights, {os.cpu_count()} threads, milliseconds.\n\n", list(pairs), pairs, lambda us: f"{1e-3 * us:.1f}")
+
+
+STARTS = ["F16", "Q8_0", "Q4_K"]
+
+
+def starts(cache, ours, original, level, paths, rounds):
+    """Seconds from the start of a process to its first token, with the file in the page cache, as Markdown."""
+    def seconds(side):
+        forced = "" if level == "native" or side == 1 else level
+        env = dict(os.environ, LD_LIBRARY_PATH=(ours, original)[side], GGML_DISABLE_VULKAN="1", GGML_RS_CPU_LEVEL=forced)
+        times = {}
+        for name in (name for name in STARTS if name in paths):
+            command = [os.path.join(cache, "hosts/bin/llama-completion"), "-m", paths[name], "-p", "Once", "-n", "1", "-no-cnv", "--no-warmup",
+                       "-t", str(os.cpu_count())]
+            start = time.monotonic()
+            subprocess.run(command, env=env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            times[name] = time.monotonic() - start
+        return times
+    pairs = in_turns(max(3, rounds), seconds)
+    return median_table("llama-completion from its start to its end with one token, milliseconds (weights are interleaved while they are loaded).\n\n", list(pairs), pairs,
+                        lambda s: f"{1e3 * s:.0f}")
 
 
 def bandwidth(paths, times, peaks):
@@ -177,6 +230,8 @@ def main():
                         print(f"{level:7} {kind:8} {name:20} {ours:9.1f} {theirs:9.1f} {ours / theirs:6.2f}", flush=True)
         text.append(table(level, times, rounds) + bandwidth(paths, times, peaks))
         text.append(kernels(a.ours, original, level, peaks))
+        text.append(encoders(a.ours, original, level, rounds))
+        text.append(starts(a.cache, a.ours, original, level, paths, rounds))
     if a.no_write or a.short:
         print("".join(text), end="")
         return

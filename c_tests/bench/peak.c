@@ -33,7 +33,10 @@ static double seconds(clockid_t clock) {
 #define BEGIN(i)     chain[i] = a;
 #define NEXT(i, sum) chain[i] = sum; __asm__ volatile("" : "+x"(chain[i]));
 #define FMA_256(i)   NEXT(i, _mm256_fmadd_ps(a, b, chain[i]))
-#define BYTES_256(i) NEXT(i, _mm256_add_epi32(chain[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), b)))
+/* These products do not depend on the sum, so the compiler must not know that they are always the same. */
+#define BYTES_256(i)               \
+    __asm__ volatile("" : "+x"(a)); \
+    NEXT(i, _mm256_add_epi32(chain[i], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), b)))
 #define FMA_512(i)   NEXT(i, _mm512_fmadd_ps(a, b, chain[i]))
 #define VNNI_512(i)  NEXT(i, _mm512_dpbusd_epi32(chain[i], a, b))
 #define VNNI_256(i)  NEXT(i, _mm256_dpbusd_avx_epi32(chain[i], a, b))

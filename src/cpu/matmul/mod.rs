@@ -137,6 +137,11 @@ struct Repeated {
 impl Columns for Repeated {
     fn get(&self, j: usize) -> (RowIndex, RowIndex) {
         let ([r2, r3], [i02, i03]) = (self.repeats, self.place);
+        if j < self.ne1[1] {
+            // Divisions would take a good part of the time of a small product.
+            let at = [j, i02 * r2, i03 * r3];
+            return (at, at);
+        }
         let (i1, above) = (j % self.ne1[1], j / self.ne1[1]);
         let at = [i1, i02 * r2 + above % r2, i03 * r3 + above / r2];
         (at, at)

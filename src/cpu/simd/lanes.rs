@@ -138,6 +138,12 @@ pub trait Dots: Copy {
     unsafe fn sum(self, _start: Self) -> Self {
         self
     }
+    /// Returns `self`. The compiler does not combine additions before this call with those after it: in a tile it would keep more sums at a time
+    /// than there are registers.
+    #[inline(always)]
+    unsafe fn as_it_is(self) -> Self {
+        self
+    }
 }
 
 /// [`Dots`] for activations that may have bytes of -128. Conversions here do not produce them, but those of a host may.

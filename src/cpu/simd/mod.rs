@@ -302,7 +302,8 @@ pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| {
         let best = Level::ALL[Level::ALL.len() - 1];
-        let Some(name) = std::env::var_os("GGML_RS_CPU_LEVEL") else { return Kernels::for_level(best) };
+        let name = std::env::var_os("GGML_RS_CPU_LEVEL").filter(|name| !name.is_empty());
+        let Some(name) = name else { return Kernels::for_level(best) };
         let level = Level::ALL.into_iter().find(|l| name.as_encoded_bytes() == l.name().to_bytes());
         if level.is_none() {
             let names = Level::ALL.map(|l| l.name().to_string_lossy()).join(", ");

@@ -139,25 +139,27 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
         for block in 0..k / 32 {
             let at = block * Act::<GROUP, OFFSETS>::BYTES;
             for group in 0..32 / GROUP {
+                let zero = |c: usize| start::<D>(acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group), bias);
                 let mut sums = [[D::splat(0); VECTORS]; C];
-                for c in 0..C {
-                    sums[c] = [start(acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group), bias); VECTORS];
-                }
-                let mut products = sums;
-                for four in 0..GROUP / 4 {
-                    let w: [D; VECTORS] = std::array::from_fn(|r| D::load(q.add(4 * n * r)));
-                    q = q.add(4 * n * VECTORS);
-                    for c in 0..C {
-                        let a = D::splat(acts[c].add(at + group * GROUP + 4 * four).cast::<i32>().read_unaligned());
-                        for r in 0..VECTORS {
-                            products[c][r] = if four % run == 0 {
-                                D::products(sums[c][r], w[r], a, BITS)
-                            } else {
-                                products[c][r].more_products(w[r], a, BITS)
-                            };
-                            if (four + 1) % run == 0 {
-                                sums[c][r] = products[c][r].sum(sums[c][r]);
+                for first in (0..GROUP / 4).step_by(run) {
+                    let mut products = [[D::splat(0); VECTORS]; C];
+                    for four in first..first + run {
+                        let w: [D; VECTORS] = std::array::from_fn(|r| D::load(q.add(4 * n * r)));
+                        q = q.add(4 * n * VECTORS);
+                        for c in 0..C {
+                            let a = D::splat(acts[c].add(at + group * GROUP + 4 * four).cast::<i32>().read_unaligned());
+                            for r in 0..VECTORS {
+                                products[c][r] = if four == first {
+                                    D::products(if first == 0 { zero(c) } else { sums[c][r] }, w[r], a, BITS)
+                                } else {
+                                    products[c][r].more_products(w[r], a, BITS).as_it_is()
+                                };
                             }
+                        }
+                    }
+                    for c in 0..C {
+                        for r in 0..VECTORS {
+                            sums[c][r] = products[c][r].sum(if first == 0 { zero(c) } else { sums[c][r] }).as_it_is();
                         }
                     }
                 }

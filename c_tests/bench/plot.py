@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Draws docs/bench-cpu.svg from the tables that cpu.py has written to docs/BENCHMARKS.md: for each level, how much faster this library is than the
+original in prompts, text and batches, by format. Needs matplotlib. Colours and a transparent ground that read on white and on black.
+"""
+import os
+import re
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+sys.dont_write_bytecode = True
+import page  # noqa: E402
+
+SHOWN = {"prompt 512": "#4c78a8", "text": "#f58518", "8 columns": "#54a24b"}
+GREY = "#808080"
+OUT = os.path.join(page.ROOT, "docs", "bench-cpu.svg")
+
+
+def tables(text):
+    """Of each level: its name, and for each format the ratios by measurement."""
+    for part in re.finditer(r"^([^\n:]+): tokens per second here[^\n]*\n\n((?:\|[^\n]*\n)+)", text, re.M):
+        head, _, *rows = ([c.strip() for c in row.strip("|").split("|")] for row in part[2].splitlines())
+        found = {}
+        for name, *cells in rows:
+            ratios = {h: float(m[1]) for h, c in zip(head[1:], cells) if (m := re.search(r"\*\*([\d.]+)\*\*", c))}
+            found[name] = {h: r for h, r in ratios.items() if h in SHOWN}
+        yield part[1], found
+
+
+def main():
+    with open(page.TARGET, encoding="utf-8") as f:
+        text = f.read().split("<!-- cpu: begin -->")[1].split("<!-- cpu: end -->")[0]
+    levels = list(tables(text))
+    plt.rcParams.update({"svg.hashsalt": "bench-cpu", "svg.fonttype": "none", "font.family": "sans-serif", "text.color": GREY, "axes.labelcolor": GREY,
+                         "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY})
+    fig, axes = plt.subplots(len(levels), 1, figsize=(10, 3.2 * len(levels)), squeeze=False, layout="constrained")
+    for ax, (level, formats) in zip(axes[:, 0], levels):
+        for i, (measure, colour) in enumerate(SHOWN.items()):
+            at = [(x + 0.27 * (i - 1), r[measure]) for x, r in enumerate(formats.values()) if measure in r]
+            ax.bar([x for x, _ in at], [y for _, y in at], 0.25, color=colour, label=measure)
+        ax.axhline(1.0, color=GREY, linewidth=1)
+        ax.set_xticks(range(len(formats)), formats, rotation=30, ha="right")
+        ax.set_ylabel("times the original's speed")
+        ax.set_title(level)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, ncols=len(SHOWN))
+    fig.savefig(OUT, transparent=True, metadata={"Date": None})
+    print(f"{os.path.relpath(OUT, page.ROOT)}: {', '.join(level for level, _ in levels)}")
+
+
+if __name__ == "__main__":
+    main()
