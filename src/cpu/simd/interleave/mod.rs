@@ -16,8 +16,10 @@ use super::lanes::{Dots, Lanes};
 use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
 use crate::sys::memory::prefetch;
+use std::hint::black_box;
 
-/// Bytes from what is processed to what is loaded into the cache. Kernels for one column would wait for memory otherwise.
+/// Bytes from what is processed to what is loaded into the cache. Kernels for one column would wait for memory otherwise. They ask for a part of a block
+/// at a time: some processors stop at many requests at once.
 const AHEAD: usize = 4096;
 
 /// Where the data of a block is.
@@ -163,12 +165,16 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
         }
         let acts = acts.cast::<[*const u8; C]>().read_unaligned();
         for i in 0..k / F::SHAPE.values {
-            let at = strip.add(i * F::SHAPE.bytes * lanes);
-            prefetch(at.wrapping_add(AHEAD), F::SHAPE.bytes * lanes);
-            let b = Block::<D>::new(at);
+            let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
+            let part = F::SHAPE.bytes * lanes / per;
+            // The compiler does not know it: it mixes the instructions of groups if there is no branch between them, which took up to twice as long.
+            let ahead = black_box(AHEAD);
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
+                        if ahead != 0 {
+                            prefetch(b.at.wrapping_add(ahead + $t * part), part);
+                        }
                         let at = (i * per + $t) * act_bytes;
                         let codes = F::codes(b, $t);
                         for g in 0..groups {
