@@ -17,8 +17,6 @@ const CONVERT_FROM: usize = 16;
 /// The same for rows of floats: the copies are not a power of two apart, so they do not compete for the same sets of the cache.
 const COPY_FROM: usize = 64;
 
-/// Bytes of columns that stay in the L1 cache of a core with two threads while rows are read from memory.
-const CACHED: usize = 12 << 10;
 
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {
@@ -80,7 +78,7 @@ impl<C: Columns> Job<'_, C> {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
-        if columns <= MAX_COLS && columns * self.plan.k * act_size <= CACHED {
+        if columns <= MAX_COLS && columns * self.plan.k * act_size <= products.by_row_bytes.of(weights) {
             return self.floats_by_row(dest);
         }
         let convert = !bfloat16s && columns >= if weights == GGML_TYPE_F32 { COPY_FROM } else { CONVERT_FROM };

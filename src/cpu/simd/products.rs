@@ -83,6 +83,25 @@ impl<T> ByFormat<T> {
     }
 }
 
+/// Numbers of bytes by the format of rows.
+#[derive(Clone, Copy)]
+pub struct RowBytes {
+    /// For halves.
+    pub f16: usize,
+    /// For all others.
+    pub others: usize,
+}
+
+impl RowBytes {
+    /// For most instruction sets.
+    pub const MOST: Self = Self { f16: 12 << 10, others: 12 << 10 };
+
+    /// The number for a format.
+    pub fn of(self, t: ggml_type) -> usize {
+        if t == GGML_TYPE_F16 { self.f16 } else { self.others }
+    }
+}
+
 /// The kernels of an instruction set.
 #[derive(Clone, Copy)]
 pub struct Products {
@@ -90,6 +109,9 @@ pub struct Products {
     pub together: ByFormat<Product>,
     /// Products one row after the other.
     pub by_row: ByFormat<RowProduct>,
+    /// Bytes of columns up to which rows are multiplied one after the other: what stays in the L1 cache while rows are read from memory, and
+    /// was measured to pay (docs/PERFORMANCE.md).
+    pub by_row_bytes: RowBytes,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
     pub bf16_columns: ggml_type,
     /// Sums of floats.
@@ -471,6 +493,7 @@ macro_rules! instantiate {
                     bf16: &[$(($cols, by_row::<products::Bfloat16, $cols> as RowProduct)),*],
                     f8: &[$(($cols, by_row::<products::Float8, $cols> as RowProduct)),*],
                 },
+                by_row_bytes: products::RowBytes::MOST,
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],
