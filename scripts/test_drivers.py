@@ -40,8 +40,8 @@ DRIVERS = {
     "Honeykrisp m1": ("asahi", "asahi", {}),
 }
 QUICK = ("RADV navi31", "RADV vega10", "NVK ampere", "Turnip a740", "Honeykrisp m1")
-# A driver with memory that is not cached beside memory that is.
-NON_COHERENT = "RADV navi31"
+# A driver with memory that is not cached beside memory that is; it also gets the other limits.
+LIMITED = "RADV navi31"
 # What drivers call the same: registers, spills, bytes of scratch memory, occupancy, bytes of shared memory, instructions.
 WORDS = {
     "registers": ("VGPRs", "Number of GPRs", "Registers used", "GPRs", "Max live registers"),
@@ -53,6 +53,8 @@ WORDS = {
 # Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
 NOT_FOR_METAL = ("mul_mat_coop.", "mul_mat_coop2.")
 LAYER = "VK_LAYER_ggml_rs_driver"
+# Seconds for a run, of which the longest takes a minute on a machine that has other work.
+TIMEOUT = 600
 
 
 class Checks:
@@ -135,8 +137,12 @@ class Driver:
         """Pipelines and graphs of a run. Sets `why` if it failed."""
         with tempfile.TemporaryDirectory() as folder:
             report = os.path.join(folder, "report")
-            r = subprocess.run([self.run, self.program, *arguments], env=dict(self.environment, DRIVER_LAYER_REPORT=report), stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace", timeout=600)
+            try:
+                r = subprocess.run([self.run, self.program, *arguments], env=dict(self.environment, DRIVER_LAYER_REPORT=report), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, errors="replace", timeout=TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self.why = f"no end after {TIMEOUT} seconds"
+                return {}, []
             lines = [json.loads(line) for line in open(report, encoding="utf-8")] if os.path.exists(report) else []
         if r.returncode != 0:
             self.why = f"status {r.returncode}: " + " | ".join(r.stderr.strip().splitlines()[-2:])[-300:]
@@ -149,9 +155,9 @@ class Driver:
                 pipelines[line["pipeline"]] = (self.names.get(line["module"], "?"), statistics(line["executables"]))
         return pipelines, [line for line in lines if "graph" in line and line["graph"] not in ("before", "end")]
 
-    def non_coherent(self):
-        """Whether a device whose cached memory is not coherent computes the models: the library must use other memory."""
-        self.environment["DRIVER_LAYER_LIMITS"] = "non-coherent"
+    def limited(self, limits):
+        """Whether a device with less than the driver reports computes the models."""
+        self.environment["DRIVER_LAYER_LIMITS"] = limits
         _, graphs = self.start()
         del self.environment["DRIVER_LAYER_LIMITS"]
         return bool(graphs)
@@ -261,8 +267,10 @@ def main():
         full = dict(data["drivers"].get(name, {}).get("full", {}))
         formats = driver.formats(full) if extent != "quick" else None
         layers, hot = driver.models(full)
-        if driver.name == NON_COHERENT:
-            c.check(driver.non_coherent() and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
+        if driver.name == LIMITED:
+            c.check(driver.limited("non-coherent") and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
+            # A wait that has ended says what is done; a loop that asks again never ends.
+            c.check(driver.limited("late") and not driver.why, f"{name} whose semaphores say their values late", driver.why)
         new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
         if formats:
             new["formats"] = formats

@@ -9,7 +9,8 @@
  *      function with dlopen(path of the layer, RTLD_NOLOAD).
  * DRIVER_LAYER_CODE=FOLDER: writes the driver's representations of each pipeline (assembly) to FOLDER/NUMBER-NAME.txt.
  * DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8 no-16bit no-bda non-coherent": the device has less than the
- * driver reports. non-coherent: cached memory; Vulkan requires that a device also has coherent memory. */
+ * driver reports. non-coherent: cached memory; Vulkan requires that a device also has coherent memory. late: a semaphore that is asked for its
+ * value says 0 for ever; only waits end. */
 #include "layer.h"
 
 #include <pthread.h>
@@ -85,6 +86,7 @@ struct device {
     result_t (*submit)(handle_t, uint32_t, const void *, object_t);
     result_t (*flush)(handle_t, uint32_t, const void *);
     result_t (*invalidate)(handle_t, uint32_t, const void *);
+    result_t (*value)(handle_t, object_t, uint64_t *);
 };
 
 struct module { object_t handle; char id[32]; };
@@ -414,6 +416,12 @@ static result_t invalidate(handle_t device, uint32_t n, const void * ranges) {
     return device_of(device)->invalidate(device, n, ranges);
 }
 
+static result_t semaphore_value(handle_t device, object_t semaphore, uint64_t * value) {
+    const result_t r = device_of(device)->value(device, semaphore, value);
+    if (limit("late")) { *value = 0; }
+    return r;
+}
+
 static result_t create_instance(const void * info, const void * allocator, handle_t * out) {
     const result_t r = next_create_instance(info, allocator, out);
     if (r != SUCCESS) { return r; }
@@ -468,6 +476,7 @@ static result_t create_device(handle_t physical, const void * create_info, const
     d.submit = (void *) d.get(*out, "vkQueueSubmit");
     d.flush = (void *) d.get(*out, "vkFlushMappedMemoryRanges");
     d.invalidate = (void *) d.get(*out, "vkInvalidateMappedMemoryRanges");
+    d.value = (void *) d.get(*out, "vkGetSemaphoreCounterValue");
     pthread_mutex_lock(&lock);
     devices[n_devices++] = d;
     pthread_mutex_unlock(&lock);
@@ -497,6 +506,7 @@ static const struct entry mine[] = {
     { "vkQueueSubmit", (function_t) submit, 1 },
     { "vkFlushMappedMemoryRanges", (function_t) flush, 1 },
     { "vkInvalidateMappedMemoryRanges", (function_t) invalidate, 1 },
+    { "vkGetSemaphoreCounterValue", (function_t) semaphore_value, 1 },
 };
 
 #include "layer_entry.h"
