@@ -17,7 +17,6 @@ const CONVERT_FROM: usize = 16;
 /// The same for rows of floats: the copies are not a power of two apart, so they do not compete for the same sets of the cache.
 const COPY_FROM: usize = 64;
 
-
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {
     CONVERTED * spaced(k.min(STEP))
