@@ -134,6 +134,22 @@ pub fn prefetch(at: *const u8, bytes: usize) {
     let _ = (at, bytes);
 }
 
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Begins to load the cache line at `at` into the cache of the second level, which waits for more lines at once than that of the first.
+#[inline]
+pub fn prefetch_far(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// There is no memory. Unlike an [`Error`], it needs none itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;

@@ -34,6 +34,8 @@ struct Step {
     k: usize,
     /// Whether there were steps before.
     add: bool,
+    /// After how many bytes the memory follows that is multiplied next, or 0 if it is in the cache.
+    ahead: usize,
 }
 
 impl Step {
@@ -50,7 +52,7 @@ impl Step {
         }
         let whole = self.rows - self.rows % ROWS;
         // SAFETY: forwarded to the caller: this is the contract of `Product`.
-        unsafe { kernel(self.k, whole, rows.as_ptr(), 0, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
+        unsafe { kernel(self.k, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
         let n = self.rows - whole;
         if n == 0 {
             return;
@@ -63,7 +65,7 @@ impl Step {
             for c in 0..if self.add { columns } else { 0 } {
                 room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
             }
-            kernel(self.k, ROWS, rows[whole..].as_ptr(), 0, at.acts.as_ptr(), room.as_ptr(), self.add);
+            kernel(self.k, ROWS, rows[whole..].as_ptr(), self.ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
             for c in 0..columns {
                 to[c].cast::<u8>().copy_from_nonoverlapping(room[c].cast(), n * size_of::<f32>());
             }
@@ -77,9 +79,6 @@ impl<C: Columns> Job<'_, C> {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
-        if columns <= MAX_COLS && columns * self.plan.k * act_size <= products.by_row_bytes.of(weights) {
-            return self.floats_by_row(dest);
-        }
         let convert = !bfloat16s && columns >= if weights == GGML_TYPE_F32 { COPY_FROM } else { CONVERT_FROM };
         let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
@@ -108,37 +107,18 @@ impl<C: Columns> Job<'_, C> {
         }
     }
 
-    /// Computes the piece row by row. Results have the same bits.
-    fn floats_by_row(&self, dest: &mut Dest<'_>) {
-        let (kernels, stride) = (self.kernels.products.by_row.of(self.plan.weights), self.stride());
-        let all: Addresses<MAX_COLS> = self.addresses(dest, self.cols.clone());
-        for first in self.rows.clone().step_by(ROWS) {
-            let n = ROWS.min(self.rows.end - first);
-            let mut rows = [std::ptr::null(); ROWS];
-            for (r, at) in rows[..n].iter_mut().enumerate() {
-                *at = self.row(first).wrapping_add(r * stride);
-            }
-            for (c, _, kernel) in cover(kernels, self.cols.len()) {
-                let at = all.from(c).moved(0, first - self.rows.start);
-                // SAFETY: the rows are inside the matrix by the assertions in `new`, with `k` values. The columns have as many, and their
-                // results have the rows of the piece (`addresses`).
-                unsafe { kernel(self.plan.k, n, rows.as_ptr(), at.acts.as_ptr(), at.dsts.as_ptr()) };
-            }
-        }
-    }
-
     /// The values from `k0` of some rows, converted to floats if there is memory for that.
     fn step(&self, rows: Range<usize>, k0: usize, own: Option<&mut [f32]>) -> Step {
         let (size, stride) = (self.plan.weights.type_size(), self.stride());
         let (first, k) = (self.row(rows.start).wrapping_add(k0 * size), STEP.min(self.plan.k - k0));
-        let step = Step { first, stride, rows: rows.len(), k, add: k0 > 0 };
+        let step = Step { first, stride, rows: rows.len(), k, add: k0 > 0, ahead: ROWS * stride };
         let Some(own) = own else { return step };
         let space = spaced(self.plan.k.min(STEP));
         assert!(rows.len() * space <= own.len(), "memory for the converted rows");
         for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows.len()) {
             self.convert(first.wrapping_add(r * stride), &mut to[..k]);
         }
-        Step { first: own.as_ptr().cast(), stride: space * size_of::<f32>(), ..step }
+        Step { first: own.as_ptr().cast(), stride: space * size_of::<f32>(), ahead: 0, ..step }
     }
 
     /// Converts a row of weights, which has as many values as `to`.

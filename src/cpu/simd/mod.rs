@@ -269,18 +269,16 @@ impl Kernels {
 
 /// Covers `n` columns with kernels as wide as possible: first column, width and kernel. The kernels are in descending order of their width, down to
 /// one column.
-pub fn cover<T: Copy>(mut kernels: &'static [(usize, T)], n: usize) -> impl Iterator<Item = (usize, usize, T)> {
+pub fn cover<T: Copy>(kernels: &'static [(usize, T)], n: usize) -> impl Iterator<Item = (usize, usize, T)> {
     let mut next = 0;
     std::iter::from_fn(move || {
-        while let [(width, kernel), narrower @ ..] = kernels {
-            if n - next >= *width {
-                let first = next;
-                next += width;
-                return Some((first, *width, *kernel));
-            }
-            kernels = narrower;
-        }
-        None
+        let (left, widest) = (n - next, kernels.first()?.0);
+        // As few kernels as possible, of similar widths: for five columns three and two, not four and one.
+        let of = |count: usize| kernels.iter().find(|(width, _)| *width == left.div_ceil(count));
+        let (width, kernel) = (left.div_ceil(widest).max(1)..=left).find_map(of)?;
+        let first = next;
+        next += width;
+        Some((first, *width, *kernel))
     })
 }
 

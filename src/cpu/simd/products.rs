@@ -8,7 +8,7 @@
 
 use super::lanes::Lanes;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::sys::memory::prefetch;
+use crate::sys::memory::{LINE, prefetch, prefetch_far};
 
 /// Rows that a kernel computes at once.
 pub const ROWS: usize = 4;
@@ -21,8 +21,8 @@ pub const STEP: usize = 1024;
 pub const AHEAD: usize = 8;
 
 /// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column
-/// `c` goes to `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next, unless that is 0; kernels for
-/// few columns load it into the cache.
+/// `c` goes to `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next, unless that is 0: the kernel
+/// begins to load it into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
@@ -37,14 +37,6 @@ pub type Product = unsafe fn(
     dst: *const *mut f32,
     add: bool,
 );
-
-/// The same results for rows that come from memory, any number of them with any number `k` of values, one row after the other: processors load
-/// ahead what is read in the order of its addresses.
-///
-/// # Safety
-/// As for [`Product`], with results that need not be readable.
-pub type RowProduct =
-    unsafe fn(k: usize, n: usize, rows: *const *const u8, cols: *const *const u8, dst: *const *mut f32);
 
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`.
 ///
@@ -83,35 +75,11 @@ impl<T> ByFormat<T> {
     }
 }
 
-/// Numbers of bytes by the format of rows.
-#[derive(Clone, Copy)]
-pub struct RowBytes {
-    /// For halves.
-    pub f16: usize,
-    /// For all others.
-    pub others: usize,
-}
-
-impl RowBytes {
-    /// For most instruction sets.
-    pub const MOST: Self = Self { f16: 12 << 10, others: 12 << 10 };
-
-    /// The number for a format.
-    pub fn of(self, t: ggml_type) -> usize {
-        if t == GGML_TYPE_F16 { self.f16 } else { self.others }
-    }
-}
-
 /// The kernels of an instruction set.
 #[derive(Clone, Copy)]
 pub struct Products {
     /// Products of several rows at once.
     pub together: ByFormat<Product>,
-    /// Products one row after the other.
-    pub by_row: ByFormat<RowProduct>,
-    /// Bytes of columns up to which rows are multiplied one after the other: what stays in the L1 cache while rows are read from memory, and
-    /// was measured to pay (docs/PERFORMANCE.md).
-    pub by_row_bytes: RowBytes,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
     pub bf16_columns: ggml_type,
     /// Sums of floats.
@@ -171,7 +139,7 @@ numbers! {
 /// The methods read `VALUES` numbers at `p`, or `n < VALUES` of them, on a processor with the instruction set.
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub unsafe trait Factors {
-    /// The sums.
+    /// The sums of a vector of products.
     type Sums: Lanes;
     /// A vector of numbers.
     type Vector: Copy;
@@ -251,15 +219,8 @@ pub unsafe fn product<F: Factors, const C: usize>(
         let dst = dst.cast::<[*mut f32; C]>().read_unaligned();
         let mut first = 0;
         while first < n {
-            some_rows::<F, C>(
-                k,
-                rows.add(first).cast::<[*const u8; ROWS]>().read_unaligned(),
-                ahead,
-                cols,
-                dst,
-                first,
-                add,
-            );
+            let some = rows.add(first).cast::<[*const u8; ROWS]>().read_unaligned();
+            some_rows::<F, C>(k, some, ahead, cols, dst, first, add);
             first += ROWS;
         }
     }
@@ -284,15 +245,10 @@ unsafe fn some_rows<F: Factors, const C: usize>(
     unsafe {
         let mut acc = [[F::Sums::splat(0.0); ROWS]; C];
         macro_rules! vectors {
-            ($i:expr, $row:ident, $column:ident $(, $n:expr)?) => {
+            ($i:ident, $row:ident, $column:ident $(, $n:expr)?) => {
                 let mut a = [F::$column(cols[0].add(F::COLUMN * $i) $(, $n)?); C];
                 for c in 1..C {
                     a[c] = F::$column(cols[c].add(F::COLUMN * $i) $(, $n)?);
-                }
-                if C <= 4 && ahead != 0 {
-                    for r in 0..ROWS {
-                        prefetch(rows[r].wrapping_add(F::ROW * $i + ahead), 1);
-                    }
                 }
                 for r in 0..ROWS {
                     let w = F::$row(rows[r].add(F::ROW * $i) $(, $n)?);
@@ -305,11 +261,16 @@ unsafe fn some_rows<F: Factors, const C: usize>(
         let whole = k - k % F::VALUES;
         let mut i = 0;
         while i < whole {
+            if ahead != 0 && (F::ROW * i).is_multiple_of(LINE) {
+                for r in 0..ROWS {
+                    prefetch_far(rows[r].wrapping_add(F::ROW * i + ahead));
+                }
+            }
             vectors!(i, row, column);
             i += F::VALUES;
         }
         if i < k {
-            vectors!(i, row_part, column_part, k - i);
+            vectors!(i, row_part, column_part, k - whole);
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);
@@ -321,65 +282,6 @@ unsafe fn some_rows<F: Factors, const C: usize>(
                 }
             }
             to.write_unaligned(sums);
-        }
-    }
-}
-
-/// [`RowProduct`] for `C` columns.
-///
-/// # Safety
-/// As for [`RowProduct`], and the processor has the instruction set of `F`.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // the loops index several arrays
-pub unsafe fn product_by_row<F: Factors, const C: usize>(
-    k: usize,
-    n: usize,
-    rows: *const *const u8,
-    cols: *const *const u8,
-    dst: *const *mut f32,
-) {
-    // SAFETY: the contracts of `RowProduct`, `Factors` and `Lanes`; all indices are below `k` and `n`.
-    unsafe {
-        let cols = cols.cast::<[*const u8; C]>().read_unaligned();
-        let dst = dst.cast::<[*mut f32; C]>().read_unaligned();
-        for r in 0..n {
-            let row = *rows.add(r);
-            let mut results = [0.0; C];
-            // The sums of four steps are computed together.
-            for first in (0..k.max(1)).step_by(4 * STEP) {
-                let mut sums = [[F::Sums::splat(0.0); 4]; C];
-                let steps = (k - first).div_ceil(STEP).clamp(1, 4);
-                for s in 0..steps {
-                    let (start, end) = (first + s * STEP, k.min(first + (s + 1) * STEP));
-                    let mut acc = [F::Sums::splat(0.0); C];
-                    let mut i = start;
-                    while i + F::VALUES <= end {
-                        let w = F::row(row.add(F::ROW * i));
-                        for c in 0..C {
-                            acc[c] = F::add_products(w, F::column(cols[c].add(F::COLUMN * i)), acc[c]);
-                        }
-                        i += F::VALUES;
-                    }
-                    if i < end {
-                        let w = F::row_part(row.add(F::ROW * i), end - i);
-                        for c in 0..C {
-                            let a = F::column_part(cols[c].add(F::COLUMN * i), end - i);
-                            acc[c] = F::add_products(w, a, acc[c]);
-                        }
-                    }
-                    for c in 0..C {
-                        sums[c][s] = acc[c];
-                    }
-                }
-                for c in 0..C {
-                    for (s, sum) in F::Sums::sum4(sums[c]).into_iter().enumerate().take(steps) {
-                        results[c] = if first + s == 0 { sum } else { results[c] + sum };
-                    }
-                }
-            }
-            for c in 0..C {
-                dst[c].add(r).write_unaligned(results[c]);
-            }
         }
     }
 }
@@ -458,20 +360,13 @@ macro_rules! instantiate {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
             use super::*;
-            use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, RowProduct, WeightedSum};
+            use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
                 k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
                 unsafe { products::product::<AsFloats<$lanes, W>, C>(k, n, rows, ahead, cols, dst, add) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn by_row<W: Number, const C: usize>(
-                k: usize, n: usize, rows: *const *const u8, cols: *const *const u8, dst: *const *mut f32,
-            ) {
-                // SAFETY: this function enables the features, and the contract of `RowProduct` covers the rest.
-                unsafe { products::product_by_row::<AsFloats<$lanes, W>, C>(k, n, rows, cols, dst) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
@@ -487,13 +382,6 @@ macro_rules! instantiate {
                     bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
                     f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
                 },
-                by_row: ByFormat {
-                    f32: &[$(($cols, by_row::<products::Float, $cols> as RowProduct)),*],
-                    f16: &[$(($cols, by_row::<products::Half, $cols> as RowProduct)),*],
-                    bf16: &[$(($cols, by_row::<products::Bfloat16, $cols> as RowProduct)),*],
-                    f8: &[$(($cols, by_row::<products::Float8, $cols> as RowProduct)),*],
-                },
-                by_row_bytes: products::RowBytes::MOST,
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],

@@ -30,7 +30,6 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     k.to_float[GGML_TYPE_Q4_0 as usize] = q4_0;
     fill_order(k);
     k.products = row_products::PRODUCTS;
-    k.products.by_row_bytes.f16 = 16 << 10;
     k.recurrent = recurrent_kernels::RECURRENT;
 }
 
@@ -51,6 +50,5 @@ pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
 /// As for [`fill`], and the processor has AVX-512 BF16.
 pub(super) unsafe fn fill_bf16(k: &mut Kernels) {
     k.products.together.bf16 = bf16::PRODUCTS;
-    k.products.by_row.bf16 = bf16::BY_ROW;
     k.products.bf16_columns = GGML_TYPE_BF16;
 }
