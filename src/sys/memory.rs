@@ -121,33 +121,21 @@ pub unsafe fn c_aligned_free(p: *mut c_void) {
     }
 }
 
-/// Begins to load the `bytes` bytes at `at` into the cache. It is a hint, so any address is allowed.
-#[inline]
-pub fn prefetch(at: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..bytes.div_ceil(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(64 * line).cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, bytes);
-}
-
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Begins to load the cache line at `at` into the cache of the second level, which waits for more lines at once than that of the first.
+/// Begins to load the `bytes` bytes at `at` into the cache of the second level, which can wait for more lines at a time than the first. It is a hint,
+/// so any address is allowed.
 #[inline]
-pub fn prefetch_far(at: *const u8) {
+pub fn prefetch(at: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    {
+    for line in 0..bytes.div_ceil(LINE) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(LINE * line).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
+    let _ = (at, bytes);
 }
 
 /// There is no memory. Unlike an [`Error`], it needs none itself.

@@ -8,7 +8,7 @@
 
 use super::lanes::Lanes;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::sys::memory::{LINE, prefetch, prefetch_far};
+use crate::sys::memory::{LINE, prefetch};
 
 /// Rows that a kernel computes at once.
 pub const ROWS: usize = 4;
@@ -17,8 +17,8 @@ pub const MAX_COLS: usize = 6;
 /// Values of `k` in a step: those of several columns fit into the L1 cache.
 pub const STEP: usize = 1024;
 
-/// Rows between those that are processed and those that are loaded into the cache.
-pub const AHEAD: usize = 8;
+/// Rows between those of a head that are processed and those that are loaded into the cache: 8 KiB of 128 halves.
+pub const AHEAD: usize = 32;
 
 /// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column
 /// `c` goes to `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next, unless that is 0: the kernel
@@ -276,7 +276,7 @@ unsafe fn some_rows<F: Factors, const C: usize>(
         while i < whole {
             if ahead != 0 && (F::ROW * i).is_multiple_of(LINE) {
                 for r in 0..ROWS {
-                    prefetch_far(rows[r].wrapping_add(F::ROW * i + ahead));
+                    prefetch(rows[r].wrapping_add(F::ROW * i + ahead), LINE);
                 }
             }
             vectors!(i, row, column);

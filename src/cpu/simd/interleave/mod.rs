@@ -18,9 +18,9 @@ use super::words::Words;
 use crate::sys::memory::prefetch;
 use std::hint::black_box;
 
-/// Bytes from what is processed to what is loaded into the cache. Kernels for one column would wait for memory otherwise. They ask for a part of a block
-/// at a time: some processors stop at many requests at once.
-const AHEAD: usize = 4096;
+/// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by themselves up to the end of a page. Kernels
+/// ask for a part of a block at a time: some processors stop at many requests at once.
+const AHEAD: usize = 8192;
 
 /// Where the data of a block is.
 #[derive(Clone, Copy, Debug)]
