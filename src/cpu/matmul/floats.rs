@@ -7,15 +7,11 @@ use crate::cpu::Worker;
 use crate::cpu::access::Dest;
 use crate::cpu::simd::cover;
 use crate::cpu::simd::products::{BY_ROW_BYTES, MAX_COLS, Product, ROWS, RowProduct, STEP};
+use crate::sys::memory::prefetch;
 use std::ops::Range;
 
 /// Rows that are converted at a time.
 const CONVERTED: usize = 32;
-/// Minimum number of columns for converting rows to floats once for all of them.
-const CONVERT_FROM: usize = 16;
-
-/// The same for rows of floats: the copies are not a power of two apart, so they do not compete for the same sets of the cache.
-const COPY_FROM: usize = 64;
 
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {
@@ -84,7 +80,7 @@ impl<C: Columns> Job<'_, C> {
         {
             return self.floats_by_row(dest, *kernel);
         }
-        let convert = !bfloat16s && columns >= if weights == GGML_TYPE_F32 { COPY_FROM } else { CONVERT_FROM };
+        let convert = !bfloat16s && columns >= products.convert_from.of(weights);
         let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
         let height = if columns > MAX_COLS { CONVERTED } else { ROWS };
@@ -138,7 +134,10 @@ impl<C: Columns> Job<'_, C> {
         let space = spaced(self.plan.k.min(STEP));
         assert!(rows.len() * space <= own.len(), "memory for the converted rows");
         for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows.len()) {
-            self.convert(first.wrapping_add(r * stride), &mut to[..k]);
+            let row = first.wrapping_add(r * stride);
+            // The rows after these are read from memory while these are multiplied.
+            prefetch(row.wrapping_add(CONVERTED * stride), k * size);
+            self.convert(row, &mut to[..k]);
         }
         Step { first: own.as_ptr().cast(), stride: space * size_of::<f32>(), ahead: 0, ..step }
     }

@@ -64,6 +64,26 @@ fn columns_have_the_same_bits_in_any_number() {
     }
 }
 
+/// Rows are converted to floats, or copied, for many columns.
+#[test]
+fn many_columns_of_floats_have_the_bits_of_one() {
+    let (values, rows, many) = (75, 41, 300);
+    let mut noise = Noise::new(13);
+    for k in levels() {
+        for t in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F8_E4M3] {
+            let mut a = Owned::random(t, [values, rows, 1, 1], &mut noise);
+            let mut b = Owned::random(GGML_TYPE_F32, [values, many, 1, 1], &mut noise);
+            let got = product(&k, a.get(), b.get(), None, 2);
+            for j in [0, 1, 62, 149, many - 1] {
+                let mut column =
+                    Owned::new(GGML_TYPE_F32, [values, 1, 1, 1], b.data[4 * values * j..][..4 * values].to_vec());
+                let one = product(&k, a.get(), column.get(), None, 1);
+                assert!(got[j * rows..][..rows] == one, "{:?} {t:?}: column {j} of {many} has other bits", k.level);
+            }
+        }
+    }
+}
+
 /// A tensor with the data of `from` in a buffer of interleaved weights.
 fn repacked(from: &mut Owned) -> (Owned, BufferBox) {
     let (t, ne) = (from.get().dtype(), from.get().ne().map(|n| n as usize));

@@ -86,6 +86,33 @@ impl<T> ByFormat<T> {
     }
 }
 
+/// Minimum numbers of columns for which rows are converted to floats once for all of them, by the format of the rows. Rows of floats are copied: the
+/// copies are not a power of two apart, so they do not compete for the same sets of the cache.
+#[derive(Clone, Copy)]
+pub struct ConvertFrom {
+    /// For halves.
+    pub f16: usize,
+    /// For bfloat16s.
+    pub bf16: usize,
+}
+
+impl ConvertFrom {
+    /// Without instructions for the conversion.
+    pub const SLOW: Self = Self { f16: 16, bf16: 16 };
+    /// Where kernels convert as fast as they multiply; but many columns read a copy with less work (docs/PERFORMANCE.md).
+    pub const FAST: Self = Self { f16: 256, bf16: 32 };
+
+    /// The number for a format.
+    pub fn of(self, t: ggml_type) -> usize {
+        match t {
+            GGML_TYPE_F32 => 64,
+            GGML_TYPE_F16 => self.f16,
+            GGML_TYPE_BF16 => self.bf16,
+            _ => 16,
+        }
+    }
+}
+
 /// The kernels of an instruction set.
 #[derive(Clone, Copy)]
 pub struct Products {
@@ -93,6 +120,8 @@ pub struct Products {
     pub together: ByFormat<Product>,
     /// Products of one row after the other, where that is faster (docs/PERFORMANCE.md).
     pub by_row: ByFormat<RowProduct>,
+    /// When rows are converted to floats.
+    pub convert_from: ConvertFrom,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
     pub bf16_columns: ggml_type,
     /// Sums of floats.
@@ -442,6 +471,7 @@ macro_rules! instantiate {
                     bf16: &[$(($one, by_row::<products::Bfloat16>))?],
                     f8: &[$(($one, by_row::<products::Float8>))?],
                 },
+                convert_from: products::ConvertFrom::SLOW,
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],

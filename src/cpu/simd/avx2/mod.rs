@@ -25,6 +25,7 @@ interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
     k.products = row_products::PRODUCTS;
+    k.products.convert_from = products::ConvertFrom::FAST;
     k.recurrent = recurrent_kernels::RECURRENT;
     fill_blocks(k);
     fill_conversions(k);

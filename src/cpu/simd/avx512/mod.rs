@@ -30,6 +30,7 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     k.to_float[GGML_TYPE_Q4_0 as usize] = q4_0;
     fill_order(k);
     k.products = row_products::PRODUCTS;
+    k.products.convert_from = products::ConvertFrom::FAST;
     k.recurrent = recurrent_kernels::RECURRENT;
 }
 
