@@ -162,6 +162,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         dest.row_mut::<f32>([slot, token, 0]).fill(0.0);
     }
 
+    let placed = plans.columns() - without.len();
     let mut at = w.next_chunk();
     let mut before = 0;
     for matrix in 0..plans.matrices() {
@@ -171,7 +172,8 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         }
         let (plan, of_tiles) = plans.plan_for(k, mine.len(), w.nth());
         let activations = Activations::new(plan, src1, Some(if of_tiles { tiles } else { dots }));
-        let cut = plan.cut(src0.ne[1], mine.len(), 1, w.nth());
+        // A matrix gets pieces in proportion to its part of the work: all matrices together have several for each thread.
+        let cut = plan.cut(src0.ne[1], mine.len(), placed / mine.len(), w.nth());
         while at - before < cut.chunks() {
             let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
             let columns = Picked { ne1: src1.ne[1], entries: mine };
