@@ -215,7 +215,7 @@ fn every_unary_operation_with_more_threads_than_rows() {
             GGML_UNARY_OP_RELU => x.max(0.0),
             GGML_UNARY_OP_SIGMOID => sigmoid(x),
             GGML_UNARY_OP_GELU => 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044715 * x * x * x)).tanh()),
-            GGML_UNARY_OP_GELU_ERF => 0.5 * x * f64::from(1.0 + super::vec::erf((x / std::f64::consts::SQRT_2) as f32)),
+            GGML_UNARY_OP_GELU_ERF => x * 0.5 * super::simd::tests::erfc(-x / std::f64::consts::SQRT_2),
             GGML_UNARY_OP_GELU_QUICK => x * sigmoid(1.702 * x),
             GGML_UNARY_OP_SILU => x * sigmoid(x),
             GGML_UNARY_OP_HARDSWISH => x * ((x + 3.0) / 6.0).clamp(0.0, 1.0),
@@ -398,6 +398,16 @@ fn copies_convert_and_transpose() {
     for (i, y) in y.iter().enumerate() {
         assert_eq!(*y, x[(i / (33 * 70) * 33 + i % 33) * 70 + i / 33 % 70]);
     }
+
+    // Numbers of two bytes; and a transposed part of a tensor, whose columns have gaps.
+    let a = tensor(&mut c, GGML_TYPE_F16, &[70, 33], 3);
+    let turned = view::transpose(&mut c, a).unwrap();
+    let (x, y) = (read(a), compute(copy::cont(&mut c, turned).unwrap()));
+    assert!(y.iter().enumerate().all(|(i, y)| *y == x[i % 33 * 70 + i / 33]));
+    let part = view::view(&mut c, a, &[20, 7], &[a.nb()[1] * 2], 6).unwrap();
+    let turned = view::transpose(&mut c, part).unwrap();
+    let y = compute(copy::cont(&mut c, turned).unwrap());
+    assert!(y.iter().enumerate().all(|(i, y)| *y == x[i % 7 * 140 + 3 + i / 7]));
 }
 
 #[test]

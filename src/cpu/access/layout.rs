@@ -133,6 +133,14 @@ impl Layout {
         Self { ne: [self.len(), 1, 1, 1], nb: [self.dtype.type_size(), all, all, all], dtype: self.dtype }
     }
 
+    /// The same plain numbers with dimensions 0 and 1 exchanged.
+    pub(super) fn transposed(mut self) -> Self {
+        assert!(self.dtype.blck_size() == 1);
+        self.ne.swap(0, 1);
+        self.nb.swap(0, 1);
+        self
+    }
+
     /// Whether rows of data at `address` are contiguous and aligned, and their elements have the size of `T`.
     pub(super) fn is_sliceable<T>(&self, address: usize) -> bool {
         let align = align_of::<T>();

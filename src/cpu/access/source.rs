@@ -177,6 +177,11 @@ impl<'g> Apart<'g> {
         Self(Source { data, at, graph: PhantomData })
     }
 
+    /// The same plain numbers with dimensions 0 and 1 exchanged.
+    pub fn transposed(self) -> Self {
+        Self(Source { at: self.at.transposed(), ..self.0 })
+    }
+
     /// The rows as slices of `T`, or `None` if they have gaps, are not aligned, or have elements of another size.
     pub fn rows<T: Plain>(self) -> Option<Rows<'g, T>> {
         self.is_sliceable::<T>().then_some(Rows { source: self.0, of: PhantomData })

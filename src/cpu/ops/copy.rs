@@ -76,19 +76,30 @@ fn dup_same(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
 }
 
 /// Copies strided rows of plain numbers to dense ones, as for a transposed source.
-fn transpose<T: Plain>(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
-    // Several rows at a time, so that a cache line of a transposed source is used completely while it is cached.
-    const ROWS: usize = 16;
+fn transpose<T: Plain + Default>(w: &Worker<'_>, s: &Source<'_>, d: &mut Dest<'_>) {
+    // A tile of a transposed source has whole cache lines: its columns may compete for the same set of the cache.
+    const TILE: usize = 16;
     let [n0, n1, n2, n3] = d.ne;
-    let groups = n1.div_ceil(ROWS);
+    let columns = s.try_apart(d).and_then(|s| s.transposed().rows::<T>()).filter(|_| d.is_sliceable::<T>());
+    let groups = n1.div_ceil(TILE);
     for g in w.share(groups * n2 * n3) {
         let (i2, i3) = (g / groups % n2, g / groups / n2);
-        let i1 = g % groups * ROWS..(g % groups * ROWS + ROWS).min(n1);
-        for start in (0..n0).step_by(64) {
-            for i1 in i1.clone() {
-                for i0 in start..(start + 64).min(n0) {
-                    d.set::<T>(i0, [i1, i2, i3], s.get(i0, [i1, i2, i3]));
+        let i1 = g % groups * TILE..(g % groups * TILE + TILE).min(n1);
+        for start in (0..n0).step_by(TILE) {
+            let i0 = start..(start + TILE).min(n0);
+            let Some(columns) = &columns else {
+                for i1 in i1.clone() {
+                    i0.clone().for_each(|i0| d.set::<T>(i0, [i1, i2, i3], s.get(i0, [i1, i2, i3])));
                 }
+                continue;
+            };
+            let mut tile = [[T::default(); TILE]; TILE];
+            for (line, i0) in tile.iter_mut().zip(i0.clone()) {
+                line[..i1.len()].copy_from_slice(&columns.row([i0, i2, i3])[i1.clone()]);
+            }
+            for (i, i1) in i1.clone().enumerate() {
+                let y = &mut d.row_mut::<T>([i1, i2, i3])[i0.clone()];
+                y.iter_mut().zip(&tile).for_each(|(y, line)| *y = line[i]);
             }
         }
     }

@@ -53,7 +53,10 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU => vec::zip(Pairwise::Swiglu, y, g),
-                GGML_GLU_OP_GEGLU_ERF => y.iter_mut().zip(g).for_each(|(y, g)| *y = vec::gelu_erf(*y) * g),
+                GGML_GLU_OP_GEGLU_ERF => {
+                    vec::map(Function::GeluErf, y);
+                    vec::mul(y, g);
+                }
                 GGML_GLU_OP_GEGLU_QUICK => {
                     vec::map(Function::GeluQuick, y);
                     vec::mul(y, g);

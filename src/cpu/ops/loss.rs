@@ -13,16 +13,20 @@ use crate::tensor::TensorRef;
 pub fn cross_entropy_loss(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let logits = node.source(0);
     let mut targets = Reader::new(node.source(1), &d);
-    let mut x = vec![0f32; logits.ne[0]];
+    let (mut x, mut powers) = (vec![0f32; logits.ne[0]], vec![0f32; logits.ne[0]]);
     let mut losses = w.workspace().rows(GGML_TYPE_F64, logits.nrows(), 1);
     for r in w.share(logits.nrows()) {
         let row = logits.row_index(r);
         logits.load(row, 0, &mut x);
         let max = vec::max(&x);
-        let sum: f64 = x.iter().map(|x| f64::from((x - max).exp())).sum();
-        let log = sum.ln() as f32;
-        let loss: f64 = x.iter().zip(targets.row(row)).map(|(x, t)| f64::from((x - max - log) * t)).sum();
-        losses.set(r, [0; 3], loss);
+        powers.copy_from_slice(&x);
+        let log = vec::exp_shifted(&mut powers, max).ln() as f32;
+        // Several sums at a time, which do not wait for each other.
+        let mut sums = [0f64; 8];
+        for (x, t) in x.chunks(sums.len()).zip(targets.row(row).chunks(sums.len())) {
+            sums.iter_mut().zip(x).zip(t).for_each(|((sum, x), t)| *sum += f64::from((x - max - log) * t));
+        }
+        losses.set(r, [0; 3], sums.iter().sum::<f64>());
     }
     let [losses] = publish(w, [losses]);
     if w.ith() == 0 {

@@ -46,6 +46,7 @@ pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let f = match (op, d.dtype) {
         // The original uses its table of GELU for half and single precision only.
         (GGML_UNARY_OP_GELU, GGML_TYPE_BF16) => vec::Function::Gelu,
+        (GGML_UNARY_OP_GELU_ERF, _) => vec::Function::GeluErf,
         (GGML_UNARY_OP_GELU_QUICK, _) => vec::Function::GeluQuick,
         (GGML_UNARY_OP_TANH, _) => vec::Function::Tanh,
         (GGML_UNARY_OP_RELU, _) => vec::Function::Relu,
@@ -67,7 +68,6 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_STEP => each(y, |x| f32::from(x > 0.0)),
         GGML_UNARY_OP_ELU => each(y, |x| if x > 0.0 { x } else { x.exp_m1() }),
         GGML_UNARY_OP_GELU => vec::gelu(y),
-        GGML_UNARY_OP_GELU_ERF => each(y, vec::gelu_erf),
         GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
         GGML_UNARY_OP_HARDSIGMOID => each(y, hard),
         GGML_UNARY_OP_EXPM1 => each(y, |x| x.exp() - 1.0),
@@ -79,6 +79,7 @@ fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
         GGML_UNARY_OP_TANH
         | GGML_UNARY_OP_RELU
         | GGML_UNARY_OP_SIGMOID
+        | GGML_UNARY_OP_GELU_ERF
         | GGML_UNARY_OP_GELU_QUICK
         | GGML_UNARY_OP_SILU
         | GGML_UNARY_OP_SOFTPLUS

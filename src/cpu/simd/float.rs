@@ -236,6 +236,39 @@ unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
     }
 }
 
+/// Polynomial of `e^(a^2 / 2) P(X > a) / t` with `t = 1 / (1 + 0.3 a)`, where X has the standard normal distribution: relative error 1.3e-7 for `a` from 0 to 13.5.
+const NORMAL_TAIL: [f32; 8] = [
+    0.119_626_39,
+    0.120_798_36,
+    0.099_637_51,
+    0.129_469_14,
+    -0.055_393_726,
+    0.208_206_46,
+    -0.158_275_92,
+    0.035_931_714,
+];
+
+/// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at most 9e-7 from -13 on, for negative
+/// numbers, too, where a sum of 1 and the error function would lose digits. Lanes that do not fuse are less precise.
+#[inline(always)]
+unsafe fn gelu_erf_lanes<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        let a = x.max(zero.sub(x)).min(V::splat(14.0));
+        let t = one.div(V::splat(0.3).mul_add(a, one));
+        let mut p = V::splat(NORMAL_TAIL[7]);
+        for i in (0..7).rev() {
+            p = p.mul_add(t, V::splat(NORMAL_TAIL[i]));
+        }
+        let square = a.mul(a);
+        let rounding = a.neg_mul_add(a, square);
+        let tail = exp_of_negative(square.mul(V::splat(0.5))).mul(p.mul(t));
+        let tail = tail.mul(V::splat(0.5)).mul_add(rounding, tail);
+        x.mul(x.if_less(zero, tail, one.sub(tail)))
+    }
+}
+
 /// `x` times the logistic function of `1.702 x`.
 #[inline(always)]
 unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
@@ -286,6 +319,7 @@ kernels! {
     };
     fn sqr(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| x.mul(x));
     fn tanh(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| tanh_lanes(x));
+    fn gelu_erf(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_erf_lanes(x));
     fn softplus(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| softplus_lanes(x));
     fn turn_pairs(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32) = {
         let whole = n - n % V::N;
@@ -523,6 +557,7 @@ macro_rules! instantiate {
                 sqr(n: usize, dst: *mut f32, x: *const f32);
                 tanh(n: usize, dst: *mut f32, x: *const f32);
                 softplus(n: usize, dst: *mut f32, x: *const f32);
+                gelu_erf(n: usize, dst: *mut f32, x: *const f32);
                 turn_pairs(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32);
                 turn_halves(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32);
                 sin_cos(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32);
@@ -561,7 +596,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

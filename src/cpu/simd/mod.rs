@@ -180,6 +180,8 @@ pub struct Kernels {
     pub silu: Map,
     /// GELU by the tanh formula.
     pub gelu: Map,
+    /// GELU by the error function.
+    pub gelu_erf: Map,
     /// `x / (1 + e^(-1.702 x))`.
     pub gelu_quick: Map,
     /// `silu(a) * b`.

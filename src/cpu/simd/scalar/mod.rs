@@ -32,6 +32,7 @@ pub(super) fn table() -> Kernels {
         sqr,
         tanh,
         softplus,
+        gelu_erf,
         turn_pairs,
         turn_halves,
         sin_cos,
