@@ -103,14 +103,14 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let x = x.max(V::splat(-87.5)).min(V::splat(89.0));
-        let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
+        let (n, power) = x.split_power(V::splat(std::f32::consts::LOG2_E));
         // ln 2 is split into two parts. The first has few bits, so its multiples are exact.
         let r = n.neg_mul_add(V::splat(LN_2[0]), x);
         let r = n.neg_mul_add(V::splat(LN_2[1]), r);
         // Cephes' polynomial for e^r on |r| <= ln 2 / 2.
         let p = V::splat(1.987_569_2e-4).mul_add(r, V::splat(1.398_2e-3)).mul_add(r, V::splat(8.333_452e-3));
         let p = p.mul_add(r, V::splat(4.166_579_6e-2)).mul_add(r, V::splat(1.666_666_6e-1)).mul_add(r, V::splat(0.5));
-        p.mul_add(r, V::splat(1.0)).mul_add(r, V::splat(1.0)).times_exp2(n)
+        p.mul_add(r, V::splat(1.0)).mul_add(r, V::splat(1.0)).times_power(power)
     }
 }
 
@@ -120,13 +120,13 @@ unsafe fn exp_of_negative<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let x = x.max(V::splat(-89.0)).min(V::splat(87.5));
-        let n = x.mul(V::splat(-std::f32::consts::LOG2_E)).round();
+        let (n, power) = x.split_power(V::splat(-std::f32::consts::LOG2_E));
         // What is left has the other sign, and so have the odd terms of the polynomial.
         let r = n.mul_add(V::splat(LN_2[0]), x);
         let r = n.mul_add(V::splat(LN_2[1]), r);
         let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(-SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
         let p = p.mul_add(r, V::splat(-SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));
-        p.neg_mul_add(r, V::splat(1.0)).times_exp2(n)
+        p.neg_mul_add(r, V::splat(1.0)).times_power(power)
     }
 }
 

@@ -74,8 +74,10 @@ pub trait Lanes: Copy {
     unsafe fn masked(self, mask: Self) -> Self;
     /// Nearest integer, ties to even.
     unsafe fn round(self) -> Self;
-    /// `self * 2^n` for integers in `[-126, 128]`; zero for -126, NaN for NaN.
-    unsafe fn times_exp2(self, n: Self) -> Self;
+    /// The integer `n` nearest to `self * b`, which is in `[-126, 128]`, and `2^n` in a form for [`Lanes::times_power`].
+    unsafe fn split_power(self, b: Self) -> (Self, Self);
+    /// `self * 2^n` for a power of [`Lanes::split_power`]; zero for an `n` of -126, NaN for NaN.
+    unsafe fn times_power(self, power: Self) -> Self;
     /// `then` where `self` is less than `b`, else `otherwise`.
     unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self;
     /// Swaps the lanes of each pair.
@@ -341,9 +343,14 @@ impl Lanes for Plain {
         self.each(|x| (x + MAGIC) - MAGIC)
     }
     #[inline(always)]
-    unsafe fn times_exp2(self, n: Self) -> Self {
+    unsafe fn split_power(self, b: Self) -> (Self, Self) {
+        // SAFETY: without an instruction set there is no contract.
+        let n = unsafe { self.mul(b).round() };
+        (n, n.each(|n| f32::from_bits(((n as i32 + 126) as u32) << 23)))
+    }
+    #[inline(always)]
+    unsafe fn times_power(self, power: Self) -> Self {
         // Twice a number by 2^(n - 1), because 2^n may overflow.
-        let power = n.each(|n| f32::from_bits(((n as i32 + 126) as u32) << 23));
         self.with(power, |x, p| (x + x) * p)
     }
     #[inline(always)]

@@ -146,11 +146,15 @@ impl Lanes for Avx2 {
             Self(_mm256_blendv_ps(self.0, least, _mm256_cmp_ps::<_CMP_EQ_OQ>(mask.0, least)))
         };
         round(self) -> Self = Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
-        times_exp2(self |n: Self) -> Self = {
-            // Twice a number by 2^(n - 1), because 2^n may overflow.
-            let power = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(n.0), _mm256_set1_epi32(126)));
-            Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), _mm256_castsi256_ps(power)))
+        split_power(self |b: Self) -> (Self, Self) = {
+            // The sum has no digits after the point, and the last of its bits are n + 126, the exponent of 2^(n - 1).
+            let magic = _mm256_set1_ps(12_582_912.0 + 126.0);
+            let sum = _mm256_fmadd_ps(self.0, b.0, magic);
+            let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(sum));
+            (Self(_mm256_sub_ps(sum, magic)), Self(_mm256_castsi256_ps(power)))
         };
+        // Twice a number by 2^(n - 1), because 2^n may overflow.
+        times_power(self |power: Self) -> Self = Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), power.0));
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm256_blendv_ps(otherwise.0, then.0, _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, b.0)));
         swap_pairs(self) -> Self = Self(_mm256_permute_ps::<0xb1>(self.0));

@@ -100,7 +100,11 @@ impl Lanes for Avx512 {
             Self(_mm512_mask_mov_ps(self.0, _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(mask.0, least), least))
         };
         round(self) -> Self = Self(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
-        times_exp2(self |n: Self) -> Self =
+        split_power(self |b: Self) -> (Self, Self) = {
+            let n = self.mul(b).round();
+            (n, n)
+        };
+        times_power(self |n: Self) -> Self =
             Self(_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(n.0, _mm512_set1_ps(-126.0)), self.0, n.0));
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, b.0), otherwise.0, then.0));
