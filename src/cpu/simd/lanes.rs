@@ -80,6 +80,11 @@ pub trait Lanes: Copy {
     unsafe fn times_power(self, power: Self) -> Self;
     /// `then` where `self` is less than `b`, else `otherwise`.
     unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self;
+    /// The same numbers. They are computed here: the compiler does not move what they depend on to where they are used.
+    #[inline(always)]
+    unsafe fn computed(self) -> Self {
+        self
+    }
     /// Swaps the lanes of each pair.
     unsafe fn swap_pairs(self) -> Self;
     /// Sum of the lanes.

@@ -157,6 +157,7 @@ impl Lanes for Avx2 {
         times_power(self |power: Self) -> Self = Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), power.0));
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm256_blendv_ps(otherwise.0, then.0, _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, b.0)));
+        computed(self) -> Self = Self(computed(self.0));
         swap_pairs(self) -> Self = Self(_mm256_permute_ps::<0xb1>(self.0));
         sum(self) -> f32 = sum(self.0);
         sum4(|v: [Self; 4]) -> [f32; 4] = {
@@ -261,6 +262,15 @@ impl Ranks for Avx2Ranks {
 fn opaque(mut v: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
     unsafe { asm!("/* {0} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
+    v
+}
+
+/// The same floats. Not `pure`, so that it stays where it is.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn computed(mut v: __m256) -> __m256 {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) v, options(nomem, nostack, preserves_flags)) };
     v
 }
 

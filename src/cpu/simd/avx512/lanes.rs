@@ -52,6 +52,15 @@ macro_rules! methods {
     )*};
 }
 
+/// The same floats. Not `pure`, so that it stays where it is.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn computed(mut v: __m512) -> __m512 {
+    // SAFETY: no instruction at all.
+    unsafe { std::arch::asm!("/* {0} */", inout(zmm_reg) v, options(nomem, nostack, preserves_flags)) };
+    v
+}
+
 impl Lanes for Avx512 {
     const N: usize = 16;
     methods! {
@@ -108,6 +117,7 @@ impl Lanes for Avx512 {
             Self(_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(n.0, _mm512_set1_ps(-126.0)), self.0, n.0));
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, b.0), otherwise.0, then.0));
+        computed(self) -> Self = Self(computed(self.0));
         swap_pairs(self) -> Self = Self(_mm512_permute_ps::<0xb1>(self.0));
         sum(self) -> f32 = _mm512_reduce_add_ps(self.0);
         sum4(|v: [Self; 4]) -> [f32; 4] = {

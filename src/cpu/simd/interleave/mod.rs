@@ -16,7 +16,6 @@ use super::lanes::{Dots, Lanes};
 use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
 use crate::sys::memory::prefetch;
-use std::hint::black_box;
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by themselves up to the end of a page. Kernels
 /// ask for a part of a block at a time: some processors stop at many requests at once.
@@ -167,14 +166,10 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
         for i in 0..k / F::SHAPE.values {
             let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
             let part = F::SHAPE.bytes * lanes / per;
-            // The compiler does not know it: it mixes the instructions of groups if there is no branch between them, which took up to twice as long.
-            let ahead = black_box(AHEAD);
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
-                        if ahead != 0 {
-                            prefetch(b.at.wrapping_add(ahead + $t * part), part);
-                        }
+                        prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
                         let at = (i * per + $t) * act_bytes;
                         let codes = F::codes(b, $t);
                         for g in 0..groups {
@@ -188,7 +183,9 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
                                     dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
                                 };
                                 let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
-                                acc[c] = sums.to_floats().mul(scale).mul_add(d, acc[c]);
+                                // Else the compiler loads the activations of many groups first, and moves the sums to the end of the block: with more values
+                                // than there are registers.
+                                acc[c] = sums.to_floats().mul(scale).mul_add(d, acc[c]).computed();
                             }
                             if F::OFFSETS {
                                 let offset = F::offset(b, $t * groups + g);
