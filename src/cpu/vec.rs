@@ -280,6 +280,14 @@ pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
     unsafe { (kernels().exp_sum)(y.len(), p, p, max) }
 }
 
+/// y = exp(y) 2^-e for an integer `e`, with the same digits for every `e`.
+#[inline]
+pub fn exp_scaled(y: &mut [f32], e: f32) {
+    let p = y.as_mut_ptr();
+    // SAFETY: the contract of `Kernels`: `y` has `y.len()` floats, and is source and destination.
+    unsafe { (kernels().exp_scaled)(y.len(), p, p, e) }
+}
+
 /// x / (1 + exp(-x))
 #[inline]
 pub fn silu(x: f32) -> f32 {

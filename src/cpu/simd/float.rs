@@ -114,6 +114,23 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
     }
 }
 
+/// `e^x 2^-e` for an integer `e`; zero below `2^-126`. For each `e`, the result has the same digits.
+#[inline(always)]
+unsafe fn exp_scaled_lanes<V: Lanes>(x: V, e: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        // Far enough below for zero, but not minus infinity.
+        let x = x.max(e.sub(V::splat(130.0)).mul(V::splat(std::f32::consts::LN_2)));
+        let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
+        let r = n.neg_mul_add(V::splat(LN_2[0]), x);
+        let r = n.neg_mul_add(V::splat(LN_2[1]), r);
+        let power = n.sub(e).max(V::splat(-126.0)).min(V::splat(128.0)).power();
+        let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
+        let p = p.mul_add(r, V::splat(SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));
+        p.mul_add(r, V::splat(1.0)).times_power(power)
+    }
+}
+
 /// `e^-x` with two operations less: at most 2 units in the last place.
 #[inline(always)]
 unsafe fn exp_of_negative<V: Lanes>(x: V) -> V {
@@ -381,6 +398,10 @@ kernels! {
         map!(n, dst, x, |x| exp(x.sub(top)));
         sum::<V>(n, dst)
     };
+    fn exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32) = {
+        let e = V::splat(e);
+        map!(n, dst, x, |x| exp_scaled_lanes(x, e))
+    };
     fn sum(n: usize, x: *const f32) -> f64 = reduce::<V>(n, |i| V::load(x.add(i)), |i, r| V::load_part(x.add(i), r));
     fn sum_sq(n: usize, x: *const f32) -> f64 = {
         let square = |v: V| v.mul(v);
@@ -569,6 +590,7 @@ macro_rules! instantiate {
                 swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
                 geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
                 exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64;
+                exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32);
                 sum(n: usize, x: *const f32) -> f64;
                 sum_sq(n: usize, x: *const f32) -> f64;
                 center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64;
@@ -596,7 +618,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, sum, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

@@ -76,6 +76,8 @@ pub trait Lanes: Copy {
     unsafe fn round(self) -> Self;
     /// The integer `n` nearest to `self * b`, which is in `[-126, 128]`, and `2^n` in a form for [`Lanes::times_power`].
     unsafe fn split_power(self, b: Self) -> (Self, Self);
+    /// `2^self` in a form for [`Lanes::times_power`], for integers in `[-126, 128]`.
+    unsafe fn power(self) -> Self;
     /// `self * 2^n` for a power of [`Lanes::split_power`]; zero for an `n` of -126, NaN for NaN.
     unsafe fn times_power(self, power: Self) -> Self;
     /// `then` where `self` is less than `b`, else `otherwise`.
@@ -350,8 +352,14 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn split_power(self, b: Self) -> (Self, Self) {
         // SAFETY: without an instruction set there is no contract.
-        let n = unsafe { self.mul(b).round() };
-        (n, n.each(|n| f32::from_bits(((n as i32 + 126) as u32) << 23)))
+        unsafe {
+            let n = self.mul(b).round();
+            (n, n.power())
+        }
+    }
+    #[inline(always)]
+    unsafe fn power(self) -> Self {
+        self.each(|n| f32::from_bits(((n as i32 + 126) as u32) << 23))
     }
     #[inline(always)]
     unsafe fn times_power(self, power: Self) -> Self {

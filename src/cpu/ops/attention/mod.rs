@@ -1,9 +1,12 @@
 //! Attention in one pass over keys and values, with a running maximum and sum of the softmax (arXiv:2112.05682,
 //! arXiv:2205.14135).
 //!
-//! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. The tiles
-//! depend only on the shapes, so that results do not depend on the number of threads. If there are few tiles, as for the text of a model with
-//! few heads of keys, threads divide the keys as well ([`spans`]).
+//! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. If there are few tiles, as for
+//! the text of a model with few heads of keys, threads divide the keys for the scores, and the values for their sums ([`spans`]).
+//!
+//! The bits of a result depend only on the keys that a query sees and on their order, not on where they are among others or who computes it. Weights are
+//! relative to a power of two, so that a new maximum changes no digits of the sums. Each sum is one chain of additions in the order of the keys, to
+//! which masked keys add zero.
 #![forbid(unsafe_code)]
 
 mod back;
@@ -24,26 +27,27 @@ use super::check_type;
 use super::softmax::Slopes;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::batch::{self, Matrix, Results};
+use crate::cpu::simd::kernels;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use spans::{SPAN, Softmax, Work};
+use spans::{Part, SPAN, Softmax, Work};
+use std::ops::Range;
 
 /// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = batch::MAX_ROWS;
 const _: () = assert!(SPAN.is_multiple_of(KEYS));
-/// Minimum number of queries for converting keys and values to floats once for all of them.
-const CONVERT_FROM: usize = 16;
+/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their weights.
+const CONVERT_FROM: usize = 20;
 
 /// One query of a tile.
 struct Query {
     head: usize,
     position: usize,
     slope: f32,
-    /// The keys of this span up to now.
-    span: Softmax,
-    /// The keys of the spans before.
-    total: Softmax,
+    softmax: Softmax,
+    /// The greatest of the current scores.
+    top: f32,
 }
 
 /// Sources and parameters of a node.
@@ -93,11 +97,13 @@ struct Buffers {
     /// Queries that see at least one of the current keys.
     live: Vec<usize>,
     q: Vec<f32>,
-    /// Sums of the weighted values of the current span, and of those before.
+    /// Sums of the weighted values.
     acc: Vec<f32>,
-    total: Vec<f32>,
     masks: Vec<f32>,
+    /// Scores, then weights.
     scores: Vec<f32>,
+    /// Weights with those of a key next to each other.
+    by_key: Vec<f32>,
     /// Keys and values in single precision, if they are converted.
     k: Vec<f32>,
     v: Vec<f32>,
@@ -114,7 +120,7 @@ impl Buffers {
             live: Vec::new(),
             q: zeros(n * dk),
             acc: zeros(n * dv),
-            total: zeros(n * dv),
+            by_key: Vec::new(),
             masks: zeros(n * KEYS),
             scores: zeros(n * KEYS),
             k: Vec::new(),
@@ -168,41 +174,39 @@ impl Buffers {
         batch::products(&keys[..n], queries, &self.live, out);
     }
 
-    /// Adds the values, weighted by the scores, to the sums of the live queries.
-    fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], first: usize, n: usize) {
-        let dv = a.v.ne[0];
-        let (weights, out) = (Matrix { data: &self.scores, stride: KEYS }, Results { data: &mut self.acc, stride: dv });
+    /// Adds the values of the part, with their weights, to the sums of the live queries.
+    fn gather(&mut self, a: &Attention<'_>, [v2, v3]: [usize; 2], part: &Part, first: usize, n: usize) {
+        let (width, weights) = (part.len(), Matrix { data: &self.scores, stride: KEYS });
+        let out = Results { data: &mut self.acc, stride: width };
         let each = self.reference || self.skip_masked;
         if let Some(values) = a.v_halves.filter(|_| self.live.len() < CONVERT_FROM && !each) {
-            let values: [&[u16]; KEYS] = std::array::from_fn(|j| values.row([first + j.min(n - 1), v2, v3]));
+            let values: [&[u16]; KEYS] =
+                std::array::from_fn(|j| &values.row([first + j.min(n - 1), v2, v3])[part.clone()]);
             return batch::add_weighted(&values[..n], weights, &self.live, out);
         }
-        self.v.resize(KEYS * dv, 0.0);
-        for (j, value) in self.v.chunks_exact_mut(dv).enumerate().take(n) {
-            a.v.load([first + j, v2, v3], 0, value);
+        self.v.resize(KEYS * width, 0.0);
+        for (j, value) in self.v.chunks_exact_mut(width).enumerate().take(n) {
+            a.v.load([first + j, v2, v3], part.start, value);
         }
         if each {
             for &i in &self.live {
-                let acc = &mut out.data[i * dv..][..dv];
-                let weighted = self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(dv));
+                let acc = &mut out.data[i * width..][..width];
+                let weighted = self.scores[i * KEYS..][..n].iter().zip(self.v.chunks_exact(width));
                 for (&p, value) in weighted.filter(|(p, _)| **p != 0.0) {
                     vec::axpy(acc, p, value);
                 }
             }
             return;
         }
-        let values: [&[f32]; KEYS] = std::array::from_fn(|j| &self.v[j * dv..][..dv]);
+        let values: [&[f32]; KEYS] = std::array::from_fn(|j| &self.v[j * width..][..width]);
         batch::add_weighted(&values[..n], weights, &self.live, out);
     }
 
-    /// Converts the products of the live queries to weights, and rescales the sums for a new maximum. Removes queries whose scores are all
-    /// negative infinity from `live`.
-    fn weigh(&mut self, a: &Attention<'_>, n: usize) {
-        let dv = a.v.ne[0];
-        let (queries, scores, masks, sums) = (&mut self.queries, &mut self.scores, &self.masks, &mut self.acc);
+    /// Converts the products of the live queries to scores. Removes queries whose scores are all negative infinity from `live`.
+    fn finish_scores(&mut self, a: &Attention<'_>, n: usize) {
+        let (queries, scores, masks) = (&mut self.queries, &mut self.scores, &self.masks);
         self.live.retain(|&i| {
-            let query = &mut queries[i];
-            let (s, missing) = scores[i * KEYS..][..KEYS].split_at_mut(n);
+            let (query, s) = (&mut queries[i], &mut scores[i * KEYS..][..n]);
             let mut scale = a.scale;
             if a.cap != 0.0 {
                 vec::scale(s, scale);
@@ -210,28 +214,51 @@ impl Buffers {
                 vec::scale(s, a.cap);
                 scale = 1.0;
             }
-            let top = if a.mask.is_some() {
+            query.top = if a.mask.is_some() {
                 // Ignores masked scores, even NaN.
                 vec::mask_scores(s, &masks[i * KEYS..][..n], scale, query.slope)
             } else {
                 vec::scale(s, scale);
                 vec::max(s)
             };
-            if top == f32::NEG_INFINITY {
-                return false;
-            }
-            let softmax = &mut query.span;
-            if top > softmax.max {
-                let shrink = (softmax.max - top).exp();
-                vec::scale(&mut sums[i * dv..][..dv], shrink);
-                softmax.sum *= shrink;
-                softmax.max = top;
-            }
-            // Keys that are missing count like masked ones, so that the order of the sum does not depend on their number.
-            missing.fill(f32::NEG_INFINITY);
-            softmax.sum += vec::exp_shifted(&mut scores[i * KEYS..][..KEYS], softmax.max) as f32;
-            true
+            query.top != f32::NEG_INFINITY
         });
+    }
+
+    /// Converts the scores of the live queries to weights, whose sums it adds up, and rescales the sums for a new maximum.
+    fn weigh(&mut self, width: usize, n: usize) {
+        for &i in &self.live {
+            let query = &mut self.queries[i];
+            let shrink = query.softmax.raise(query.top);
+            if shrink != 1.0 {
+                vec::scale(&mut self.acc[i * width..][..width], shrink);
+            }
+            vec::exp_scaled(&mut self.scores[i * KEYS..][..n], query.softmax.exponent);
+        }
+        match self.live.len() {
+            0..=4 => return self.add_weights::<4>(n),
+            5..CONVERT_FROM => return self.add_weights::<8>(n),
+            _ => {}
+        }
+        let count = self.queries.len();
+        self.by_key.resize(n * count, 0.0);
+        kernels().recurrent.transpose(count, n, &self.scores, KEYS, &mut self.by_key);
+        let mut sums: Vec<f32> = self.queries.iter().map(|query| query.softmax.sum).collect();
+        self.by_key.chunks_exact(count).for_each(|weights| vec::add(&mut sums, weights));
+        self.live.iter().for_each(|&i| self.queries[i].softmax.sum = sums[i]);
+    }
+
+    /// Adds the weights of `n` keys to the sums of the live queries, `N` of them at a time: their sums do not wait for each other.
+    fn add_weights<const N: usize>(&mut self, n: usize) {
+        for some in self.live.chunks(N) {
+            let which: [usize; N] = std::array::from_fn(|r| some[r.min(some.len() - 1)]);
+            let rows = which.map(|i| &self.scores[i * KEYS..][..n]);
+            let mut sums = which.map(|i| self.queries[i].softmax.sum);
+            for j in 0..n {
+                sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += row[j]);
+            }
+            some.iter().zip(sums).for_each(|(&i, sum)| self.queries[i].softmax.sum = sum);
+        }
     }
 
     /// Loads the queries of a tile. Returns the indices of their keys and of their values in dimensions 2 and 3, and their batch.
@@ -247,41 +274,86 @@ impl Buffers {
             for head in first_head..first_head + group {
                 a.q.load([position, head, batch], 0, &mut self.q[self.queries.len() * dk..][..dk]);
                 let slope = a.slopes.of(head);
-                self.queries.push(Query { head, position, slope, span: Softmax::EMPTY, total: Softmax::EMPTY });
+                self.queries.push(Query { head, position, slope, softmax: Softmax::EMPTY, top: 0.0 });
             }
         }
         let plane = |t: &Layout| [first_head / (heads / t.ne[2]), batch / (batches / t.ne[3])];
         Tile { keys: plane(&a.k), values: plane(&a.v), batch }
     }
 
-    /// Computes the sums of the queries over a span.
-    fn span(&mut self, a: &Attention<'_>, tile: &Tile, span: usize) {
-        self.visit_span(a, tile, span);
+    /// Computes the scores of the `n` keys from `first`.
+    fn score(&mut self, a: &Attention<'_>, tile: &Tile, first: usize, n: usize) {
+        self.look_at_masks(a, tile.batch, first, n);
+        if !self.live.is_empty() {
+            // The next keys arrive while these are in use. For few queries, the kernels take care of that.
+            let ahead = if self.live.len() < CONVERT_FROM { 0 } else { KEYS };
+            a.k.load_ahead(first + n, ahead, tile.keys);
+            self.products(a, tile.keys, first, n);
+            self.finish_scores(a, n);
+        }
+    }
+
+    /// Takes the weights of the `n` keys from `first`.
+    fn take_weights(&mut self, a: &Attention<'_>, tile: &Tile, weights: &Apart<'_>, first: usize, n: usize) {
+        self.live.clear();
+        for (i, query) in self.queries.iter().enumerate() {
+            let number = a.work.number(query.head, query.position, tile.batch);
+            let row: &[f32] = weights.row(a.work.row(number, first / SPAN));
+            let row = &row[first % SPAN..][..n];
+            if row.iter().any(|&weight| weight != 0.0) {
+                self.scores[i * KEYS..][..n].copy_from_slice(row);
+                self.live.push(i);
+            }
+        }
+    }
+
+    /// Computes a part of the sums of the queries. `weights` are those of all keys, if they are known.
+    fn attend(&mut self, a: &Attention<'_>, tile: &Tile, part: &Part, weights: Option<&Apart<'_>>) {
+        self.visit_keys(a, tile, part, weights);
         // An infinity times the weight 0 of a masked key is NaN.
-        if a.mask.is_some() && !vec::all_finite(&self.acc) {
+        if a.mask.is_some() && !vec::all_finite(&self.acc[..self.queries.len() * part.len()]) {
             self.skip_masked = true;
-            self.visit_span(a, tile, span);
+            self.visit_keys(a, tile, part, weights);
             self.skip_masked = false;
         }
     }
 
-    fn visit_span(&mut self, a: &Attention<'_>, tile: &Tile, span: usize) {
-        self.queries.iter_mut().for_each(|query| query.span = Softmax::EMPTY);
-        self.acc.fill(0.0);
-        let end = a.k.ne[1].min((span + 1) * SPAN);
-        for first in (span * SPAN..end).step_by(KEYS) {
-            let n = KEYS.min(end - first);
-            self.look_at_masks(a, tile.batch, first, n);
+    fn visit_keys(&mut self, a: &Attention<'_>, tile: &Tile, part: &Part, weights: Option<&Apart<'_>>) {
+        self.queries.iter_mut().for_each(|query| query.softmax = Softmax::EMPTY);
+        self.acc[..self.queries.len() * part.len()].fill(0.0);
+        for first in (0..a.k.ne[1]).step_by(KEYS) {
+            let n = KEYS.min(a.k.ne[1] - first);
+            match weights {
+                Some(weights) => self.take_weights(a, tile, weights, first, n),
+                None => {
+                    self.score(a, tile, first, n);
+                    self.weigh(part.len(), n);
+                }
+            }
             if self.live.is_empty() {
                 continue;
             }
-            // The next keys and values arrive while these are in use. For few queries, the kernels take care of that.
             let ahead = if self.live.len() < CONVERT_FROM { 0 } else { KEYS };
-            a.k.load_ahead(first + n, ahead, tile.keys);
-            self.products(a, tile.keys, first, n);
-            self.weigh(a, n);
             a.v.load_ahead(first + n, ahead, tile.values);
-            self.gather(a, tile.values, first, n);
+            self.gather(a, tile.values, part, first, n);
+        }
+    }
+
+    /// Writes a part of the results of the queries.
+    fn finish(&mut self, a: &Attention<'_>, batch: usize, part: &Part, out: &mut Writer<'_>) {
+        for (query, values) in self.queries.iter_mut().zip(self.acc.chunks_exact_mut(part.len())) {
+            if let Some(sinks) = a.sinks {
+                let mut sink = [sinks.get::<f32>(query.head, [0; 3])];
+                vec::scale(values, query.softmax.raise(sink[0]));
+                vec::exp_scaled(&mut sink, query.softmax.exponent);
+                query.softmax.sum += sink[0];
+            }
+            let sum = query.softmax.sum;
+            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            out.part([query.head, query.position, batch], part.clone(), |y| {
+                y.copy_from_slice(values);
+                vec::scale(y, factor);
+            });
         }
     }
 }
@@ -303,31 +375,23 @@ pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     if a.work.is_shared(w.nth()) {
         return share_keys(w, &a, &mut b, &mut out);
     }
-    let dv = a.v.ne[0];
     // With a causal mask, later tiles have more keys than earlier ones, so threads take tiles one by one.
+    let whole = 0..a.v.ne[0];
     loop {
         let tile = w.next_chunk();
         if tile >= a.work.tiles() {
             break;
         }
         let at = b.start(&a, tile);
-        b.total.fill(0.0);
-        for span in 0..a.work.spans {
-            b.span(&a, &at, span);
-            for (i, query) in b.queries.iter_mut().enumerate() {
-                query.total.add(&mut b.total[i * dv..][..dv], query.span, &b.acc[i * dv..][..dv]);
-            }
-        }
-        for (query, values) in b.queries.iter().zip(b.total.chunks_exact_mut(dv)) {
-            finish(&a, [query.head, query.position, at.batch], query.total, values, &mut out);
-        }
+        b.attend(&a, &at, &whole, None);
+        b.finish(&a, at.batch, &whole, &mut out);
     }
 }
 
-/// The same with threads that divide the keys of each tile.
+/// The same with threads that divide the keys of each tile for the scores, then the queries for the weights, and the values of a row for the sums.
 fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writer<'_>) {
-    let (work, dv) = (&a.work, a.v.ne[0]);
-    let mut parts = work.rows(w.workspace());
+    let work = &a.work;
+    let [mut scores, mut weights, mut totals] = work.shared(w.workspace());
     loop {
         let chunk = w.next_chunk();
         if chunk >= work.tiles() * work.spans {
@@ -335,50 +399,72 @@ fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writ
         }
         let span = chunk % work.spans;
         let at = b.start(a, chunk / work.spans);
-        b.span(a, &at, span);
-        for (query, acc) in b.queries.iter().zip(b.acc.chunks_exact(dv)) {
-            let number = work.number(query.head, query.position, at.batch);
-            let part: &mut [f32] = parts.row_mut([number * work.spans + span, 0, 0]);
-            part[..dv].copy_from_slice(acc);
-            part[dv..dv + 2].copy_from_slice(&[query.span.max, query.span.sum]);
+        for first in work.keys(span).step_by(KEYS) {
+            let n = KEYS.min(work.keys(span).end - first);
+            b.score(a, &at, first, n);
+            let mut live = b.live.iter().peekable();
+            for (i, query) in b.queries.iter().enumerate() {
+                let number = work.number(query.head, query.position, at.batch);
+                let row: &mut [f32] = scores.row_mut(work.row(number, span));
+                let row = &mut row[first % SPAN..][..n];
+                match live.next_if_eq(&&i) {
+                    Some(_) => row.copy_from_slice(&b.scores[i * KEYS..][..n]),
+                    None => row.fill(f32::NEG_INFINITY),
+                }
+            }
         }
     }
-    let [parts] = publish(w, [parts]);
-    let values = &mut b.total[..dv];
-    for number in w.share(work.queries()) {
-        let mut total = Softmax::EMPTY;
-        values.fill(0.0);
-        for span in 0..work.spans {
-            let part: &[f32] = parts.row([number * work.spans + span, 0, 0]);
-            total.add(values, Softmax { max: part[dv], sum: part[dv + 1] }, &part[..dv]);
+    let [scores] = publish(w, [scores]);
+    for group in w.share(work.queries().div_ceil(TOGETHER)) {
+        let some = group * TOGETHER..((group + 1) * TOGETHER).min(work.queries());
+        weigh_all(work, some, &scores, &mut weights, &mut totals);
+    }
+    let [weights, totals] = publish(w, [weights, totals]);
+    let parts = work.parts(w.nth());
+    for chunk in w.share(work.tiles() * parts) {
+        let (at, part) = (b.start(a, chunk / parts), work.part(chunk % parts, parts));
+        b.attend(a, &at, &part, Some(&weights));
+        for query in &mut b.queries {
+            let total: &[f32] = totals.row([work.number(query.head, query.position, at.batch), 0, 0]);
+            query.softmax = Softmax { exponent: total[0], sum: total[1] };
         }
-        finish(a, work.query(number), total, values, out);
+        b.finish(a, at.batch, &part, out);
     }
 }
 
-/// Writes the result of a query, whose weighted values are `values`.
-fn finish(
-    a: &Attention<'_>,
-    [head, position, batch]: [usize; 3],
-    mut total: Softmax,
-    values: &mut [f32],
-    out: &mut Writer<'_>,
-) {
-    if let Some(sinks) = a.sinks {
-        let sink = sinks.get::<f32>(head, [0; 3]);
-        if sink > total.max {
-            let shrink = (total.max - sink).exp();
-            vec::scale(values, shrink);
-            total.sum = total.sum * shrink + 1.0;
-        } else {
-            total.sum += (sink - total.max).exp();
+/// Queries whose weights are added up at a time: their sums do not wait for each other.
+const TOGETHER: usize = 8;
+
+/// Converts the scores of the queries with the numbers `some` to weights and their totals.
+fn weigh_all(work: &Work, some: Range<usize>, scores: &Apart<'_>, weights: &mut Dest<'_>, totals: &mut Dest<'_>) {
+    let mut softmax = [Softmax::EMPTY; TOGETHER];
+    for (softmax, number) in softmax.iter_mut().zip(some.clone()) {
+        for span in 0..work.spans {
+            let row: &[f32] = scores.row(work.row(number, span));
+            softmax.raise(vec::max(&row[..work.keys(span).len()]));
         }
     }
-    let factor = if total.sum == 0.0 { 0.0 } else { 1.0 / total.sum };
-    out.row([head, position, batch], |y| {
-        y.copy_from_slice(values);
-        vec::scale(y, factor);
-    });
+    let mut rows = [[0.0; SPAN]; TOGETHER];
+    for span in 0..work.spans {
+        let n = work.keys(span).len();
+        for ((row, softmax), number) in rows.iter_mut().zip(&softmax).zip(some.clone()) {
+            if softmax.exponent == f32::NEG_INFINITY {
+                row.fill(0.0);
+            } else {
+                row[..n].copy_from_slice(&scores.row::<f32>(work.row(number, span))[..n]);
+                vec::exp_scaled(&mut row[..n], softmax.exponent);
+            }
+            weights.row_mut::<f32>(work.row(number, span))[..n].copy_from_slice(&row[..n]);
+        }
+        let mut sums = softmax.map(|softmax| softmax.sum);
+        for j in 0..n {
+            sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += row[j]);
+        }
+        softmax.iter_mut().zip(sums).for_each(|(softmax, sum)| softmax.sum = sum);
+    }
+    for (softmax, number) in softmax.iter().zip(some) {
+        totals.row_mut::<f32>([number, 0, 0])[..2].copy_from_slice(&[softmax.exponent, softmax.sum]);
+    }
 }
 
 /// Requires queries in single precision, keys and values in any readable format, heads in whole groups, and a mask in half precision

@@ -1,44 +1,47 @@
-//! Spans of keys: each has a softmax of its own, and the spans of a query are added in their order. So the keys of a query can be divided between
-//! threads, and its result has the same bits with any number of them.
+//! The softmax of a query, and how threads share the keys and values of a query if there are few of them.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::access::{Dest, Layout, Workspace};
-use crate::cpu::vec;
+use crate::cpu::access::{Dest, Layout, RowIndex, Workspace};
 use crate::tensor::TensorRef;
+use std::ops::Range;
 
-/// Keys of a span: a multiple of the keys that a tile processes at a time.
+/// Keys whose scores a thread computes, if threads share keys: a multiple of the keys that a tile processes at a time.
 pub const SPAN: usize = 512;
 /// Queries in a tile.
 const QUERIES: usize = 128;
-/// Maximum number of floats for spans that threads share. Longer ones have tiles enough, or too many queries.
+/// Floats of a row for a [`Softmax`]: a cache line, so that threads do not write the same one.
+const TOTAL: usize = 16;
+/// Maximum number of scores that threads share. Where there are more, there are tiles enough, or too many queries.
 const MAX_SHARED: usize = 4 << 20;
 
-/// The softmax over some keys: the greatest score, and the sum of the weights relative to it.
+/// Values of a row whose sums are computed together.
+pub type Part = Range<usize>;
+
+/// The softmax over some keys: the sum of their weights `e^score 2^-exponent`.
 #[derive(Clone, Copy)]
 pub struct Softmax {
-    pub max: f32,
+    /// An integer near the binary logarithm of the greatest weight, or minus infinity.
+    pub exponent: f32,
+    /// The sum.
     pub sum: f32,
 }
 
 impl Softmax {
     /// That over no keys.
-    pub const EMPTY: Self = Self { max: f32::NEG_INFINITY, sum: 0.0 };
+    pub const EMPTY: Self = Self { exponent: f32::NEG_INFINITY, sum: 0.0 };
 
-    /// Adds the keys of `other`, whose weighted values are `more`, to these, whose weighted values are `values`.
-    pub fn add(&mut self, values: &mut [f32], other: Self, more: &[f32]) {
-        if other.max == f32::NEG_INFINITY {
-            return;
+    /// Prepares for the score `top`. Returns the power of two by which the sums of weighted values must be multiplied.
+    pub fn raise(&mut self, top: f32) -> f32 {
+        let exponent = (top * std::f32::consts::LOG2_E).round();
+        if exponent <= self.exponent {
+            return 1.0;
         }
-        if other.max > self.max {
-            let shrink = (self.max - other.max).exp();
-            vec::scale(values, shrink);
-            self.sum *= shrink;
-            self.max = other.max;
-        }
-        let share = (other.max - self.max).exp();
-        vec::axpy(values, share, more);
-        self.sum += share * other.sum;
+        let less = self.exponent - exponent;
+        let shrink = if less >= -126.0 { f32::from_bits(((127.0 + less) as u32) << 23) } else { 0.0 };
+        self.exponent = exponent;
+        self.sum *= shrink;
+        shrink
     }
 }
 
@@ -46,6 +49,7 @@ impl Softmax {
 #[derive(Clone, Copy)]
 pub struct Work {
     positions: usize,
+    keys: usize,
     heads: usize,
     batches: usize,
     values: usize,
@@ -55,6 +59,8 @@ pub struct Work {
     pub group: usize,
     /// Positions in a tile.
     pub per_tile: usize,
+    /// Values of which the length of a part is a multiple.
+    unit: usize,
 }
 
 impl Work {
@@ -63,12 +69,14 @@ impl Work {
         let group = (q.ne[2] / k.ne[2]).min(q.ne[2] / v.ne[2]);
         Self {
             positions: q.ne[1],
+            keys: k.ne[1],
             heads: q.ne[2],
             batches: q.ne[3],
             values: v.ne[0],
             spans: k.ne[1].div_ceil(SPAN),
             group,
             per_tile: (QUERIES / group).max(1),
+            unit: v.block().max(32),
         }
     }
 
@@ -87,29 +95,53 @@ impl Work {
         (batch * self.positions + position) * self.heads + head
     }
 
-    /// Head, position and batch of a query.
-    pub fn query(&self, number: usize) -> [usize; 3] {
-        [number % self.heads, number / self.heads % self.positions, number / self.heads / self.positions]
+    /// The row with the scores or weights of a query for the keys of a span.
+    pub fn row(&self, number: usize, span: usize) -> RowIndex {
+        [number * self.spans + span, 0, 0]
     }
 
-    /// Floats of a row of shared memory: the values, the maximum and the sum, in whole cache lines.
-    fn row(&self) -> usize {
-        (self.values + 2).next_multiple_of(16)
+    /// The keys of a span.
+    pub fn keys(&self, span: usize) -> Range<usize> {
+        span * SPAN..((span + 1) * SPAN).min(self.keys)
     }
 
-    /// Floats of shared memory for all spans.
+    /// Number of scores.
     fn floats(&self) -> usize {
-        self.queries().saturating_mul(self.spans).saturating_mul(self.row())
+        self.queries().saturating_mul(self.spans).saturating_mul(SPAN)
+    }
+
+    /// Number of parts into which the values of a row are divided, so that each of `threads` threads has some.
+    pub fn parts(&self, threads: usize) -> usize {
+        self.values.div_ceil(self.part_len((2 * threads).div_ceil(self.tiles().max(1))))
+    }
+
+    /// Part number `i` of `parts`.
+    pub fn part(&self, i: usize, parts: usize) -> Part {
+        let len = self.part_len(parts);
+        (i * len).min(self.values)..((i + 1) * len).min(self.values)
+    }
+
+    /// Values of one of at most `parts` parts, in whole blocks.
+    fn part_len(&self, parts: usize) -> usize {
+        self.values.div_ceil(parts.max(1)).next_multiple_of(self.unit)
     }
 
     /// Whether threads share the keys of queries, because there are too few tiles for them.
     pub fn is_shared(&self, threads: usize) -> bool {
-        threads > 1 && self.spans > 1 && self.tiles() < 4 * threads && self.floats() <= MAX_SHARED
+        let uneven = self.positions > 1 || !self.tiles().is_multiple_of(threads);
+        threads > 1 && self.spans > 1 && uneven && self.tiles() < 4 * threads && self.floats() <= MAX_SHARED
     }
 
-    /// Rows of shared memory for each span of each query.
-    pub fn rows<'a>(&self, memory: Workspace<'a>) -> Dest<'a> {
-        memory.rows(GGML_TYPE_F32, self.row(), self.queries() * self.spans)
+    /// Shared memory: rows for scores and for weights, of each span of each query, and a row for each query's [`Softmax`].
+    pub fn shared<'a>(&self, memory: Workspace<'a>) -> [Dest<'a>; 3] {
+        let (scores, rest) = memory.split_at(self.floats() * size_of::<f32>());
+        let (weights, totals) = rest.split_at(self.floats() * size_of::<f32>());
+        let rows = self.queries() * self.spans;
+        [
+            scores.rows(GGML_TYPE_F32, SPAN, rows),
+            weights.rows(GGML_TYPE_F32, SPAN, rows),
+            totals.rows(GGML_TYPE_F32, TOTAL, self.queries()),
+        ]
     }
 }
 
@@ -117,5 +149,5 @@ impl Work {
 pub fn scratch_flash_attn_ext(node: TensorRef, threads: usize) -> usize {
     let (Some(q), Some(k), Some(v)) = (node.src(0), node.src(1), node.src(2)) else { return 0 };
     let work = Work::new(&Layout::of(q), &Layout::of(k), &Layout::of(v));
-    if work.is_shared(threads) { work.floats() * size_of::<f32>() } else { 0 }
+    if work.is_shared(threads) { (2 * work.floats() + TOTAL * work.queries()) * size_of::<f32>() } else { 0 }
 }

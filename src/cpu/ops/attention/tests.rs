@@ -39,8 +39,13 @@ impl Case {
 
     /// Results for the `n` positions from `first`, with `more` masked keys after the others, whose elements are `masked`, as are those of their values.
     fn results(&self, first: usize, n: usize, more: usize, masked: f32) -> Vec<u32> {
+        let places: Vec<usize> = (0..KEYS).collect();
+        self.results_with(first, n, &places, KEYS + more, masked)
+    }
+
+    /// The same with the keys at `places` among `keys` of them, of which the others are masked.
+    fn results_with(&self, first: usize, n: usize, places: &[usize], keys: usize, masked: f32) -> Vec<u32> {
         let mut c = ctx();
-        let keys = KEYS + more;
         let [heads, groups] = self.heads;
         let of = |x: &[f32], rows: usize, from: usize, n: usize, planes: usize| -> Vec<f32> {
             (0..planes).flat_map(|p| x[(p * rows + from) * D..][..n * D].to_vec()).collect()
@@ -49,16 +54,21 @@ impl Case {
         write(q, &of(&self.q, self.positions, first, n, heads));
         let [k, v] = [&self.k, &self.v].map(|x| {
             let t = c.new_tensor(self.dtype, &[D as i64, keys as i64, groups as i64]).unwrap();
-            let padded: Vec<f32> = (0..groups)
-                .flat_map(|g| [of(&x[g * KEYS * D..], KEYS, 0, KEYS, 1), vec![masked; more * D]].concat())
-                .collect();
+            let mut padded = vec![masked; groups * keys * D];
+            for (g, plane) in padded.chunks_exact_mut(keys * D).enumerate() {
+                for (key, &place) in x[g * KEYS * D..].chunks_exact(D).zip(places) {
+                    plane[place * D..][..D].copy_from_slice(key);
+                }
+            }
             write(t, &padded);
             t
         });
         let mask = c.new_tensor(GGML_TYPE_F16, &[keys as i64, n as i64]).unwrap();
-        let rows = (first..first + n)
-            .flat_map(|i| [self.mask[i * KEYS..][..KEYS].to_vec(), vec![f32::NEG_INFINITY; more]].concat());
-        write(mask, &rows.collect::<Vec<_>>());
+        let mut rows = vec![f32::NEG_INFINITY; n * keys];
+        for (i, row) in rows.chunks_exact_mut(keys).enumerate() {
+            places.iter().zip(&self.mask[(first + i) * KEYS..]).for_each(|(&place, x)| row[place] = *x);
+        }
+        write(mask, &rows);
         let node = attention::flash_attn(&mut c, [q, k, v], Some(mask), 0.3, 0.0, 0.0).unwrap();
         compute(node).iter().map(|x| x.to_bits()).collect()
     }
@@ -93,4 +103,40 @@ fn masked_keys_do_not_matter_whatever_they_are() {
             }
         }
     }
+}
+
+/// In a cache that sequences share, keys of others are before, between and behind those of a sequence.
+#[test]
+fn the_place_of_keys_does_not_matter() {
+    for dtype in [GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0] {
+        let case = Case::new(dtype, [4, 2], 41);
+        let row = D * 4;
+        let all = case.results(0, case.positions, 0, 0.0);
+        let behind: Vec<usize> = (0..KEYS).map(|i| i + 77).collect();
+        let apart: Vec<usize> = (0..KEYS).map(|i| 3 * i + i / 7).collect();
+        let late: Vec<usize> = (0..KEYS).map(|i| if i < 300 { i + 5 } else { i + 1400 }).collect();
+        for places in [behind, apart, late] {
+            for (first, n) in [(0, 1), (3, 2), (0, 41)] {
+                let some = case.results_with(first, n, &places, 2100, 5.0);
+                assert!(
+                    some == all[first * row..][..n * row],
+                    "{dtype:?}: {n} of {first}, the first key at {}",
+                    places[0]
+                );
+            }
+        }
+    }
+}
+
+/// Scores that grow from key to key by much, so that sums are rescaled often.
+#[test]
+fn rescaling_changes_no_digits() {
+    let mut case = Case::new(GGML_TYPE_F16, [2, 1], 3);
+    for (i, key) in case.k.chunks_exact_mut(D).enumerate() {
+        key.iter_mut().for_each(|x| *x = *x * 0.1 + 0.02 * i as f32);
+    }
+    case.q.iter_mut().for_each(|x| *x = x.abs());
+    let all = case.results(0, 3, 0, 0.0);
+    let places: Vec<usize> = (0..KEYS).map(|i| 2 * i + 31).collect();
+    assert!(case.results_with(0, 3, &places, 1300, 9.0) == all);
 }

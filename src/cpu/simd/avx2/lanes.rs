@@ -148,10 +148,13 @@ impl Lanes for Avx2 {
         round(self) -> Self = Self(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(self.0));
         split_power(self |b: Self) -> (Self, Self) = {
             // The sum has no digits after the point, and the last of its bits are n + 126, the exponent of 2^(n - 1).
-            let magic = _mm256_set1_ps(12_582_912.0 + 126.0);
-            let sum = _mm256_fmadd_ps(self.0, b.0, magic);
+            let sum = _mm256_fmadd_ps(self.0, b.0, _mm256_set1_ps(WITH_POWER));
             let power = _mm256_slli_epi32::<23>(_mm256_castps_si256(sum));
-            (Self(_mm256_sub_ps(sum, magic)), Self(_mm256_castsi256_ps(power)))
+            (Self(_mm256_sub_ps(sum, _mm256_set1_ps(WITH_POWER))), Self(_mm256_castsi256_ps(power)))
+        };
+        power(self) -> Self = {
+            let sum = _mm256_add_ps(self.0, _mm256_set1_ps(WITH_POWER));
+            Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(sum))))
         };
         // Twice a number by 2^(n - 1), because 2^n may overflow.
         times_power(self |power: Self) -> Self = Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), power.0));
@@ -264,6 +267,9 @@ fn opaque(mut v: __m256i) -> __m256i {
     unsafe { asm!("/* {0} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
     v
 }
+
+/// What a sum with it has no digits after the point, and 126 more in the last bits of its mantissa.
+const WITH_POWER: f32 = 12_582_912.0 + 126.0;
 
 /// The same floats. Not `pure`, so that it stays where it is.
 #[inline]

@@ -63,6 +63,10 @@ fn computed(mut v: __m512) -> __m512 {
 
 impl Lanes for Avx512 {
     const N: usize = 16;
+    #[inline(always)]
+    unsafe fn power(self) -> Self {
+        self
+    }
     methods! {
         splat(|x: f32) -> Self = Self(_mm512_set1_ps(x));
         load(|p: *const f32) -> Self = Self(_mm512_loadu_ps(p));

@@ -44,6 +44,7 @@ pub(super) fn table() -> Kernels {
         swiglu,
         geglu,
         exp_sum,
+        exp_scaled,
         sum,
         sum_sq,
         center,
