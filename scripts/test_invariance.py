@@ -42,8 +42,7 @@ CONTEXT = 512
 # "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other sequences leave, so a sequence has its keys in any
 # order. Attention adds values in the order of the cells, which is another order of the tokens then, and nothing tells it their order: not required.
 LOADS = [("separate", ["--no-kv-unified"], False, True),
-         # Not required yet: attention rounds by the place of a key in the cache (docs/TESTS.md says where).
-         ("shared", ["--kv-unified"], True, False),
+         ("shared", ["--kv-unified"], True, True),
          ("shuffled", ["--kv-unified"], False, False)]
 # No device but the CPU, and a log that names its kernels.
 CPU = ("-dev", "none", "-lv", "4")

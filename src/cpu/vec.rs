@@ -280,6 +280,14 @@ pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
     unsafe { (kernels().exp_sum)(y.len(), p, p, max) }
 }
 
+/// y += x
+#[inline]
+pub fn add_to_doubles(y: &mut [f64], x: &[f32]) {
+    let n = y.len().min(x.len());
+    // SAFETY: the contract of `Kernels`: both have `n` numbers, and `y` is a `&mut`, so it is aligned, and they do not overlap.
+    unsafe { (kernels().add_to_doubles)(n, y.as_mut_ptr(), x.as_ptr()) }
+}
+
 /// y = exp(y) 2^-e for an integer `e`, with the same digits for every `e`.
 #[inline]
 pub fn exp_scaled(y: &mut [f32], e: f32) {

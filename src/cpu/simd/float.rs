@@ -402,6 +402,11 @@ kernels! {
         let e = V::splat(e);
         map!(n, dst, x, |x| exp_scaled_lanes(x, e))
     };
+    fn add_to_doubles(n: usize, dst: *mut f64, x: *const f32) = {
+        for i in 0..n {
+            dst.add(i).write(dst.add(i).read() + f64::from(x.add(i).read()));
+        }
+    };
     fn sum(n: usize, x: *const f32) -> f64 = reduce::<V>(n, |i| V::load(x.add(i)), |i, r| V::load_part(x.add(i), r));
     fn sum_sq(n: usize, x: *const f32) -> f64 = {
         let square = |v: V| v.mul(v);
@@ -591,6 +596,7 @@ macro_rules! instantiate {
                 geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
                 exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64;
                 exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32);
+                add_to_doubles(n: usize, dst: *mut f64, x: *const f32);
                 sum(n: usize, x: *const f32) -> f64;
                 sum_sq(n: usize, x: *const f32) -> f64;
                 center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64;
@@ -618,7 +624,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

@@ -192,6 +192,8 @@ pub struct Kernels {
     pub exp_sum: unsafe fn(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64,
     /// `dst = e^x 2^-e` for an integer `e`, at most 2 units in the last place; zero below `2^-126`. Every `e` gives the same digits.
     pub exp_scaled: unsafe fn(n: usize, dst: *mut f32, x: *const f32, e: f32),
+    /// Adds floats to aligned doubles.
+    pub add_to_doubles: unsafe fn(n: usize, dst: *mut f64, x: *const f32),
     /// Sum.
     pub sum: unsafe fn(n: usize, x: *const f32) -> f64,
     /// Sum of squares.

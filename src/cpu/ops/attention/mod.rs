@@ -243,8 +243,8 @@ impl Buffers {
         let count = self.queries.len();
         self.by_key.resize(n * count, 0.0);
         kernels().recurrent.transpose(count, n, &self.scores, KEYS, &mut self.by_key);
-        let mut sums: Vec<f32> = self.queries.iter().map(|query| query.softmax.sum).collect();
-        self.by_key.chunks_exact(count).for_each(|weights| vec::add(&mut sums, weights));
+        let mut sums: Vec<f64> = self.queries.iter().map(|query| query.softmax.sum).collect();
+        self.by_key.chunks_exact(count).for_each(|weights| vec::add_to_doubles(&mut sums, weights));
         self.live.iter().for_each(|&i| self.queries[i].softmax.sum = sums[i]);
     }
 
@@ -255,7 +255,7 @@ impl Buffers {
             let rows = which.map(|i| &self.scores[i * KEYS..][..n]);
             let mut sums = which.map(|i| self.queries[i].softmax.sum);
             for j in 0..n {
-                sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += row[j]);
+                sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += f64::from(row[j]));
             }
             some.iter().zip(sums).for_each(|(&i, sum)| self.queries[i].softmax.sum = sum);
         }
@@ -346,10 +346,10 @@ impl Buffers {
                 let mut sink = [sinks.get::<f32>(query.head, [0; 3])];
                 vec::scale(values, query.softmax.raise(sink[0]));
                 vec::exp_scaled(&mut sink, query.softmax.exponent);
-                query.softmax.sum += sink[0];
+                query.softmax.sum += f64::from(sink[0]);
             }
             let sum = query.softmax.sum;
-            let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+            let factor = if sum == 0.0 { 0.0 } else { (1.0 / sum) as f32 };
             out.part([query.head, query.position, batch], part.clone(), |y| {
                 y.copy_from_slice(values);
                 vec::scale(y, factor);
@@ -425,8 +425,8 @@ fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writ
         let (at, part) = (b.start(a, chunk / parts), work.part(chunk % parts, parts));
         b.attend(a, &at, &part, Some(&weights));
         for query in &mut b.queries {
-            let total: &[f32] = totals.row([work.number(query.head, query.position, at.batch), 0, 0]);
-            query.softmax = Softmax { exponent: total[0], sum: total[1] };
+            let total: &[f64] = totals.row([work.number(query.head, query.position, at.batch), 0, 0]);
+            query.softmax = Softmax { exponent: total[0] as f32, sum: total[1] };
         }
         b.finish(a, at.batch, &part, out);
     }
@@ -458,12 +458,12 @@ fn weigh_all(work: &Work, some: Range<usize>, scores: &Apart<'_>, weights: &mut 
         }
         let mut sums = softmax.map(|softmax| softmax.sum);
         for j in 0..n {
-            sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += row[j]);
+            sums.iter_mut().zip(&rows).for_each(|(sum, row)| *sum += f64::from(row[j]));
         }
         softmax.iter_mut().zip(sums).for_each(|(softmax, sum)| softmax.sum = sum);
     }
     for (softmax, number) in softmax.iter().zip(some) {
-        totals.row_mut::<f32>([number, 0, 0])[..2].copy_from_slice(&[softmax.exponent, softmax.sum]);
+        totals.row_mut::<f64>([number, 0, 0])[..2].copy_from_slice(&[f64::from(softmax.exponent), softmax.sum]);
     }
 }
 

@@ -10,8 +10,8 @@ use std::ops::Range;
 pub const SPAN: usize = 512;
 /// Queries in a tile.
 const QUERIES: usize = 128;
-/// Floats of a row for a [`Softmax`]: a cache line, so that threads do not write the same one.
-const TOTAL: usize = 16;
+/// Doubles of a row for a [`Softmax`]: a cache line, so that threads do not write the same one.
+const TOTAL: usize = 8;
 /// Maximum number of scores that threads share. Where there are more, there are tiles enough, or too many queries.
 const MAX_SHARED: usize = 4 << 20;
 
@@ -24,7 +24,7 @@ pub struct Softmax {
     /// An integer near the binary logarithm of the greatest weight, or minus infinity.
     pub exponent: f32,
     /// The sum.
-    pub sum: f32,
+    pub sum: f64,
 }
 
 impl Softmax {
@@ -40,7 +40,7 @@ impl Softmax {
         let less = self.exponent - exponent;
         let shrink = if less >= -126.0 { f32::from_bits(((127.0 + less) as u32) << 23) } else { 0.0 };
         self.exponent = exponent;
-        self.sum *= shrink;
+        self.sum *= f64::from(shrink);
         shrink
     }
 }
@@ -140,7 +140,7 @@ impl Work {
         [
             scores.rows(GGML_TYPE_F32, SPAN, rows),
             weights.rows(GGML_TYPE_F32, SPAN, rows),
-            totals.rows(GGML_TYPE_F32, TOTAL, self.queries()),
+            totals.rows(GGML_TYPE_F64, TOTAL, self.queries()),
         ]
     }
 }
@@ -149,5 +149,9 @@ impl Work {
 pub fn scratch_flash_attn_ext(node: TensorRef, threads: usize) -> usize {
     let (Some(q), Some(k), Some(v)) = (node.src(0), node.src(1), node.src(2)) else { return 0 };
     let work = Work::new(&Layout::of(q), &Layout::of(k), &Layout::of(v));
-    if work.is_shared(threads) { (2 * work.floats() + TOTAL * work.queries()) * size_of::<f32>() } else { 0 }
+    if work.is_shared(threads) {
+        2 * work.floats() * size_of::<f32>() + TOTAL * work.queries() * size_of::<f64>()
+    } else {
+        0
+    }
 }

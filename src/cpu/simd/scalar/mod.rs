@@ -45,6 +45,7 @@ pub(super) fn table() -> Kernels {
         geglu,
         exp_sum,
         exp_scaled,
+        add_to_doubles,
         sum,
         sum_sq,
         center,
