@@ -119,11 +119,13 @@ pub unsafe fn exp<V: Lanes>(x: V) -> V {
 unsafe fn exp_scaled_lanes<V: Lanes>(x: V, e: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
-        // Far enough below for zero, but not minus infinity.
-        let x = x.max(e.sub(V::splat(130.0)).mul(V::splat(std::f32::consts::LN_2)));
+        // Far enough below for zero, but not minus infinity, which has no remainder.
+        let x = x.max(V::splat(-1e38));
         let n = x.mul(V::splat(std::f32::consts::LOG2_E)).round();
         let r = n.neg_mul_add(V::splat(LN_2[0]), x);
         let r = n.neg_mul_add(V::splat(LN_2[1]), r);
+        // Of numbers so large that their digits say nothing about the remainder, this is not small.
+        let r = r.max(V::splat(-0.5)).min(V::splat(0.5));
         let power = n.sub(e).max(V::splat(-126.0)).min(V::splat(128.0)).power();
         let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
         let p = p.mul_add(r, V::splat(SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));

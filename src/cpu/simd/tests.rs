@@ -75,6 +75,38 @@ unsafe extern "C" {
 }
 
 #[test]
+fn powers_have_the_same_digits_for_every_exponent() {
+    let x: Vec<f32> = (-4000..4000).map(|i| i as f32 / 50.0).chain([f32::NEG_INFINITY, f32::NAN, -1e30, 3e4]).collect();
+    for k in levels() {
+        let run = |e: f32| {
+            let mut y = x.clone();
+            // SAFETY: the contract of `Kernels`: `y` has `x.len()` floats, and is source and destination.
+            unsafe { (k.exp_scaled)(x.len(), y.as_mut_ptr(), y.as_ptr(), e) };
+            y
+        };
+        let most = if k.level == Level::Scalar { 1e-5 } else { 2.5e-7 };
+        for e in [0.0, 7.0, 115.0, -3.0] {
+            let (y, z) = (run(e), run(e + 4.0));
+            for ((&x, &y), &z) in x.iter().zip(&y).zip(&z) {
+                let want = (f64::from(x) - f64::from(e) * std::f64::consts::LN_2).exp();
+                if x.is_nan() {
+                    assert!(y.is_nan() && z.is_nan());
+                } else if want < 1e-36 {
+                    assert!(f64::from(y) <= 1.01 * want, "{:?} e^{x} 2^-{e} = {y}", k.level);
+                } else if want < 1e38 {
+                    assert!(
+                        (f64::from(y) - want).abs() <= most * want,
+                        "{:?} e^{x} 2^-{e} = {y}, want {want}",
+                        k.level
+                    );
+                    assert!(y == 16.0 * z, "{:?} e^{x} 2^-{e} = {y}, and {z} for {}", k.level, e + 4.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn gelu_keeps_its_digits_in_the_tail() {
     let x: Vec<f32> = (-13_000..14_000).map(|i| i as f32 / 1000.0).collect();
     for k in levels() {

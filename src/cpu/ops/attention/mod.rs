@@ -345,8 +345,10 @@ impl Buffers {
             if let Some(sinks) = a.sinks {
                 let mut sink = [sinks.get::<f32>(query.head, [0; 3])];
                 vec::scale(values, query.softmax.raise(sink[0]));
-                vec::exp_scaled(&mut sink, query.softmax.exponent);
-                query.softmax.sum += f64::from(sink[0]);
+                if query.softmax.exponent != f32::NEG_INFINITY {
+                    vec::exp_scaled(&mut sink, query.softmax.exponent);
+                    query.softmax.sum += f64::from(sink[0]);
+                }
             }
             let sum = query.softmax.sum;
             let factor = if sum == 0.0 { 0.0 } else { (1.0 / sum) as f32 };

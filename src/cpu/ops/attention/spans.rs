@@ -129,7 +129,12 @@ impl Work {
     /// Whether threads share the keys of queries, because there are too few tiles for them.
     pub fn is_shared(&self, threads: usize) -> bool {
         let uneven = self.positions > 1 || !self.tiles().is_multiple_of(threads);
-        threads > 1 && self.spans > 1 && uneven && self.tiles() < 4 * threads && self.floats() <= MAX_SHARED
+        uneven && self.may_be_shared(threads)
+    }
+
+    /// Whether this number of threads, or a smaller one, shares keys.
+    fn may_be_shared(&self, threads: usize) -> bool {
+        threads > 1 && self.spans > 1 && self.tiles() < 4 * threads && self.floats() <= MAX_SHARED
     }
 
     /// Shared memory: rows for scores and for weights, of each span of each query, and a row for each query's [`Softmax`].
@@ -145,11 +150,11 @@ impl Work {
     }
 }
 
-/// Bytes of memory for the spans that threads share.
+/// Bytes of memory for the spans that at most `threads` threads share.
 pub fn scratch_flash_attn_ext(node: TensorRef, threads: usize) -> usize {
     let (Some(q), Some(k), Some(v)) = (node.src(0), node.src(1), node.src(2)) else { return 0 };
     let work = Work::new(&Layout::of(q), &Layout::of(k), &Layout::of(v));
-    if work.is_shared(threads) {
+    if work.may_be_shared(threads) {
         2 * work.floats() * size_of::<f32>() + TOTAL * work.queries() * size_of::<f64>()
     } else {
         0

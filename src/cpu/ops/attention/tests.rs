@@ -128,6 +128,25 @@ fn the_place_of_keys_does_not_matter() {
     }
 }
 
+/// Scores whose digits end before the point: the key with the highest takes all.
+#[test]
+fn large_scores_stay_finite() {
+    for (size, negative) in [(1e3, false), (1e9, false), (1e18, false), (1e18, true)] {
+        let mut case = Case::new(GGML_TYPE_F32, [1, 1], 1);
+        case.mask.fill(0.0);
+        case.q.fill(size);
+        let (sign, best) = (if negative { -1.0 } else { 1.0 }, 411);
+        for (i, key) in case.k.chunks_exact_mut(D).enumerate() {
+            key.fill(sign * size * if (i == best) != negative { 1.0 } else { 0.5 });
+        }
+        if negative {
+            case.k[best * D..][..D].fill(-0.25 * size);
+        }
+        let got: Vec<f32> = case.results(0, 1, 0, 0.0).into_iter().map(f32::from_bits).collect();
+        assert!(got.iter().zip(&case.v[best * D..]).all(|(x, want)| (x - want).abs() < 1e-6), "{size}");
+    }
+}
+
 /// Scores that grow from key to key by much, so that sums are rescaled often.
 #[test]
 fn rescaling_changes_no_digits() {
