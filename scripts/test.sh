@@ -12,7 +12,7 @@
 #   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
-#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for some formats of weights
+#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of weights, "" for all
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
 #   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
@@ -36,8 +36,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts vulkan peers placement drivers fuzz tsan status)
-known=("${all[@]}" invariance asan mutants max_name reproducible msrv cinstall debian nmse)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts invariance vulkan peers placement drivers fuzz tsan status)
+known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -116,7 +116,7 @@ suite_invariance() { # INVARIANCE: formats of weights; empty for all
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "invariance: 0 passed, 1 failed"; return 1; }
     # shellcheck disable=SC2086
-    python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE:-}
+    python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE-Q4_K}
 }
 suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
     library || return 1
