@@ -51,6 +51,25 @@ pub fn is_interleaved(t: TensorRef) -> bool {
     holds(t) && strips(t).is_some()
 }
 
+/// What a tensor, or a part of it, is set to.
+#[derive(Clone, Copy)]
+enum New<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// All bytes have this value.
+    Fill(u8),
+}
+
+impl New<'_> {
+    /// Writes the bytes from `at` on.
+    fn write(self, at: usize, to: &mut [u8]) {
+        match self {
+            Self::Bytes(data) => to.copy_from_slice(&data[at..][..to.len()]),
+            Self::Fill(value) => to.fill(value),
+        }
+    }
+}
+
 /// The strips of a tensor.
 struct Strips {
     kernels: &'static Interleaved,
@@ -99,17 +118,19 @@ impl Strips {
         })
     }
 
-    /// Writes bytes `range` of a tensor whose strips are in `memory`. `write` writes the part of them that starts at its first argument.
-    fn write(&self, memory: &mut [u8], range: Range<usize>, write: impl Fn(usize, &mut [u8]) + Sync) {
+    /// Writes bytes `range` of a tensor whose strips are in `memory`.
+    fn write(&self, memory: &mut [u8], range: Range<usize>, new: New<'_>) {
         let (size, start) = (self.bytes(), range.start);
         let first = start / size;
         let parts: Vec<_> = self.parts(range).collect();
         let one = |((i, part), strip): (&(usize, Range<usize>), &mut [u8])| {
-            let mut rows = vec![0; size];
-            if part.len() < size {
-                self.restore(strip, &mut rows);
+            let at = i * size + part.start - start;
+            if let (New::Bytes(data), true) = (new, part.len() == size) {
+                return self.interleave(&data[at..][..size], strip);
             }
-            write(i * size + part.start - start, &mut rows[part.clone()]);
+            let mut rows = vec![0; size];
+            self.restore(strip, &mut rows);
+            new.write(at, &mut rows[part.clone()]);
             self.interleave(&rows, strip);
         };
         let strips = memory[first * size..].chunks_exact_mut(size);
@@ -141,9 +162,8 @@ impl BufferType for Repack {
     }
 
     fn alloc(&self, size: usize) -> Result<RepackBuffer> {
-        let buffer = RepackBuffer { memory: AlignedBlock::paged(size, ALIGNMENT, "a CPU_REPACK buffer")? };
-        buffer.clear(0);
-        Ok(buffer)
+        // Zeros, since a tensor may be written in parts. Threads that interleave its rows touch them first.
+        Ok(RepackBuffer { memory: AlignedBlock::zeroed_pages(size, ALIGNMENT, "a CPU_REPACK buffer")? })
     }
 
     fn alignment(&self) -> usize {
@@ -172,12 +192,12 @@ impl RepackBuffer {
     }
 
     /// Writes bytes `range` of a tensor; see [`Strips::write`].
-    fn write(&self, t: TensorRef, range: Range<usize>, write: impl Fn(usize, &mut [u8]) + Sync) {
+    fn write(&self, t: TensorRef, range: Range<usize>, new: New<'_>) {
         // SAFETY: the contract of `Buffer`: nobody uses a tensor while it is written.
         let memory = unsafe { self.bytes(t) };
         match strips(t) {
-            Some(s) => s.write(memory, range, write),
-            None => write(0, &mut memory[range]),
+            Some(s) => s.write(memory, range, new),
+            None => new.write(0, &mut memory[range]),
         }
     }
 }
@@ -188,11 +208,11 @@ impl Buffer for RepackBuffer {
     }
 
     fn memset(&self, t: TensorRef, value: u8, offset: usize, size: usize) {
-        self.write(t, offset..offset + size, |_, to| to.fill(value));
+        self.write(t, offset..offset + size, New::Fill(value));
     }
 
     fn set(&self, t: TensorRef, data: &[u8], offset: usize) {
-        self.write(t, offset..offset + data.len(), |at, to| to.copy_from_slice(&data[at..][..to.len()]));
+        self.write(t, offset..offset + data.len(), New::Bytes(data));
     }
 
     fn get(&self, t: TensorRef, data: &mut [u8], offset: usize) {

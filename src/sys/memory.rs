@@ -24,9 +24,16 @@ pub fn physical() -> usize {
 pub struct AlignedBlock {
     ptr: NonNull<u8>,
     layout: Layout,
+    /// Whether the block is a mapping of its own.
+    #[cfg(target_os = "linux")]
+    mapped: bool,
 }
 
-// SAFETY: memory of the global allocator may be freed on any thread. The block itself never reads or writes its bytes.
+/// Size of a large page.
+#[cfg(target_os = "linux")]
+const LARGE_PAGE: usize = 2 << 20;
+
+// SAFETY: memory of the global allocator and mappings may be freed on any thread. The block itself never reads or writes its bytes.
 unsafe impl Send for AlignedBlock {}
 // SAFETY: a shared block gives out only its address and size; each access through the address has its own SAFETY comment.
 unsafe impl Sync for AlignedBlock {}
@@ -45,6 +52,7 @@ impl AlignedBlock {
     /// Like [`Self::new`], but requests large pages for a large block if the system has them: reading through it then misses the TLB
     /// less often.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
+        #[cfg(not(target_os = "linux"))]
         const LARGE_PAGE: usize = 2 << 20;
         if size < 2 * LARGE_PAGE {
             return Self::new(size, align, what);
@@ -58,12 +66,54 @@ impl AlignedBlock {
         Ok(block)
     }
 
+    /// Like [`Self::zeroed`], with large pages as [`Self::paged`] for a large block. The system clears a page when a thread first uses it.
+    pub fn zeroed_pages(size: usize, align: usize, what: &str) -> Result<Self> {
+        #[cfg(target_os = "linux")]
+        if size >= 2 * LARGE_PAGE && align <= LARGE_PAGE {
+            return Self::mapped(size, align).ok_or_else(|| Error::OutOfMemory { what: what.to_owned(), bytes: size });
+        }
+        Self::zeroed(size, align, what)
+    }
+
+    /// A mapping of `size` bytes at a multiple of a large page; `None` if there is not enough memory. `align` is at most a large page.
+    #[cfg(target_os = "linux")]
+    fn mapped(size: usize, align: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(size, align).ok()?;
+        let len = mapping(size)?;
+        let all = len.checked_add(LARGE_PAGE)?;
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping anywhere, which overlaps nothing.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), all, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let start = start.cast::<u8>();
+        let before = start.addr().next_multiple_of(LARGE_PAGE) - start.addr();
+        let block = start.wrapping_add(before);
+        // SAFETY: all ranges are inside the mapping, and whole pages. What is before the block and behind it is not used.
+        unsafe {
+            if before > 0 {
+                libc::munmap(start.cast(), before);
+            }
+            if before < LARGE_PAGE {
+                libc::munmap(block.wrapping_add(len).cast(), LARGE_PAGE - before);
+            }
+            libc::madvise(block.cast(), len, libc::MADV_HUGEPAGE);
+        }
+        Some(Self { ptr: NonNull::new(block)?, layout, mapped: true })
+    }
+
     fn with(size: usize, align: usize, what: &str, get: unsafe fn(Layout) -> *mut u8) -> Result<Self> {
         let oom = || Error::OutOfMemory { what: what.to_owned(), bytes: size };
         let layout = Layout::from_size_align(size.max(1), align).map_err(|_| oom())?;
         // SAFETY: the size of the layout is not zero, which is all that `alloc` and `alloc_zeroed` require.
         let ptr = NonNull::new(unsafe { get(layout) }).ok_or_else(oom)?;
-        Ok(Self { ptr, layout })
+        Ok(Self {
+            ptr,
+            layout,
+            #[cfg(target_os = "linux")]
+            mapped: false,
+        })
     }
 
     /// Address of the first byte.
@@ -77,8 +127,20 @@ impl AlignedBlock {
     }
 }
 
+/// Length of the mapping of a block: whole large pages.
+#[cfg(target_os = "linux")]
+fn mapping(size: usize) -> Option<usize> {
+    size.checked_next_multiple_of(LARGE_PAGE)
+}
+
 impl Drop for AlignedBlock {
     fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if self.mapped {
+            // SAFETY: `mapped` has mapped that many bytes (there is no overflow: it did so), and only `drop` unmaps them.
+            unsafe { libc::munmap(self.ptr.as_ptr().cast(), mapping(self.layout.size()).unwrap_or(0)) };
+            return;
+        }
         // SAFETY: `with` allocated `ptr` with this layout, and only `drop` frees it.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) }
     }
@@ -234,6 +296,21 @@ mod tests {
         assert_eq!(*text, "text");
         let mut list = Vec::new();
         assert_eq!((try_push(&mut list, text), list.len()), (Ok(()), 1));
+    }
+
+    #[test]
+    fn large_blocks_are_zeros_in_pages() {
+        for size in [1, 4095, 4 << 20, (4 << 20) + 1, (7 << 20) - 64] {
+            let b = AlignedBlock::zeroed_pages(size, 64, "test").unwrap();
+            assert_eq!((b.as_ptr().addr() % 64, b.size()), (0, size));
+            // SAFETY: the block has `size` zeroed bytes, and nothing else uses them.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(b.as_ptr(), size) };
+            assert!(bytes.iter().all(|&x| x == 0), "{size}");
+            bytes.fill(7);
+        }
+        for size in [1 << 60, usize::MAX - 64] {
+            assert!(matches!(AlignedBlock::zeroed_pages(size, 64, "test"), Err(Error::OutOfMemory { .. })));
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
 use crate::cpu::simd::{Kernels, tile};
 
 /// Values of a row in a panel; a multiple of every block.
-const STEP: usize = 2048;
+const STEP: usize = 1024;
 /// Number of panels that a piece of work packs at a time.
-pub const PANELS: usize = 2;
+pub const PANELS: usize = 4;
 
 /// Layout of the panels of a product, in words of 4 bytes. All code that allocates, packs or reads panels uses it.
 #[derive(Clone, Copy)]
@@ -34,6 +34,8 @@ pub struct Panels<'m> {
     panels: [Panel<'m>; PANELS],
     /// Rows before they are transposed into a panel.
     rows: Panel<'m>,
+    /// Columns for weights of 16 bits.
+    columns: &'m mut [f32],
 }
 
 /// Rounds up to whole cache lines.
@@ -50,7 +52,17 @@ impl PanelLayout {
 
     /// Number of words for `values` values of a row.
     fn words(&self, values: usize) -> usize {
-        values / 4
+        values / if self.is_wide() { 2 } else { 4 }
+    }
+
+    /// Whether the weights have 16 bits.
+    pub fn is_wide(&self) -> bool {
+        self.form.is_some_and(|f| f.bits == 16)
+    }
+
+    /// Number of words of a column of activations, if they are widened.
+    fn column(&self) -> usize {
+        if self.is_wide() { line(tile::spread_bytes(self.step).div_ceil(size_of::<f32>())) } else { 0 }
     }
 
     /// Number of scales and of offsets for `values` values of a row.
@@ -74,17 +86,19 @@ impl PanelLayout {
     /// Number of words of a thread's memory.
     pub fn total(&self) -> usize {
         let rows: usize = self.spaces().iter().map(|n| line(n * self.height)).sum();
-        PANELS * self.panel().iter().sum::<usize>() + rows
+        PANELS * self.panel().iter().sum::<usize>() + rows + tile::MAX_COLS * self.column()
     }
 
     /// Divides a thread's memory into its parts.
     pub fn split<'m>(&self, mut memory: &'m mut [f32]) -> Panels<'m> {
+        let columns = tile::MAX_COLS * self.column();
         let mut part = |words: [usize; 3]| {
             let [values, scales, offsets] = words.map(|n| memory.split_off_mut(..n).unwrap_or_default());
             Panel { values, scales, offsets }
         };
         let panels = std::array::from_fn(|_| part(self.panel()));
-        Panels { layout: *self, panels, rows: part(self.spaces().map(|n| line(n * self.height))) }
+        let rows = part(self.spaces().map(|n| line(n * self.height)));
+        Panels { layout: *self, panels, rows, columns: memory.split_off_mut(..columns).unwrap_or_default() }
     }
 }
 
@@ -113,6 +127,28 @@ impl Panels<'_> {
                 && offsets.len() >= height * n_offsets
         );
         tile::BytePanel { q: values.as_ptr().cast(), scales: scales.as_ptr(), offsets: offsets.as_ptr() }
+    }
+
+    /// Widens the first `n` columns at `acts` for weights of 16 bits. Returns their addresses.
+    ///
+    /// # Safety
+    /// Each of these is readable for `k / 32` blocks of activations without offsets, with a scale for each.
+    pub unsafe fn spread(
+        &mut self,
+        spread: tile::Spread,
+        k: usize,
+        n: usize,
+        acts: [*const u8; tile::MAX_COLS],
+    ) -> [*const u8; tile::MAX_COLS] {
+        let size = self.layout.column();
+        assert!(tile::spread_bytes(k) <= size * size_of::<f32>() && self.columns.len() >= tile::MAX_COLS * size);
+        let mut wide = [std::ptr::null(); tile::MAX_COLS];
+        for (c, to) in self.columns.chunks_mut(size.max(1)).enumerate().take(n.min(acts.len())) {
+            // SAFETY: the contract of `Spread`: the caller promises the blocks, and by the assertion there is room for the result.
+            unsafe { spread(k, acts[c], to.as_mut_ptr().cast()) };
+            wide[c] = to.as_ptr().cast();
+        }
+        wide
     }
 
     /// Unpacks strips of interleaved rows into panel `p`.

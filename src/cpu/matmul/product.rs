@@ -229,10 +229,15 @@ impl<'a, C: Columns> Job<'a, C> {
             for (c, width, kernel) in cover(tiles.kernels[form.index()], self.cols.len()) {
                 let first_col = self.cols.start + c;
                 let at: Addresses<{ tile::MAX_COLS }> = self.addresses(dest, first_col..first_col + width);
+                let mut at = at.moved(k0 / 32 * form.act_bytes(), 0);
+                if let Some(spread) = tiles.spread.filter(|_| form.bits == 16) {
+                    // SAFETY: the columns have `step / 32` blocks from `k0`, in this form.
+                    at.acts = unsafe { packed.spread(spread, step, width, at.acts) };
+                }
                 for (p, first, rows) in self.panels() {
-                    let at = at.moved(k0 / 32 * form.act_bytes(), first - self.rows.start);
+                    let at = at.moved(0, first - self.rows.start);
                     // SAFETY: the contract of `ByteTile`: the panel has `step` values of each row. The columns have `step / 32` blocks from
-                    // `k0`, and the results have the rows of this panel (`addresses`).
+                    // `k0`, widened if the weights are, and the results have the rows of this panel (`addresses`).
                     unsafe { kernel(step, packed.bytes(p, step), at.acts.as_ptr(), at.dsts.as_ptr(), rows, k0 > 0) };
                 }
             }

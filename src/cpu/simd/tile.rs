@@ -19,7 +19,7 @@ pub const MAX_COLS: usize = 6;
 /// Addresses of the parts of a panel of bytes.
 #[derive(Clone, Copy)]
 pub struct BytePanel {
-    /// For every 4 values of `k`: 4 bytes of each row.
+    /// For every 4 values of `k`: 4 bytes of each row. For every 2 values, if they have 16 bits: those of each row.
     pub q: *const u8,
     /// For every group of values of `k`: a float of each row.
     pub scales: *const f32,
@@ -31,10 +31,21 @@ pub struct BytePanel {
 ///
 /// # Safety
 /// `panel` has `k` values of its rows, a multiple of 32. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
-/// readable for `k / 32` blocks of [`Act`] with the group and offset of the kernel, and each in `dst` is writable for `rows` floats (readable, too,
-/// if `add`).
+/// readable for `k / 32` blocks of [`Act`] with the group and offset of the kernel, or for what [`Spread`] writes if weights have 16 bits, and each in
+/// `dst` is writable for `rows` floats (readable, too, if `add`).
 pub type ByteTile =
     unsafe fn(k: usize, panel: BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
+
+/// Widens a column of [`Act`] blocks without offsets, with a scale for each: `k` numbers of 16 bits, then `k / 32` scales.
+///
+/// # Safety
+/// `act` is readable for `k / 32` blocks, and `to` is writable for [`spread_bytes`]. The processor has the instruction set of the kernel.
+pub type Spread = unsafe fn(k: usize, act: *const u8, to: *mut u8);
+
+/// Bytes of a column of `k` activations after [`Spread`].
+pub const fn spread_bytes(k: usize) -> usize {
+    2 * k + size_of::<f32>() * (k / 32)
+}
 
 /// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of the integer
 /// sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the scaled sum of the group.
@@ -270,7 +281,9 @@ pub struct ByteTiles {
     /// Rows of a panel.
     pub height: usize,
     /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column. Empty for forms that have no format.
-    pub kernels: [&'static [(usize, ByteTile)]; 16],
+    pub kernels: [&'static [(usize, ByteTile)]; 17],
+    /// Widens columns for weights of 16 bits, if there are such kernels.
+    pub spread: Option<Spread>,
     /// Conversions of activations, by [`Form::act_index`].
     pub act: [ActRow; 4],
     /// Transposes rows into panels.
@@ -295,7 +308,8 @@ pub struct Form {
     pub group: usize,
     /// Whether there are offsets.
     pub offsets: bool,
-    /// Bits of a weight: 4, 5 or 6 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`.
+    /// Bits of a weight: 4, 5 or 6 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for signed numbers of 16 bits (only
+    /// without offsets and with a group of 32).
     pub bits: u32,
 }
 
@@ -306,6 +320,7 @@ impl Form {
             4 => 1,
             5 => 2,
             6 => 3,
+            16 => 4,
             _ => 0,
         };
         4 * bits + self.act_index()
@@ -320,6 +335,7 @@ impl Form {
     pub const fn bias<D: Dots>(self) -> i32 {
         match self.bits {
             8 => D::FLIP as i32,
+            16 => 0,
             _ if self.offsets => 0,
             bits => 1 << (bits - 1),
         }
@@ -372,7 +388,7 @@ macro_rules! instantiate_bytes {
                 tile::ByteTiles {
                     height: tile::VECTORS * <<$dots as Dots>::Floats as Lanes>::N,
                     kernels: {
-                        let mut all: [&'static [(usize, tile::ByteTile)]; 16] = [&[]; 16];
+                        let mut all: [&'static [(usize, tile::ByteTile)]; 17] = [&[]; 17];
                         all[0] = &[$(($cols, byte_tile::<$cols, 32, false, 8>)),*];
                         all[1] = &[$(($cols, byte_tile::<$cols, 32, true, 8>)),*];
                         all[2] = &[$(($cols, byte_tile::<$cols, 16, false, 8>)),*];
@@ -380,6 +396,7 @@ macro_rules! instantiate_bytes {
                         $crate::cpu::simd::tile::$more!(all, byte_tile, [$($cols)*]);
                         all
                     },
+                    spread: None,
                     act: [act_row::<32, false>, act_row::<32, true>, act_row::<16, false>, act_row::<16, true>],
                     transpose,
                     unpack,

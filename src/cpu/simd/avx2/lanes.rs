@@ -262,7 +262,7 @@ impl Ranks for Avx2Ranks {
 /// The same integers, which the compiler knows nothing about.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn opaque(mut v: __m256i) -> __m256i {
+pub(super) fn opaque(mut v: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
     unsafe { asm!("/* {0} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
     v

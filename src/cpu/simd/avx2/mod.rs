@@ -1,9 +1,10 @@
 //! Kernels for x86-64 with AVX2, FMA and F16C. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column), `vnni`
-//! (tiles and interleaved weights with AVX-VNNI).
+//! (tiles and interleaved weights with AVX-VNNI), `wide` (tiles of signed bytes).
 
 mod gemv;
 pub mod lanes;
 mod vnni;
+mod wide;
 
 pub use vnni::fill as fill_vnni;
 
@@ -32,6 +33,7 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_order(k);
     k.byte_tiles = byte_tiles::table();
     k.interleaved = interleaved::table();
+    wide::fill(k);
     // SAFETY: forwarded to the caller.
     unsafe { gemv::fill(k) };
 }

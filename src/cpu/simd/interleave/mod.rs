@@ -231,11 +231,30 @@ pub struct Unpacked {
 /// strip on. The processor has the instruction set of `D`.
 #[inline(always)]
 pub unsafe fn unpack<D: Words, F: Format>(k: usize, strip: *const u8, to: Unpacked, height: usize) {
+    let more = form::<D, F>().bias::<D>() - bias::<D, F>();
+    // SAFETY: the caller promises the instruction set.
+    let more = unsafe { D::splat(i32::from_le_bytes([more as u8; 4])) };
+    // SAFETY: the caller promises the panel and the instruction set; `four` is below a quarter of `k`.
+    let put = |codes: D, four: usize| unsafe { codes.add_bytes(more).store(to.q.add(four * 4 * height)) };
+    // SAFETY: forwarded to the caller.
+    unsafe { unpack_with::<D, F>(k, strip, to, height, put) }
+}
+
+/// [`unpack`], where `put` stores the bytes of a vector of four values of each row; its second argument is their number in the rows.
+///
+/// # Safety
+/// As for [`unpack`], but for the bytes of the panel.
+#[inline(always)]
+pub unsafe fn unpack_with<D: Words, F: Format>(
+    k: usize,
+    strip: *const u8,
+    to: Unpacked,
+    height: usize,
+    put: impl Fn(D, usize),
+) {
     let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
     // SAFETY: the caller promises the blocks, the panel and the instruction set; all indices are below those of `k` values.
     unsafe {
-        let more = form::<D, F>().bias::<D>() - bias::<D, F>();
-        let more = D::splat(i32::from_le_bytes([more as u8; 4]));
         for i in 0..k / F::SHAPE.values {
             let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
             macro_rules! group {
@@ -243,7 +262,7 @@ pub unsafe fn unpack<D: Words, F: Format>(k: usize, strip: *const u8, to: Unpack
                     if $t < per {
                         let n = i * per + $t;
                         for (j, codes) in F::codes(b, $t).into_iter().enumerate() {
-                            codes.add_bytes(more).store(to.q.add((8 * n + j) * 4 * height));
+                            put(codes, 8 * n + j);
                         }
                         for g in 0..groups {
                             let at = (n * groups + g) * height;
