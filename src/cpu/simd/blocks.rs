@@ -3,7 +3,8 @@
 //! products.
 
 use super::act;
-use super::lanes::{AnyDots, Lanes, Plain as PlainLanes, PlainDots};
+use super::lanes::{AnyDots, Dots, Lanes, Plain as PlainLanes, PlainDots};
+use super::tile::Form;
 use super::unpack::Unpack;
 use crate::quant::convert::f16_to_f32;
 use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
@@ -173,20 +174,16 @@ unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *cons
     unsafe { vec_dot::<PlainDots, B, A>(n, x, y) }
 }
 
-/// Unpacks a row of weights to bytes (each `^ FLIP`), scales and offsets.
+/// Unpacks a row of weights to bytes in the form of the tiles of `D`, scales and offsets.
 ///
 /// # Safety
 /// `x` is readable for `k` values, a multiple of the block. `q` is writable for `k` bytes, and `scales` for `k / GROUP` floats; so is
 /// `offsets` if the format has them.
 #[inline(always)]
-pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
-    x: *const u8,
-    k: usize,
-    q: *mut i8,
-    scales: *mut f32,
-    offsets: *mut f32,
-) {
+pub unsafe fn unpack_row<D: Dots, B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
     let groups = B::VALUES / B::GROUP;
+    let form = Form::of::<D, B>();
+    let bias = if form.bits == 8 { 0 } else { form.bias::<D>() as i8 };
     let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
     for i in 0..k / B::VALUES {
         // SAFETY: `i` is below `k / VALUES`, so the caller promises that the block is readable, and that its part of the outputs is writable.
@@ -194,7 +191,7 @@ pub unsafe fn unpack_row<B: Unpack, const FLIP: u8>(
         unsafe {
             block::<B>(x, i).unpack(&mut bytes, &mut s, &mut o);
             for b in &mut bytes[..B::VALUES] {
-                *b ^= FLIP as i8;
+                *b = b.wrapping_add(bias) ^ D::FLIP as i8;
             }
             q.add(i * B::VALUES).copy_from_nonoverlapping(bytes.as_ptr(), B::VALUES);
             scales.add(i * groups).copy_from_nonoverlapping(s.as_ptr(), groups);

@@ -487,11 +487,12 @@ fn activation_formats_are_the_same_at_every_level() {
 /// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its scale, is added in the order of
 /// `k`. `act` has blocks of the form of the unpacked weights.
 fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
-    let tile::Form { group, offsets, .. } = unpacker.form;
+    let tile::Form { group, offsets, bits } = unpacker.form;
     let (mut q, mut scales, mut more) = (vec![0i8; n], vec![0.0f32; n / group], vec![0.0f32; n / group]);
     // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
     unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), scales.as_mut_ptr(), more.as_mut_ptr()) };
-    let flip = flip(level);
+    assert!(bits == 8 || q.iter().all(|q| *q as u8 >> bits == 0), "values of more than {bits} bits");
+    let (flip, bias) = (flip(level), bias(unpacker.form));
     // The processor without features does not fuse.
     let mul_add = |a: f32, b: f32, c: f32| if level == Level::Scalar { a * b + c } else { a.mul_add(b, c) };
     let mut result = 0.0f32;
@@ -499,7 +500,8 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
         let block = &act[group * g / 32 * unpacker.form.act_bytes()..];
         let values = &block[group * g % 32..][..group];
         let d = f32::from_le_bytes(block[32..36].try_into().unwrap());
-        let sum: i32 = q.iter().zip(values).map(|(q, a)| i32::from(*q ^ flip as i8) * i32::from(*a as i8)).sum();
+        let sum: i32 =
+            q.iter().zip(values).map(|(q, a)| (i32::from(*q ^ flip as i8) - bias) * i32::from(*a as i8)).sum();
         result = mul_add(sum as f32 * scales[g], d, result);
         if offsets {
             let total: i32 = values.iter().map(|a| i32::from(*a as i8)).sum();
@@ -507,6 +509,11 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
         }
     }
     result
+}
+
+/// What is added to values of a few bits.
+fn bias(form: tile::Form) -> i32 {
+    if form.bits >= 8 || form.offsets { 0 } else { 1 << (form.bits - 1) }
 }
 
 /// What unpacked bytes are combined with.
@@ -667,16 +674,15 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                         let at = 2 * ((i / 2 * lanes + r) * 2 + i % 2);
                         assert_eq!(
                             i16::from_le_bytes(panel.0[at..at + 2].try_into().unwrap()),
-                            i16::from(q[i]),
+                            i16::from(q[i]) - bias(unpacker.form) as i16,
                             "{:?} {t:?}, row {r}, value {i}",
                             k.level
                         );
                     }
                     for i in (0..n).filter(|_| !wide) {
-                        let bias = if f.form.bits == 8 || f.form.offsets { 0 } else { 1 << (f.form.bits - 1) };
                         assert_eq!(
                             panel.0[(i / 4 * lanes + r) * 4 + i % 4],
-                            (i32::from(q[i]) + bias) as u8,
+                            (i32::from(q[i]) - bias(unpacker.form) + bias(f.form)) as u8,
                             "{:?} {t:?}, row {r}, value {i}",
                             k.level
                         );

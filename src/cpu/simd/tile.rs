@@ -10,6 +10,7 @@
 //! integers.
 
 use super::lanes::{Dots, Lanes};
+use super::unpack::Unpack;
 
 /// Vectors of rows in a panel.
 pub const VECTORS: usize = 2;
@@ -281,7 +282,7 @@ pub struct ByteTiles {
     /// Rows of a panel.
     pub height: usize,
     /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column. Empty for forms that have no format.
-    pub kernels: [&'static [(usize, ByteTile)]; 17],
+    pub kernels: [&'static [(usize, ByteTile)]; 21],
     /// Widens columns for weights of 16 bits, if there are such kernels.
     pub spread: Option<Spread>,
     /// Conversions of activations, by [`Form::act_index`].
@@ -308,19 +309,25 @@ pub struct Form {
     pub group: usize,
     /// Whether there are offsets.
     pub offsets: bool,
-    /// Bits of a weight: 4, 5 or 6 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for signed numbers of 16 bits (only
+    /// Bits of a weight: 4 to 7 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for signed numbers of 16 bits (only
     /// without offsets and with a group of 32).
     pub bits: u32,
 }
 
 impl Form {
+    /// The form of a format in the tiles of `D`.
+    pub const fn of<D: Dots, B: Unpack>() -> Self {
+        Self { group: B::GROUP, offsets: B::OFFSETS, bits: if D::NARROW { B::BITS } else { 8 } }
+    }
+
     /// Index in tables by form.
     pub const fn index(self) -> usize {
         let bits = match self.bits {
             4 => 1,
             5 => 2,
             6 => 3,
-            16 => 4,
+            7 => 4,
+            16 => 5,
             _ => 0,
         };
         4 * bits + self.act_index()
@@ -364,7 +371,7 @@ macro_rules! instantiate_bytes {
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack_row<B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
                 // SAFETY: the contract of `UnpackRow`, which is that of `unpack_row`.
-                unsafe { blocks::unpack_row::<B, { <$dots as Dots>::FLIP }>(x, k, q, scales, offsets) }
+                unsafe { blocks::unpack_row::<$dots, B>(x, k, q, scales, offsets) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
@@ -377,8 +384,7 @@ macro_rules! instantiate_bytes {
                 unsafe { tile::transpose::<<$dots as Dots>::Floats>(words, src, src_stride, panel) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {
-                let form = tile::Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
-                tile::Unpacker { row: unpack_row::<B>, form }
+                tile::Unpacker { row: unpack_row::<B>, form: tile::Form::of::<$dots, B>() }
             }
             pub fn table() -> tile::ByteTiles {
                 use $crate::abi::ggml::ggml_type::*;
@@ -388,7 +394,7 @@ macro_rules! instantiate_bytes {
                 tile::ByteTiles {
                     height: tile::VECTORS * <<$dots as Dots>::Floats as Lanes>::N,
                     kernels: {
-                        let mut all: [&'static [(usize, tile::ByteTile)]; 17] = [&[]; 17];
+                        let mut all: [&'static [(usize, tile::ByteTile)]; 21] = [&[]; 21];
                         all[0] = &[$(($cols, byte_tile::<$cols, 32, false, 8>)),*];
                         all[1] = &[$(($cols, byte_tile::<$cols, 32, true, 8>)),*];
                         all[2] = &[$(($cols, byte_tile::<$cols, 16, false, 8>)),*];
@@ -410,15 +416,18 @@ pub(super) use instantiate_bytes;
 /// Adds the kernels for weights of a few bits.
 macro_rules! narrow {
     ($all:ident, $tile:ident, [$($cols:literal)*]) => {
-        // Q4_0, TQ2_0; Q4_1, Q4_K; Q3_K; Q2_K.
+        // Q1_0, Q2_0, Q4_0, TQ1_0, TQ2_0; Q4_1, Q4_K; Q3_K; Q2_K.
         $all[4] = &[$(($cols, $tile::<$cols, 32, false, 4>)),*];
         $all[5] = &[$(($cols, $tile::<$cols, 32, true, 4>)),*];
         $all[6] = &[$(($cols, $tile::<$cols, 16, false, 4>)),*];
         $all[7] = &[$(($cols, $tile::<$cols, 16, true, 4>)),*];
-        // Q5_0, MXFP4; Q5_1, Q5_K; NVFP4.
+        // Q5_0, IQ1_S, IQ3_S, MXFP4; Q5_1, Q5_K; IQ1_M, NVFP4.
         $all[8] = &[$(($cols, $tile::<$cols, 32, false, 5>)),*];
         $all[9] = &[$(($cols, $tile::<$cols, 32, true, 5>)),*];
         $all[10] = &[$(($cols, $tile::<$cols, 16, false, 5>)),*];
+        // IQ2_XXS, IQ3_XXS; IQ2_XS, IQ2_S.
+        $all[16] = &[$(($cols, $tile::<$cols, 32, false, 7>)),*];
+        $all[18] = &[$(($cols, $tile::<$cols, 16, false, 7>)),*];
         // Q6_K.
         $all[14] = &[$(($cols, $tile::<$cols, 16, false, 6>)),*];
     };

@@ -22,6 +22,8 @@ pub trait Unpack: Block {
     const GROUP: usize;
     /// Whether there are offsets.
     const OFFSETS: bool;
+    /// Bits of a value: 4 to 7 if all are in `-2^(BITS - 1)..2^(BITS - 1)`, with offsets in `0..2^BITS`; else 8.
+    const BITS: u32;
     /// Writes the values, and the scale (and offset) of each group. The slices have room for the block; `offsets` is not written if the
     /// format has none.
     fn unpack(&self, q: &mut [i8], scales: &mut [f32], offsets: &mut [f32]);
@@ -116,9 +118,10 @@ fn fp4_doubled(code: u8) -> i8 {
 }
 
 macro_rules! unpack {
-    ($($block:ty, group $group:literal $(, $offsets:ident)?: |$b:ident, $q:ident, $s:ident, $o:ident| $body:block)*) => {$(
+    ($($block:ty, bits $bits:literal, group $group:literal $(, $offsets:ident)?: |$b:ident, $q:ident, $s:ident, $o:ident| $body:block)*) => {$(
         impl Unpack for $block {
             const GROUP: usize = $group;
+            const BITS: u32 = $bits;
             const OFFSETS: bool = unpack!(@offsets $($offsets)?);
             #[inline(always)]
             fn unpack(&self, $q: &mut [i8], $s: &mut [f32], $o: &mut [f32]) {
@@ -134,7 +137,7 @@ macro_rules! unpack {
 }
 
 unpack! {
-    BlockQ1_0, group 32: |b, q, s, _o| {
+    BlockQ1_0, bits 4, group 32: |b, q, s, _o| {
         s.fill(f16_to_f32(b.d));
         for (q, bits) in q.chunks_exact_mut(8).zip(b.qs) {
             for (i, q) in q.iter_mut().enumerate() {
@@ -142,7 +145,7 @@ unpack! {
             }
         }
     }
-    BlockQ2_0, group 32: |b, q, s, _o| {
+    BlockQ2_0, bits 4, group 32: |b, q, s, _o| {
         s.fill(f16_to_f32(b.d));
         for (q, bits) in q.chunks_exact_mut(4).zip(b.qs) {
             for (i, q) in q.iter_mut().enumerate() {
@@ -150,44 +153,44 @@ unpack! {
             }
         }
     }
-    BlockQ4_0, group 32: |b, q, s, _o| {
+    BlockQ4_0, bits 4, group 32: |b, q, s, _o| {
         s[0] = f16_to_f32(b.d);
         halves(&b.qs, q, |x| x as i8 - 8);
     }
-    BlockQ4_1, group 32, offsets: |b, q, s, o| {
+    BlockQ4_1, bits 4, group 32, offsets: |b, q, s, o| {
         s[0] = f16_to_f32(b.d);
         o[0] = f16_to_f32(b.m);
         halves(&b.qs, q, |x| x as i8);
     }
-    BlockQ5_0, group 32: |b, q, s, _o| {
+    BlockQ5_0, bits 5, group 32: |b, q, s, _o| {
         s[0] = f16_to_f32(b.d);
         halves(&b.qs, q, |x| x as i8);
         fifth_bits(b.qh, q);
         q.iter_mut().for_each(|q| *q -= 16);
     }
-    BlockQ5_1, group 32, offsets: |b, q, s, o| {
+    BlockQ5_1, bits 5, group 32, offsets: |b, q, s, o| {
         s[0] = f16_to_f32(b.d);
         o[0] = f16_to_f32(b.m);
         halves(&b.qs, q, |x| x as i8);
         fifth_bits(b.qh, q);
     }
-    BlockQ8_0, group 32: |b, q, s, _o| {
+    BlockQ8_0, bits 8, group 32: |b, q, s, _o| {
         s[0] = f16_to_f32(b.d);
         q.copy_from_slice(&b.qs);
     }
-    BlockQ8_1, group 32: |b, q, s, _o| {
+    BlockQ8_1, bits 8, group 32: |b, q, s, _o| {
         s[0] = f16_to_f32(b.d);
         q.copy_from_slice(&b.qs);
     }
-    BlockIq4Nl, group 32: |b, q, s, _o| {
+    BlockIq4Nl, bits 8, group 32: |b, q, s, _o| {
         s[0] = f16_to_f32(b.d);
         halves(&b.qs, q, |x| CURVE[usize::from(x & 15)]);
     }
-    BlockMxfp4, group 32: |b, q, s, _o| {
+    BlockMxfp4, bits 5, group 32: |b, q, s, _o| {
         s[0] = e8m0_to_f32_half(b.e);
         halves(&b.qs, q, fp4_doubled);
     }
-    BlockNvfp4, group 16: |b, q, s, _o| {
+    BlockNvfp4, bits 5, group 16: |b, q, s, _o| {
         for (s, d) in s.iter_mut().zip(b.d) {
             *s = ue4m3_to_f32_half(d);
         }
@@ -201,7 +204,7 @@ unpack! {
             q[8..].copy_from_slice(high);
         }
     }
-    BlockQ2K, group 16, offsets: |b, q, s, o| {
+    BlockQ2K, bits 4, group 16, offsets: |b, q, s, o| {
         let (d, dmin) = (f16_to_f32(b.d), f16_to_f32(b.dmin));
         for ((s, o), code) in s.iter_mut().zip(&mut o[..16]).zip(b.scales) {
             *s = d * f32::from(code & 15);
@@ -215,7 +218,7 @@ unpack! {
             }
         }
     }
-    BlockQ3K, group 16: |b, q, s, _o| {
+    BlockQ3K, bits 4, group 16: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (s, code) in s.iter_mut().zip(b.group_scales()) {
             *s = d * f32::from(code);
@@ -228,13 +231,13 @@ unpack! {
             }
         }
     }
-    BlockQ4K, group 32, offsets: |b, q, s, o| {
+    BlockQ4K, bits 4, group 32, offsets: |b, q, s, o| {
         affine_scales(b.d, b.dmin, &b.scales, s, o);
         for (q, qs) in q.chunks_exact_mut(64).zip(b.qs.chunks_exact(32)) {
             halves(qs, q, |x| x as i8);
         }
     }
-    BlockQ5K, group 32, offsets: |b, q, s, o| {
+    BlockQ5K, bits 5, group 32, offsets: |b, q, s, o| {
         affine_scales(b.d, b.dmin, &b.scales, s, o);
         for (n, (q, qs)) in q.chunks_exact_mut(64).zip(b.qs.chunks_exact(32)).enumerate() {
             let (low, high) = q.split_at_mut(32);
@@ -246,7 +249,7 @@ unpack! {
             }
         }
     }
-    BlockQ6K, group 16: |b, q, s, _o| {
+    BlockQ6K, bits 6, group 16: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (s, code) in s.iter_mut().zip(b.scales) {
             *s = d * f32::from(code);
@@ -259,14 +262,14 @@ unpack! {
             }
         }
     }
-    BlockIq4Xs, group 32: |b, q, s, _o| {
+    BlockIq4Xs, bits 8, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (g, (s, (q, qs))) in s.iter_mut().zip(q.chunks_exact_mut(32).zip(b.qs.chunks_exact(16))).enumerate() {
             *s = d * b.group_scale(g) as f32;
             halves(qs, q, |x| CURVE[usize::from(x & 15)]);
         }
     }
-    BlockTq1_0, group 32: |b, q, s, _o| {
+    BlockTq1_0, bits 4, group 32: |b, q, s, _o| {
         s.fill(f16_to_f32(b.d));
         let (first, last) = q.split_at_mut(240);
         let (wide, narrow) = first.split_at_mut(160);
@@ -274,7 +277,7 @@ unpack! {
         digits(&b.qs[32..], narrow);
         digits(&b.qh, last);
     }
-    BlockTq2_0, group 32: |b, q, s, _o| {
+    BlockTq2_0, bits 4, group 32: |b, q, s, _o| {
         s.fill(f16_to_f32(b.d));
         for (q, qs) in q.chunks_exact_mut(128).zip(b.qs.chunks_exact(32)) {
             for (n, q) in q.chunks_exact_mut(32).enumerate() {
@@ -284,7 +287,7 @@ unpack! {
             }
         }
     }
-    BlockIq2Xxs, group 32: |b, q, s, _o| {
+    BlockIq2Xxs, bits 7, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (g, (s, q)) in s.iter_mut().zip(q.chunks_exact_mut(32)).enumerate() {
             let word = |i: usize| u32::from(b.qs[4 * g + i]) | u32::from(b.qs[4 * g + i + 1]) << 16;
@@ -295,13 +298,13 @@ unpack! {
             }
         }
     }
-    BlockIq2Xs, group 16: |b, q, s, _o| {
+    BlockIq2Xs, bits 7, group 16: |b, q, s, _o| {
         fine_scales(f16_to_f32(b.d), &b.scales, s);
         for (q, code) in q.chunks_exact_mut(8).zip(b.qs) {
             signed_eight(IQ2XS_GRID[usize::from(code & 511)], EVEN_SIGNS[usize::from(code >> 9)], q);
         }
     }
-    BlockIq2S, group 16: |b, q, s, _o| {
+    BlockIq2S, bits 7, group 16: |b, q, s, _o| {
         fine_scales(f16_to_f32(b.d), &b.scales, s);
         let (low, signs) = b.qs.split_at(32);
         for (k, (q, (low, signs))) in q.chunks_exact_mut(8).zip(low.iter().zip(signs)).enumerate() {
@@ -309,7 +312,7 @@ unpack! {
             signed_eight(IQ2S_GRID[index], SIGNS[usize::from(*signs)], q);
         }
     }
-    BlockIq3Xxs, group 32: |b, q, s, _o| {
+    BlockIq3Xxs, bits 7, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         let (indices, words) = b.qs.split_at(64);
         let groups = q.chunks_exact_mut(32).zip(indices.chunks_exact(8)).zip(words.chunks_exact(4));
@@ -322,7 +325,7 @@ unpack! {
             }
         }
     }
-    BlockIq3S, group 32: |b, q, s, _o| {
+    BlockIq3S, bits 5, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (g, s) in s.iter_mut().enumerate() {
             *s = d * f32::from(1 + 2 * (b.scales[g / 2] >> (g % 2 * 4) & 15));
@@ -335,7 +338,7 @@ unpack! {
         }
     }
     // The values are eight times as large, so that they include the shift.
-    BlockIq1S, group 32: |b, q, s, _o| {
+    BlockIq1S, bits 5, group 32: |b, q, s, _o| {
         let d = f16_to_f32(b.d);
         for (g, q) in q.chunks_exact_mut(32).enumerate() {
             let h = b.qh[g];
@@ -347,7 +350,7 @@ unpack! {
         }
     }
     // The same. The shift changes every eight values here, but a scale is for 16.
-    BlockIq1M, group 16: |b, q, s, _o| {
+    BlockIq1M, bits 5, group 16: |b, q, s, _o| {
         let d = f16_to_f32(b.d());
         for (g, s) in s.iter_mut().enumerate() {
             *s = d * f32::from(2 * b.scale_code(g) + 1) * DELTA;

@@ -313,7 +313,7 @@ impl Dots for Avx2Dots {
     const NARROW: bool = true;
     #[inline(always)]
     fn run(bits: u32, all: usize) -> usize {
-        // 2 * 127 * 15 * 8, 2 * 127 * 31 * 4, 2 * 127 * 63 * 2 and 2 * 127 * 128 are below 2^15.
+        // 2 * 127 * 15 * 8, 2 * 127 * 31 * 4, 2 * 127 * 63 * 2, 2 * 127 * 127 and 2 * 127 * 128 are below 2^15.
         match bits {
             0..=4 => all.min(8),
             5 => 4,
