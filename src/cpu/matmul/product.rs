@@ -166,6 +166,10 @@ impl<'a, C: Columns> Job<'a, C> {
         for some in self.cols.clone().step_by(MAX_FEW) {
             let n = MAX_FEW.min(self.cols.end - some);
             let at: Addresses<MAX_FEW> = self.addresses(dest, some..some + n);
+            // A strip takes a microsecond: what is the same for all of them is computed once.
+            let mut covered = cover(strips.columns, n);
+            let parts: [_; MAX_FEW] = std::array::from_fn(|_| covered.next());
+            let mut here = at;
             for first in self.rows.clone().step_by(lanes) {
                 let rows = lanes.min(self.rows.end - first);
                 for k0 in (0..self.plan.k).step_by(step) {
@@ -177,13 +181,17 @@ impl<'a, C: Columns> Job<'a, C> {
                         Some(packed) => unsafe { packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride)) },
                         None => from,
                     };
-                    let here = at.moved(k0 / 32 * strips.form.act_bytes(), first - self.rows.start);
-                    for (c, _, kernel) in cover(strips.columns, n) {
+                    if step < self.plan.k {
+                        let bytes = k0 / 32 * strips.form.act_bytes();
+                        here.acts[..n].iter_mut().zip(at.acts).for_each(|(to, from)| *to = from.wrapping_add(bytes));
+                    }
+                    for (c, _, kernel) in parts.iter().map_while(|part| *part) {
                         // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix. The
                         // columns have `step` values from `k0`, and the results have these rows (`addresses`).
                         unsafe { kernel(step, strip, here.acts[c..].as_ptr(), here.dsts[c..].as_ptr(), rows, k0 > 0) };
                     }
                 }
+                here.dsts[..n].iter_mut().for_each(|to| *to = to.wrapping_add(lanes));
             }
         }
     }
