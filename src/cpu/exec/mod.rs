@@ -3,6 +3,7 @@
 //! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. There is a barrier
 //! between steps. Thread 0 calls the abort callback after every node and between the parts of large ones.
 
+mod pieces;
 pub mod worker;
 
 use super::access::claims::Claims;
@@ -16,6 +17,7 @@ use crate::guard;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{mutant, trace};
+use pieces::Pieces;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -142,6 +144,7 @@ struct Region<'a> {
     alone: Barrier,
     chunk: AtomicUsize,
     chunk_alone: AtomicUsize,
+    pieces: Pieces,
     faults: Faults,
     claims: Claims,
     stop: Stop,
@@ -201,6 +204,8 @@ impl Region<'_> {
                 scratch: Cell::new(Some(self.settings.scratch)),
                 barrier: if step.wide { &self.barrier } else { &self.alone },
                 chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
+                pieces: &self.pieces,
+                number: number as u32 + 1,
                 stop: &self.stop,
                 use_ref: self.settings.use_ref,
                 kept: planned.kept,
@@ -260,6 +265,7 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         alone: Barrier::new(1),
         chunk: AtomicUsize::new(0),
         chunk_alone: AtomicUsize::new(0),
+        pieces: Pieces::new(n_threads),
         faults: Faults::default(),
         claims: Claims::default(),
         stop: Stop::new(settings.abort),

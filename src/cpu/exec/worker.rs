@@ -4,6 +4,7 @@ use crate::abi::ggml::ggml_abort_callback;
 use crate::cpu::access::Workspace;
 use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
+use crate::cpu::exec::pieces::Pieces;
 use crate::error::Error;
 use crate::guard::foreign;
 use crate::sys::sync::lock;
@@ -153,6 +154,9 @@ pub struct Worker<'a> {
     pub(super) scratch: Cell<Option<Scratch>>,
     pub(super) barrier: &'a Barrier,
     pub(super) chunk: &'a AtomicUsize,
+    pub(super) pieces: &'a Pieces,
+    /// Number of the node in the region, from 1.
+    pub(super) number: u32,
     pub(super) stop: &'a Stop,
     pub(super) use_ref: bool,
     pub(super) kept: bool,
@@ -216,6 +220,16 @@ impl<'a> Worker<'a> {
         if self.is_stopped() { usize::MAX } else { self.chunk.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Like [`Self::next_chunk`], for a node that has `n` pieces and calls it for nothing else: a number below `n`, or `None` when there is none left for this thread.
+    /// A thread gets numbers of its share of `0..n` in their order, then what is left of other shares.
+    #[inline]
+    pub fn next_piece(&self, n: usize) -> Option<usize> {
+        if self.nth == 1 || !self.pieces.can_take(n) {
+            return Some(self.next_chunk()).filter(|i| *i < n);
+        }
+        if self.is_stopped() { None } else { self.pieces.take(self.number, n, self.ith) }
+    }
+
     /// Whether the host has stopped the computation. The rest of the node need not be computed.
     #[inline]
     pub fn is_stopped(&self) -> bool {
@@ -246,10 +260,11 @@ pub(crate) mod tests {
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
-        let stop = Stop::new(Abort::NEVER);
+        let (stop, pieces) = (Stop::new(Abort::NEVER), Pieces::new(nth));
         std::thread::scope(|s| {
             for ith in 0..nth {
                 let (barrier, chunk, stop, faults, claims, f) = (&barrier, &chunk, &stop, &faults, &claims, &f);
+                let pieces = &pieces;
                 s.spawn(move || {
                     f(&Worker {
                         ith,
@@ -257,6 +272,8 @@ pub(crate) mod tests {
                         scratch: Cell::new(Some(scratch)),
                         barrier,
                         chunk,
+                        pieces,
+                        number: 1,
                         stop,
                         use_ref: false,
                         kept: false,

@@ -108,14 +108,12 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
 
     let matrices = src0.ne[2] * src0.ne[3];
     let cut = plan.cut(src0.ne[1], s.columns(), matrices, w.nth());
-    let mut at = w.next_chunk();
-    while at < cut.chunks() * matrices {
+    while let Some(at) = w.next_piece(cut.chunks() * matrices) {
         let (matrix, piece) = (at / cut.chunks(), at % cut.chunks());
         let place = [matrix % src0.ne[2], matrix / src0.ne[2]];
         let matrix = Matrix { source: src0, at: place };
         let columns = Repeated { ne1: src1.ne, repeats: [src1.ne[2] / src0.ne[2], src1.ne[3] / src0.ne[3]], place };
         Job::new(k, matrix, activations, columns, cut.rows(piece), cut.cols(piece)).run(w, &mut dest, own);
-        at = w.next_chunk();
     }
 }
 
