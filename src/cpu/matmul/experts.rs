@@ -163,25 +163,34 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
     }
 
     let placed = plans.columns() - without.len();
-    let mut at = w.next_chunk();
-    let mut before = 0;
-    for matrix in 0..plans.matrices() {
+    let pieces = |matrix: usize| {
         let mine = list(matrix);
         if mine.is_empty() {
-            continue;
+            return None;
         }
         let (plan, of_tiles) = plans.plan_for(k, mine.len(), w.nth());
-        let activations = Activations::new(plan, src1, Some(if of_tiles { tiles } else { dots }));
         // A matrix gets pieces in proportion to its part of the work: all matrices together have several for each thread.
         let cut = plan.cut(src0.ne[1], mine.len(), placed / mine.len(), w.nth());
-        while at - before < cut.chunks() {
-            let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
-            let columns = Picked { ne1: src1.ne[1], entries: mine };
-            Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols)
-                .run(w, &mut dest, own);
-            at = w.next_chunk();
+        Some((plan, if of_tiles { tiles } else { dots }, cut))
+    };
+    let count = |matrix| pieces(matrix).map_or(0, |(_, _, cut)| cut.chunks());
+    let all = (0..plans.matrices()).map(count).sum();
+    // The matrix of the last piece, and the number of pieces before it: the next piece is seldom far.
+    let (mut matrix, mut before) = (0, 0);
+    while let Some(at) = w.next_piece(all) {
+        if at < before {
+            (matrix, before) = (0, 0);
         }
-        before += cut.chunks();
+        let (plan, act, cut) = loop {
+            match pieces(matrix) {
+                Some(found) if at < before + found.2.chunks() => break found,
+                _ => (matrix, before) = (matrix + 1, before + count(matrix)),
+            }
+        };
+        let activations = Activations::new(plan, src1, Some(act));
+        let columns = Picked { ne1: src1.ne[1], entries: list(matrix) };
+        let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
+        Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols).run(w, &mut dest, own);
     }
 }
 
