@@ -2,9 +2,9 @@
 //! read them without rearranging them first. Hosts find it among the additional buffer types of the CPU device, and use it for the tensors of
 //! the operations that the device supports with it; others read such a tensor through the buffer's functions, which restore its bytes.
 
-use super::device;
 use super::simd::interleave::{Interleaved, restore};
 use super::simd::{Level, kernels};
+use super::{device, numa};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type;
 use crate::backend::BufferTypeRef;
@@ -12,7 +12,6 @@ use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
 use crate::error::Result;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
-use rayon::prelude::*;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -123,7 +122,7 @@ impl Strips {
         let (size, start) = (self.bytes(), range.start);
         let first = start / size;
         let parts: Vec<_> = self.parts(range).collect();
-        let one = |((i, part), strip): (&(usize, Range<usize>), &mut [u8])| {
+        let one = |((i, part), strip): ((usize, Range<usize>), &mut [u8])| {
             let at = i * size + part.start - start;
             if let (New::Bytes(data), true) = (new, part.len() == size) {
                 return self.interleave(&data[at..][..size], strip);
@@ -135,9 +134,9 @@ impl Strips {
         };
         let strips = memory[first * size..].chunks_exact_mut(size);
         if parts.len() * size < LARGE {
-            parts.iter().zip(strips).for_each(one);
+            parts.into_iter().zip(strips).for_each(one);
         } else {
-            parts.par_iter().zip(strips.collect::<Vec<_>>()).for_each(one);
+            numa::for_each(parts.into_iter().zip(strips).collect(), one);
         }
     }
 

@@ -33,6 +33,19 @@ pub enum Tasks {
     If(fn(TensorRef) -> bool),
 }
 
+/// What the kernel of an operation first computes in scratch memory, from sources 1 and up, for all threads: activations in another form.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    /// Whether the second of two nodes finds it as the first has left it, and both divide scratch memory in the same way.
+    pub same: fn(TensorRef, TensorRef) -> bool,
+    /// Whether there is nothing to compute: the kernel does not wait for other threads, and needs only memory of each thread.
+    pub nothing: fn(TensorRef) -> bool,
+    /// Whether it is so little that one thread should compute it.
+    pub small: fn(TensorRef) -> bool,
+    /// Computes it on one thread.
+    pub prepare: Kernel,
+}
+
 /// An operation in the op table.
 pub struct Row {
     /// The operation.
@@ -45,9 +58,8 @@ pub struct Row {
     pub tasks: Tasks,
     /// Bytes of scratch memory for a node and a number of threads; `None` for none.
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
-    /// Whether the second of two nodes of the operation finds in scratch memory, as the first has left it, what it has to compute from
-    /// source 1; `None` if it never does.
-    pub keeps: Option<fn(TensorRef, TensorRef) -> bool>,
+    /// What nodes of the operation can have in common in scratch memory.
+    pub shared: Option<Shared>,
     /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads each element only
     /// before it writes that element.
     pub in_place: u16,
@@ -76,8 +88,8 @@ impl Row {
         self
     }
 
-    const fn keeps(mut self, keeps: fn(TensorRef, TensorRef) -> bool) -> Self {
-        self.keeps = Some(keeps);
+    const fn shared(mut self, shared: Shared) -> Self {
+        self.shared = Some(shared);
         self
     }
 
@@ -128,7 +140,7 @@ const fn op(op: ggml_op, kernel: Kernel, check: fn(TensorRef) -> Result<()>) -> 
         check,
         tasks: Tasks::From(1 << 14),
         scratch: None,
-        keeps: None,
+        shared: None,
         in_place: 0,
         writes: 0,
     }
@@ -142,7 +154,7 @@ const fn empty(op: ggml_op) -> Row {
         check: anything,
         tasks: Tasks::One,
         scratch: None,
-        keeps: None,
+        shared: None,
         in_place: ALL,
         writes: 0,
     }
@@ -184,10 +196,11 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
     op(GGML_OP_MUL_MAT, matmul::mul_mat, matmul::check_mul_mat)
         .tasks(Tasks::If(matmul::is_large))
         .scratch(matmul::scratch_mul_mat)
-        .keeps(matmul::share_activations),
+        .shared(matmul::SHARED),
     op(GGML_OP_MUL_MAT_ID, matmul::mul_mat_id, matmul::check_mul_mat_id)
         .tasks(Tasks::If(matmul::is_large))
-        .scratch(matmul::scratch_mul_mat_id),
+        .scratch(matmul::scratch_mul_mat_id)
+        .shared(matmul::SHARED_BY_EXPERTS),
     op(GGML_OP_OUT_PROD, matmul::out_prod, matmul::check_out_prod).tasks(Tasks::All),
     op(GGML_OP_SCALE, unary::scale, unary::check_scale).in_place(FIRST),
     op(GGML_OP_SET, copy::set, copy::check_set).in_place(FIRST),

@@ -732,7 +732,7 @@ fn products_of_the_same_activations_are_those_of_each_alone() {
         }
         // Those of `k` and of `q_again` are kept, those of `other`, `v` and `changed` are not.
         let graph = CheckedGraph::new(&all).unwrap();
-        let kept = exec::Steps::new(&graph, 1, None).kept();
+        let kept: Vec<_> = exec::Steps::new(&graph, 1, None).list().concat().iter().map(|(_, kept)| *kept).collect();
         let converts = matmul_converts(dtype);
         assert_eq!(kept, [false, converts, false, false, converts, false, false], "{dtype:?}");
         assert!(bits(q) == bits(q_again) && bits(k) != bits(v) && bits(other) != bits(v));

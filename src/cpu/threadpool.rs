@@ -6,11 +6,12 @@
 //! `run` returns.
 
 use super::barrier::processors;
+use super::numa;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
 use crate::guard::foreign;
 use crate::mutant;
-use crate::sys::scheduling::Scheduling;
+use crate::sys::scheduling::{Mask, Scheduling};
 use crate::sys::sync::{lock, wait};
 use crate::sys::thread::Shield;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -76,11 +77,15 @@ impl Pool {
         });
         let mut masks = Masks { all: &params.cpumask, strict: params.strict_cpu, next: 0 };
         // The starting thread gets the last mask, as hosts expect.
-        let mut settings: Vec<Scheduling> =
-            (0..n_threads).map(|_| Scheduling { mask: masks.next(), priority }).collect();
-        let starter = settings.pop().unwrap_or(Scheduling { mask: None, priority });
+        let mut settings: Vec<_> = (0..n_threads).map(|_| masks.next()).collect();
+        settings.rotate_right(1);
+        let mut settings = (0..).zip(settings).map(|(ith, mask)| {
+            let mask = mask.or_else(|| numa::mask(ith, n_threads));
+            Scheduling { mask, priority }
+        });
+        let starter = settings.next().unwrap_or(Scheduling { mask: None, priority });
         let mut pool = Self { shared, threads: Vec::new(), busy: Mutex::new(()), starter, n_threads };
-        for (i, settings) in settings.into_iter().enumerate() {
+        for (i, settings) in settings.enumerate() {
             let shared = Arc::clone(&pool.shared);
             let thread = crate::sys::thread::builder()
                 .name(format!("ggml-cpu-{}", i + 1))
@@ -252,7 +257,7 @@ struct Masks<'a> {
 
 impl Masks<'_> {
     /// The mask of the next thread: all processors of the pool's mask or, if strict, the next one of them. `None` for any processor.
-    fn next(&mut self) -> Option<Box<[bool; GGML_MAX_N_THREADS]>> {
+    fn next(&mut self) -> Option<Mask> {
         if !self.all.contains(&true) {
             return None;
         }

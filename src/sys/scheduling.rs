@@ -3,12 +3,55 @@
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority};
 use crate::log_warn;
 
+/// A set of processors.
+pub type Mask = Box<[bool; GGML_MAX_N_THREADS]>;
+
 /// Affinity and priority of a thread.
 #[derive(Clone)]
 pub struct Scheduling {
     /// Processors that the thread may use; `None` for all.
-    pub mask: Option<Box<[bool; GGML_MAX_N_THREADS]>>,
+    pub mask: Option<Mask>,
     pub priority: ggml_sched_priority,
+}
+
+impl Scheduling {
+    /// The processors in `mask`, or all, and the usual priority.
+    pub fn on(mask: Option<Mask>) -> Self {
+        Self { mask, priority: ggml_sched_priority::GGML_SCHED_PRIO_NORMAL }
+    }
+}
+
+/// The processors that the calling thread may use; `None` if the system does not say.
+pub fn own_mask() -> Option<Mask> {
+    #[cfg(target_os = "linux")]
+    {
+        let set = affinity()?;
+        let mut mask = Box::new([false; GGML_MAX_N_THREADS]);
+        // SAFETY: the set has CPU_SETSIZE (1024) bits, more than the mask.
+        mask.iter_mut().enumerate().for_each(|(i, bit)| *bit = unsafe { libc::CPU_ISSET(i, &set) });
+        Some(mask)
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// The processor that the calling thread runs on; `None` if the system does not say.
+pub fn own_processor() -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call has no conditions.
+    return usize::try_from(unsafe { libc::sched_getcpu() }).ok();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// The affinity of the calling thread.
+#[cfg(target_os = "linux")]
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: all-zero bytes are an empty set, and the call writes only into it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(set)
+    }
 }
 
 /// The settings of a thread before [`Scheduling::apply_for_now`].
@@ -62,12 +105,9 @@ impl Scheduling {
 
     /// Like [`Self::apply`], and returns the settings from before.
     pub fn apply_for_now(&self) -> Before {
-        // SAFETY: all-zero bytes are valid values of both structs, the calls write only into them, and the calling thread exists.
+        let affinity = self.mask.as_ref().and_then(|_| affinity());
+        // SAFETY: all-zero bytes are a valid `sched_param`, the call writes only into its arguments, and the calling thread exists.
         let before = unsafe {
-            let affinity = self.mask.as_ref().and_then(|_| {
-                let mut set: libc::cpu_set_t = std::mem::zeroed();
-                (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(set)
-            });
             let normal = self.priority == ggml_sched_priority::GGML_SCHED_PRIO_NORMAL;
             let mut policy = 0;
             let mut param: libc::sched_param = std::mem::zeroed();

@@ -11,9 +11,8 @@ use std::marker::PhantomData;
 pub struct Workspace<'a> {
     data: *mut u8,
     len: usize,
-    /// Whether it starts where the scratch memory does.
-    is_start: bool,
     thread: usize,
+    threads: usize,
     claims: &'a Claims,
     memory: PhantomData<&'a mut u8>,
 }
@@ -22,10 +21,11 @@ impl<'a> Workspace<'a> {
     /// Access to all scratch memory of a node.
     ///
     /// # Safety
-    /// Each thread that computes the node makes one, with its own `thread` number. The memory is readable and writable for `'a`, aligned
-    /// to [`Scratch::ALIGN`], and nothing else uses it.
-    pub(in crate::cpu) unsafe fn new(scratch: Scratch, thread: usize, claims: &'a Claims) -> Self {
-        Self { data: scratch.as_ptr(), len: scratch.len(), is_start: true, thread, claims, memory: PhantomData }
+    /// Each of the `threads` threads that compute the node makes one, with its own number `thread` below that. The memory is readable and writable for
+    /// `'a`, aligned to [`Scratch::ALIGN`], and nothing else uses it, except for nodes that the same threads compute without waiting for each other: they
+    /// only read what was [published](publish), and all use the same parts of their own ([`Self::own`]).
+    pub(in crate::cpu) unsafe fn new(scratch: Scratch, [thread, threads]: [usize; 2], claims: &'a Claims) -> Self {
+        Self { data: scratch.as_ptr(), len: scratch.len(), thread, threads, claims, memory: PhantomData }
     }
 
     /// Size in bytes.
@@ -36,7 +36,7 @@ impl<'a> Workspace<'a> {
     /// Splits the memory into the first `bytes` bytes, a multiple of the alignment, and the rest.
     pub fn split_at(self, bytes: usize) -> (Self, Self) {
         assert!(bytes <= self.len && bytes.is_multiple_of(Scratch::ALIGN), "{bytes} bytes of {}", self.len);
-        let rest = Self { data: self.data.wrapping_add(bytes), len: self.len - bytes, is_start: false, ..self };
+        let rest = Self { data: self.data.wrapping_add(bytes), len: self.len - bytes, ..self };
         (Self { len: bytes, ..self }, rest)
     }
 
@@ -49,30 +49,27 @@ impl<'a> Workspace<'a> {
         unsafe { Dest::of_memory(self.data, at, self.thread, self.claims) }
     }
 
-    /// Rows of `n` plain numbers each that an earlier node has [published](publish) at the start of this memory, and that nobody has written since.
-    /// Panics unless this is the start of the scratch memory of a product that shares the activations of the one before.
+    /// Rows of `n` plain numbers each that an earlier node has [published](publish) in this memory, and that nobody has written since. Panics
+    /// unless the executor says so.
     pub fn kept_rows(self, w: &Worker<'_>, dtype: ggml_type, n: usize, rows: usize) -> Apart<'a> {
-        assert!(w.has_activations() && self.is_start, "the rows are not there");
-        // SAFETY: the executor says so of nodes after which no other has used the scratch memory (`keeps_activations`), except for parts that belong
+        assert!(w.finds_scratch(), "the rows are not there");
+        // SAFETY: the executor says so of nodes after which no other has used the scratch memory (`table::Shared::same`), except for parts that belong
         // to one thread and are behind the rows. This consumes the only `Workspace` of this thread for this memory, and the other threads of the
         // node do the same.
         unsafe { self.rows(dtype, n, rows).written() }
     }
 
-    /// `n` floats for this thread only. Those of thread 0 come first.
+    /// `n` floats for this thread only. The threads divide the memory into equal parts, of which those of thread 0 come first.
     pub fn own(self, n: usize) -> &'a mut [f32] {
         let bytes = n * size_of::<f32>();
-        let start = bytes * self.thread;
-        assert!(
-            start.checked_add(bytes).is_some_and(|end| end <= self.len),
-            "{n} floats for each thread are not in {} bytes",
-            self.len
-        );
+        let part = self.len / self.threads / Scratch::ALIGN * Scratch::ALIGN;
+        let start = part * self.thread;
+        assert!(bytes <= part, "{n} floats for each thread are not in {} bytes", self.len);
         let p = self.data.wrapping_add(start);
         assert!(p.cast::<f32>().is_aligned());
         self.claims.write(self.thread, p.addr(), bytes);
-        // SAFETY: the assertions keep the aligned range inside this part of memory that nothing else uses, by the promise of `new`. The
-        // ranges of different threads are disjoint, and `own` consumes the only `Workspace` of this thread.
+        // SAFETY: the assertions keep the aligned range inside one of `threads` parts of memory that nothing else uses, by the promise of `new`. The
+        // parts of different threads are disjoint, and `own` consumes the only `Workspace` of this thread.
         unsafe { std::slice::from_raw_parts_mut(p.cast(), n) }
     }
 }

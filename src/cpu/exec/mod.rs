@@ -1,17 +1,18 @@
 //! Computes a graph in one parallel region, in which all threads run the same steps.
 //!
-//! A step is one node that all threads compute together, or a run of small nodes that thread 0 computes alone. There is a barrier
+//! A step is nodes that all threads compute together, or a run of small nodes that thread 0 computes alone (`steps`). There is a barrier
 //! between steps. Thread 0 calls the abort callback after every node and between the parts of large ones.
 
 mod pieces;
+mod steps;
 pub mod worker;
 
 use super::access::claims::Claims;
 use super::barrier::Barrier;
-use super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
+use super::check::CheckedGraph;
 use super::table;
 use super::threadpool::{self, Pool};
-use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_tensor_flag};
+use crate::abi::ggml::ggml_tensor_flag;
 use crate::error::{Error, Result};
 use crate::guard;
 use crate::sys::sync::lock;
@@ -19,9 +20,10 @@ use crate::tensor::{TensorRef, traced};
 use crate::{mutant, trace};
 use pieces::Pieces;
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use steps::Step;
+pub use steps::Steps;
 pub use worker::Abort;
 use worker::{Faults, Scratch, Stop, Worker};
 
@@ -39,101 +41,9 @@ pub struct Settings<'a> {
     pub use_ref: bool,
 }
 
-/// One node that all threads compute together, or several that thread 0 computes alone.
-struct Step {
-    nodes: Range<usize>,
-    wide: bool,
-}
-
 /// Whether a node needs computation.
 pub(super) fn is_live(node: TensorRef) -> bool {
     !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
-}
-
-/// A node to compute.
-struct Planned {
-    /// Its number in the checked graph.
-    number: u32,
-    kernel: table::Kernel,
-    /// Whether scratch memory has what it computes from its second source already ([`table::Row::keeps`]).
-    kept: bool,
-}
-
-/// The steps of a graph for a number of threads.
-pub struct Steps {
-    /// The check of the graph that was divided.
-    serial: Serial,
-    nodes: Vec<Planned>,
-    steps: Vec<Step>,
-    /// Number of threads that the host asked for.
-    asked: usize,
-    n_threads: usize,
-    scratch: usize,
-}
-
-impl Steps {
-    /// Steps for `n_threads` threads, but no more than `pool` has, or than a pool of this library can have.
-    pub fn new(graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> Self {
-        let asked = useful_threads(n_threads, pool);
-        let (nodes, steps) = (Vec::with_capacity(graph.n_nodes()), Vec::new());
-        let mut this = Self { serial: graph.serial(), nodes, steps, asked, n_threads: 1, scratch: 0 };
-        let mut last = None;
-        for (i, node) in graph.nodes().enumerate() {
-            let Some(kernel) = node.row().kernel.filter(|_| !node.is_empty()) else { continue };
-            let wide = asked > 1 && node.is_wide();
-            if let Some(f) = node.row().scratch {
-                this.scratch = this.scratch.max(f(*node, if wide { asked } else { 1 }));
-            }
-            let at = this.nodes.len();
-            this.nodes.push(Planned { number: i as u32, kernel, kept: finds_scratch(&mut last, node) });
-            match this.steps.last_mut() {
-                Some(step) if !wide && !step.wide => step.nodes.end = at + 1,
-                _ => this.steps.push(Step { nodes: at..at + 1, wide }),
-            }
-            if wide {
-                this.n_threads = asked;
-            }
-        }
-        this
-    }
-
-    /// Whether these are the steps of `graph` for `n_threads` threads of `pool`.
-    pub fn are_of(&self, graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> bool {
-        self.serial == graph.serial() && self.asked == useful_threads(n_threads, pool)
-    }
-
-    /// Which nodes use what an earlier one has left in scratch memory.
-    #[cfg(test)]
-    pub fn kept(&self) -> Vec<bool> {
-        self.nodes.iter().map(|n| n.kept).collect()
-    }
-
-    /// Bytes of scratch memory to allocate, including padding for alignment.
-    pub fn work_size(&self) -> usize {
-        Scratch::bytes_to_hold(self.scratch)
-    }
-}
-
-/// Whether scratch memory has what `node` computes from its second source, because `last`, the last node that has used that memory, has left it.
-/// Query, key and value of a layer are such nodes.
-fn finds_scratch<'g>(last: &mut Option<CheckedNode<'g>>, node: CheckedNode<'g>) -> bool {
-    let row = node.row();
-    let kept = match (row.keeps, *last) {
-        (Some(keeps), Some(last)) => last.row().op == row.op && keeps(*last, *node),
-        _ => false,
-    };
-    if row.scratch.is_some() {
-        *last = Some(node).filter(|_| row.keeps.is_some());
-    }
-    // The source may be where this node writes.
-    if last.is_some_and(|l| row.writes != 0 || row.is_custom() || l.src(1).is_none_or(|s| overlaps(s, *node))) {
-        *last = None;
-    }
-    kept
-}
-
-fn useful_threads(n_threads: usize, pool: Option<&Pool>) -> usize {
-    n_threads.min(pool.map_or(GGML_MAX_N_THREADS, Pool::n_threads)).max(1)
 }
 
 struct Region<'a> {
@@ -195,7 +105,7 @@ impl Region<'_> {
                 self.chunk_alone.store(0, Ordering::Relaxed);
                 self.claims.clear();
             }
-            if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0) {
+            if let Some(begun) = self.begun.as_ref().filter(|_| ith == 0 && !planned.prepares) {
                 lock(begun).push((*node, trace::now()));
             }
             let worker = Worker {
@@ -205,10 +115,11 @@ impl Region<'_> {
                 barrier: if step.wide { &self.barrier } else { &self.alone },
                 chunk: if step.wide { &self.chunk } else { &self.chunk_alone },
                 pieces: &self.pieces,
-                number: number as u32 + 1,
+                number: i as u32 + 1,
                 stop: &self.stop,
                 use_ref: self.settings.use_ref,
-                kept: planned.kept,
+                kept: planned.kept && !planned.prepares,
+                joined: planned.joined,
                 faults: &self.faults,
                 claims: &self.claims,
             };
@@ -297,3 +208,6 @@ fn record_nodes(begun: &[(TensorRef, u64)]) {
         traced::node(trace::Track::Here("CPU"), node, from, to);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! no thread waits for one that is slower.
 #![forbid(unsafe_code)]
 
+use std::cmp::Ordering as CmpOrdering;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of pieces of a share.
@@ -13,6 +14,8 @@ const VISITS: usize = 8;
 /// What was taken of each thread's share.
 pub struct Pieces {
     shares: Box<[Share]>,
+    /// The same for nodes with more pieces than shares can have: all threads take from the start. The number of the node, and how many pieces, 32 bits each.
+    many: AtomicU64,
 }
 
 /// What was taken of a share: the number of the node that it was of, and how many pieces from the end and from the start, 32, 16 and 16 bits. A cache
@@ -25,19 +28,17 @@ impl Pieces {
     pub fn new(n_threads: usize) -> Self {
         // One thread needs none.
         let n = if n_threads == 1 { 0 } else { n_threads };
-        Self { shares: (0..n).map(|_| Share(AtomicU64::new(0))).collect() }
-    }
-
-    /// Whether `n` pieces can be divided.
-    pub fn can_take(&self, n: usize) -> bool {
-        n <= self.shares.len() * MOST
+        Self { shares: (0..n).map(|_| Share(AtomicU64::new(0))).collect(), many: AtomicU64::new(0) }
     }
 
     /// A piece for thread `ith`, below `n`, which nobody else takes; `None` if there is none left for it. The threads together take all pieces, if each
-    /// calls this until there is none left. They call it with the same `n` for the same `node`, which is not 0, and with another `node` after all have
-    /// finished this one.
+    /// calls this until there is none left. They call it with the same `n`, below 2^32, for the same `node`, which is not 0. A thread that has found no more
+    /// pieces of a node goes on with greater ones only, while other threads may still take pieces of this one.
     pub fn take(&self, node: u32, n: usize, ith: usize) -> Option<usize> {
         let threads = self.shares.len();
+        if n > threads * MOST {
+            return take(&self.many, node, |taken| ((taken as usize) < n).then_some((taken as usize, taken + 1)));
+        }
         let each = n.div_ceil(threads);
         (0..threads.min(1 + VISITS)).find_map(|visit| {
             let of = (ith + visit) % threads;
@@ -52,20 +53,33 @@ impl Pieces {
 impl Share {
     /// How many were taken from the start (or the end) of the `len` pieces before this one; `None` if all are taken.
     fn take(&self, node: u32, len: usize, start: bool) -> Option<usize> {
-        let mut before = self.0.load(Ordering::Relaxed);
-        loop {
-            let counts = if (before >> 32) as u32 == node { before as u32 } else { 0 };
+        take(&self.0, node, |counts| {
             let (first, last) = (counts as u16, (counts >> 16) as u16);
             if usize::from(first) + usize::from(last) >= len {
                 return None;
             }
             let (f, l) = if start { (first + 1, last) } else { (first, last + 1) };
-            let after = u64::from(node) << 32 | u64::from(l) << 16 | u64::from(f);
-            // The barrier of the node orders what the pieces read and write.
-            match self.0.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(usize::from(if start { first } else { last })),
-                Err(now) => before = now,
-            }
+            Some((usize::from(if start { first } else { last }), u32::from(l) << 16 | u32::from(f)))
+        })
+    }
+}
+
+/// Takes a piece of `node`: `next` returns it and the counts after it, from the counts before.
+fn take(at: &AtomicU64, node: u32, next: impl Fn(u32) -> Option<(usize, u32)>) -> Option<usize> {
+    let mut before = at.load(Ordering::Relaxed);
+    loop {
+        let counts = match ((before >> 32) as u32).cmp(&node) {
+            CmpOrdering::Less => 0,
+            CmpOrdering::Equal => before as u32,
+            // A thread is at a later node, so it has found no more pieces of this one here.
+            CmpOrdering::Greater => return None,
+        };
+        let (piece, counts) = next(counts)?;
+        // The barrier of the step orders what the pieces read and write.
+        let after = u64::from(node) << 32 | u64::from(counts);
+        match at.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(piece),
+            Err(now) => before = now,
         }
     }
 }
@@ -107,11 +121,33 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_that_of_the_counts() {
+    fn each_piece_is_taken_once_if_threads_do_not_wait_between_nodes() {
+        let sizes = [5, 0, 1, 100, 30, 2 * MOST + 9, 7, 4 * MOST, 64];
+        for threads in [2, 3, 12] {
+            let pieces = Pieces::new(threads);
+            let seen = sizes.map(|n| (0..n).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+            std::thread::scope(|s| {
+                for ith in 0..threads {
+                    let (pieces, seen) = (&pieces, &seen);
+                    s.spawn(move || {
+                        for (node, seen) in (1..).zip(seen) {
+                            while let Some(i) = pieces.take(node, seen.len(), ith) {
+                                seen[i].fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    });
+                }
+            });
+            assert!(seen.iter().flatten().all(|s| s.load(Ordering::Relaxed) == 1), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_share_may_be_full() {
         let pieces = Pieces::new(3);
-        assert!(pieces.can_take(3 * MOST) && !pieces.can_take(3 * MOST + 1));
-        assert_eq!((0..3 * MOST).filter(|_| pieces.take(9, 3 * MOST, 1).is_some()).count(), 3 * MOST);
-        assert_eq!(pieces.take(9, 3 * MOST, 1), None);
-        assert!(!Pieces::new(1).can_take(1) && Pieces::new(1).can_take(0));
+        for (node, n) in [(9, 3 * MOST), (10, 3 * MOST + 1)] {
+            assert_eq!((0..n).filter(|_| pieces.take(node, n, 1).is_some()).count(), n);
+            assert_eq!(pieces.take(node, n, 1), None);
+        }
     }
 }

@@ -155,11 +155,13 @@ pub struct Worker<'a> {
     pub(super) barrier: &'a Barrier,
     pub(super) chunk: &'a AtomicUsize,
     pub(super) pieces: &'a Pieces,
-    /// Number of the node in the region, from 1.
+    /// Number of the node in the region, from 1, in the order in which threads compute nodes.
     pub(super) number: u32,
     pub(super) stop: &'a Stop,
     pub(super) use_ref: bool,
     pub(super) kept: bool,
+    /// Whether other threads may still compute another node of the step.
+    pub(super) joined: bool,
     pub(super) faults: &'a Faults,
     pub(super) claims: &'a Claims,
 }
@@ -183,11 +185,12 @@ impl<'a> Worker<'a> {
         let Some(scratch) = self.scratch.take() else { panic!("the scratch memory is taken already") };
         // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread of the node, with
         // its own number `ith`, and `take` succeeds once.
-        unsafe { Workspace::new(scratch, self.ith, self.claims) }
+        unsafe { Workspace::new(scratch, [self.ith, self.nth], self.claims) }
     }
 
-    /// Whether the scratch memory starts with the converted activations of the product before, which are those of this product, too.
-    pub fn has_activations(&self) -> bool {
+    /// Whether the scratch memory has what this node would compute there from its sources 1 and up, as an earlier node, or the operation's function for
+    /// that, has left it ([`Shared`](crate::cpu::table::Shared)). The kernel must not call [`Self::wait`] then.
+    pub fn finds_scratch(&self) -> bool {
         self.kept
     }
 
@@ -224,7 +227,7 @@ impl<'a> Worker<'a> {
     /// A thread gets numbers of its share of `0..n` in their order, then what is left of other shares.
     #[inline]
     pub fn next_piece(&self, n: usize) -> Option<usize> {
-        if self.nth == 1 || !self.pieces.can_take(n) {
+        if self.nth == 1 {
             return Some(self.next_chunk()).filter(|i| *i < n);
         }
         if self.is_stopped() { None } else { self.pieces.take(self.number, n, self.ith) }
@@ -239,6 +242,7 @@ impl<'a> Worker<'a> {
     /// The barrier of the node: waits for its other threads. Their writes before it are visible after it.
     #[inline]
     pub fn wait(&self) {
+        debug_assert!(!self.joined, "a kernel waits for threads that compute another node");
         self.barrier.wait_with(|| self.claims.clear());
     }
 
@@ -277,6 +281,7 @@ pub(crate) mod tests {
                         stop,
                         use_ref: false,
                         kept: false,
+                        joined: false,
                         faults,
                         claims,
                     })

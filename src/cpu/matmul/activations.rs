@@ -33,7 +33,7 @@ pub fn convert<'a>(
 }
 
 impl ProductPlan {
-    /// The rows that [`convert`] has left at the start of the scratch memory for the product before.
+    /// The rows that [`convert`] has left in `memory` for this product or an earlier one.
     pub fn kept<'a>(&self, w: &Worker<'a>, memory: Workspace<'a>) -> Apart<'a> {
         memory.kept_rows(w, GGML_TYPE_F32, self.act_bytes / size_of::<f32>(), self.act_rows)
     }

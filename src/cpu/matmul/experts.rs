@@ -5,11 +5,12 @@
 use super::activations::{Activations, convert};
 use super::plan::{ActForm, Method, ProductPlan, Shapes, line_up};
 use super::product::{Columns, Job, Matrix};
-use super::{kernels_for, workspace};
+use super::{FEW_VALUES, kernels_for, same_source, workspace};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::{Kernels, kernels, reference};
+use crate::cpu::table::Shared;
 use crate::cpu::worker::Worker;
 use crate::tensor::TensorRef;
 use crate::{invalid, mutant};
@@ -118,6 +119,33 @@ pub(super) fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     Plans::of(k, dst, n_threads).scratch()
 }
 
+/// What products of experts have in common: converted activations and sorted columns.
+pub const SHARED_BY_EXPERTS: Shared = Shared { same: share_columns, nothing: |_| false, small: is_small, prepare };
+
+/// Whether two nodes convert the same activations and sort the same columns, with either set of kernels.
+fn share_columns(a: TensorRef, b: TensorRef) -> bool {
+    if !same_source(a, b, 1) || !same_source(a, b, 2) {
+        return false;
+    }
+    [kernels(), reference()].into_iter().all(|k| {
+        let (p, q) = (Plans::of(k, a, 1), Plans::of(k, b, 1));
+        let tiles = p.two_forms() == q.two_forms() && (!p.two_forms() || p.tiles.converts_like(&q.tiles));
+        p.matrices() == q.matrices() && p.dots.converts_like(&q.dots) && tiles
+    })
+}
+
+/// Whether a node has so few activations and columns that one thread should convert and sort them.
+fn is_small(node: TensorRef) -> bool {
+    let s = Shapes::of(node);
+    s.src1.nrows().saturating_mul(s.k()).max(node.nrows() as usize * 32) <= FEW_VALUES
+}
+
+/// Converts the activations of a node and sorts its columns on one thread.
+fn prepare(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let plans = Plans::of(kernels_for(w), *node, w.nth());
+    fill(plans.s.kernels(kernels_for(w)), w, node, &plans, plans.cut(workspace(w, plans.scratch())));
+}
+
 /// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` with indices in I32, where
 /// `slots` is a multiple of `p`; `dst` `[m, slots, tokens]` in F32. The column for index -1 is zero. If any other index is out of range,
 /// reports an error and computes nothing.
@@ -130,23 +158,20 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
     let plans = Plans::of(k, *node, w.nth());
     let k = plans.s.kernels(k);
     let (src0, src1) = (node.source(0), node.source(1));
-    let Parts { rows: [dots, tiles], starts, entries, picked, own } = plans.cut(workspace(w, plans.scratch()));
-    let dots = convert(w, k, &plans.dots, &src1, dots, own);
-    let tiles = if plans.two_forms() {
-        convert(w, k, &plans.tiles, &src1, tiles, own)
+    let parts = plans.cut(workspace(w, plans.scratch()));
+    let own;
+    let [dots, tiles, starts, entries] = if w.finds_scratch() {
+        own = parts.own;
+        let [dots, tiles] = parts.rows;
+        let tiles =
+            if plans.two_forms() { plans.tiles.kept(w, tiles) } else { tiles.kept_rows(w, GGML_TYPE_F32, 0, 0) };
+        let starts = parts.starts.kept_rows(w, GGML_TYPE_I32, plans.lists() + 2, 1);
+        [plans.dots.kept(w, dots), tiles, starts, parts.entries.kept_rows(w, GGML_TYPE_I64, plans.columns(), 1)]
     } else {
-        tiles.rows(GGML_TYPE_F32, 0, 0)
+        let filled = fill(k, w, node, &plans, parts);
+        own = filled.1;
+        publish(w, filled.0)
     };
-    let mut starts = starts.rows(GGML_TYPE_I32, plans.lists() + 2, 1);
-    let mut entries = entries.rows(GGML_TYPE_I64, plans.columns(), 1);
-    let mut picked = picked.rows(GGML_TYPE_I32, plans.columns(), 1);
-    if w.ith() == 0 {
-        let lists = Lists { starts: starts.row_mut([0; 3]), entries: entries.row_mut([0; 3]) };
-        if let Err(id) = lists.sort(&node.source(2), plans.matrices(), picked.row_mut([0; 3])) {
-            w.fail(invalid!("{:?}: index {id} names no matrix, there are {}", *node, plans.matrices()));
-        }
-    }
-    let [dots, tiles, starts, entries] = publish(w, [dots, tiles, starts, entries]);
     if w.has_failed() {
         return;
     }
@@ -192,6 +217,35 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
         Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols).run(w, &mut dest, own);
     }
+}
+
+/// Fills the shared parts of the scratch memory: this thread's share of the activations for dot products and for tiles, and, on thread 0, the starts and
+/// the entries of the lists. Returns them, and the memory of this thread.
+fn fill<'a>(
+    k: &Kernels,
+    w: &Worker<'a>,
+    node: CheckedNode<'_>,
+    plans: &Plans,
+    parts: Parts<'a>,
+) -> ([Dest<'a>; 4], &'a mut [f32]) {
+    let src1 = node.source(1);
+    let Parts { rows: [dots, tiles], starts, entries, picked, own } = parts;
+    let dots = convert(w, k, &plans.dots, &src1, dots, own);
+    let tiles = if plans.two_forms() {
+        convert(w, k, &plans.tiles, &src1, tiles, own)
+    } else {
+        tiles.rows(GGML_TYPE_F32, 0, 0)
+    };
+    let mut starts = starts.rows(GGML_TYPE_I32, plans.lists() + 2, 1);
+    let mut entries = entries.rows(GGML_TYPE_I64, plans.columns(), 1);
+    let mut picked = picked.rows(GGML_TYPE_I32, plans.columns(), 1);
+    if w.ith() == 0 {
+        let lists = Lists { starts: starts.row_mut([0; 3]), entries: entries.row_mut([0; 3]) };
+        if let Err(id) = lists.sort(&node.source(2), plans.matrices(), picked.row_mut([0; 3])) {
+            w.fail(invalid!("{:?}: index {id} names no matrix, there are {}", *node, plans.matrices()));
+        }
+    }
+    ([dots, tiles, starts, entries], own)
 }
 
 /// The lists of columns, sorted by matrix.

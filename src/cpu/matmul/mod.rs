@@ -27,9 +27,10 @@ mod order_tests;
 #[cfg(test)]
 mod tests;
 
-use super::access::{Dest, RowIndex, Workspace, publish, rows};
+use super::access::{Dest, Layout, RowIndex, Workspace, publish, rows};
 use super::check::CheckedNode;
 use super::simd::{Kernels, kernels, reference};
+use super::table::Shared;
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op_hint;
 use crate::ggml_assert;
@@ -38,7 +39,7 @@ use activations::{Activations, convert};
 use plan::{ProductPlan, Shapes};
 use product::{Columns, Job, Matrix};
 
-pub use experts::{mul_mat_id, scratch_mul_mat_id};
+pub use experts::{SHARED_BY_EXPERTS, mul_mat_id, scratch_mul_mat_id};
 pub use plan::can;
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.
@@ -46,17 +47,54 @@ pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
     [kernels(), reference()].map(|k| scratch(k, dst, n_threads)).into_iter().fold(0, usize::max)
 }
 
+/// What products have in common: converted activations.
+pub const SHARED: Shared =
+    Shared { same: share_activations, nothing: |node| !converts(node), small: is_small, prepare };
+
+/// Activations that one thread converts.
+const FEW_VALUES: usize = 1 << 14;
+
 /// Whether two products convert the same activations to the same form, at the same place in the scratch memory. Which of the two sets of kernels
 /// will run is not known yet, and one of them may need no conversion.
-pub fn share_activations(a: TensorRef, b: TensorRef) -> bool {
+fn share_activations(a: TensorRef, b: TensorRef) -> bool {
     let (s, t) = (Shapes::of(a), Shapes::of(b));
-    let data = |node: TensorRef| node.src(1).map(TensorRef::data);
-    if data(a) != data(b) || s.src1 != t.src1 || s.k() == 0 || [a, b].into_iter().any(has_hint) {
+    if !same_source(a, b, 1) || s.k() == 0 || [a, b].into_iter().any(has_hint) {
         return false;
     }
     let plans = [kernels(), reference()].map(|k| [&s, &t].map(|s| ProductPlan::new(s.kernels(k), s, s.columns(), 1)));
-    plans.iter().all(|[p, q]| p.act == q.act && p.act_bytes == q.act_bytes && p.act_rows == q.act_rows)
-        && plans.iter().any(|[p, _]| p.converts())
+    plans.iter().all(|[p, q]| p.converts_like(q)) && plans.iter().any(|[p, _]| p.converts())
+}
+
+/// Whether source `i` of two nodes has the same data in the same layout.
+fn same_source(a: TensorRef, b: TensorRef, i: usize) -> bool {
+    match (a.src(i), b.src(i)) {
+        (Some(a), Some(b)) => a.data() == b.data() && Layout::of(a) == Layout::of(b),
+        _ => false,
+    }
+}
+
+/// Whether a product converts activations, or does other work for all threads.
+fn converts(node: TensorRef) -> bool {
+    let s = Shapes::of(node);
+    let plan = |k| ProductPlan::new(s.kernels(k), &s, s.columns(), 1);
+    has_hint(node) || [kernels(), reference()].into_iter().any(|k| plan(k).converts())
+}
+
+/// Whether a product converts so few activations that one thread should do it.
+fn is_small(node: TensorRef) -> bool {
+    let s = Shapes::of(node);
+    s.k() > 0 && s.src1.nrows().saturating_mul(s.k()) <= FEW_VALUES && !has_hint(node) && converts(node)
+}
+
+/// Converts the activations of a product on one thread.
+fn prepare(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
+    let s = Shapes::of(*node);
+    let k = s.kernels(kernels_for(w));
+    let plan = ProductPlan::new(k, &s, s.columns(), w.nth());
+    if plan.converts() {
+        let (front, own) = workspace(w, plan.scratch()).split_at(plan.own_at);
+        convert(w, k, &plan, &node.source(1), front, own.own(plan.own_floats()));
+    }
 }
 
 /// Whether the host says that the weights are a Hadamard matrix.
@@ -98,7 +136,7 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
     let own = own.own(plan.own_floats());
     let published = if !plan.converts() {
         None
-    } else if w.has_activations() {
+    } else if w.finds_scratch() {
         Some(plan.kept(w, front))
     } else {
         let [published] = publish(w, [convert(w, k, &plan, &src1, front, own)]);

@@ -246,6 +246,11 @@ impl ProductPlan {
         !matches!(self.act, ActForm::AsIs)
     }
 
+    /// Whether another product of the same activations finds them in the form and at the place where it would convert them itself.
+    pub fn converts_like(&self, other: &Self) -> bool {
+        self.act == other.act && self.act_bytes == other.act_bytes && self.act_rows == other.act_rows
+    }
+
     /// Size of the memory of each thread in floats.
     pub fn own_floats(&self) -> usize {
         self.own_bytes / size_of::<f32>()

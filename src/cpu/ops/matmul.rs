@@ -12,7 +12,8 @@ use crate::cpu::{Worker, repack};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-pub use super::super::matmul::{mul_mat, mul_mat_id, scratch_mul_mat, scratch_mul_mat_id, share_activations};
+pub use super::super::matmul::{SHARED, SHARED_BY_EXPERTS};
+pub use super::super::matmul::{mul_mat, mul_mat_id, scratch_mul_mat, scratch_mul_mat_id};
 
 fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
     let w = weights.dtype();
