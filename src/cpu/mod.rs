@@ -1,6 +1,6 @@
 //! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation. `check` proves
 //! that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
-//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `recent` what was used lately, `traits` the number formats for ggml-cpu.h.
+//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `recent` what was used lately, `stack` where frames of kernels are, `traits` the number formats for ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;
@@ -21,6 +21,7 @@ pub mod procs;
 mod recent;
 pub mod repack;
 pub mod simd;
+mod stack;
 #[cfg(any(test, fuzzing))]
 pub mod specimens;
 pub mod table;

@@ -8,6 +8,7 @@ use crate::cpu::Worker;
 use crate::cpu::access::{Dest, RowIndex, Source};
 use crate::cpu::simd::interleave::{Interleaved, MAX_FEW};
 use crate::cpu::simd::{Kernels, cover, tile};
+use crate::cpu::stack;
 use std::ops::Range;
 
 /// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
@@ -91,6 +92,10 @@ impl<'a, C: Columns> Job<'a, C> {
             (Method::Dots, Some(strips), _) | (Method::Tiles, Some(_), Some(strips)) => {
                 self.columns(dest, strips, None)
             }
+            (Method::Dots, None, _) if self.cols.len() == 1 => {
+                let (from, _) = self.columns.get(self.cols.start);
+                stack::below(self.activations.row(from).addr(), &mut || self.dots(dest));
+            }
             (Method::Dots, None, _) => self.dots(dest),
             (Method::Tiles, None, Some(strips)) => self.columns(dest, strips, Some(plan.panels.split(own))),
             (Method::Tiles, ..) => match self.kernels.byte_tiles.unpack[plan.weights as usize] {
@@ -170,28 +175,41 @@ impl<'a, C: Columns> Job<'a, C> {
             let mut covered = cover(strips.columns, n);
             let parts: [_; MAX_FEW] = std::array::from_fn(|_| covered.next());
             let mut here = at;
-            for first in self.rows.clone().step_by(lanes) {
-                let rows = lanes.min(self.rows.end - first);
-                for k0 in (0..self.plan.k).step_by(step) {
-                    let step = step.min(self.plan.k - k0);
-                    let from = self.row(first).wrapping_add(k0 / values * bytes);
-                    let strip = match &mut packed {
-                        // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
-                        // the block.
-                        Some(packed) => unsafe { packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride)) },
-                        None => from,
-                    };
-                    if step < self.plan.k {
-                        let bytes = k0 / 32 * strips.form.act_bytes();
-                        here.acts[..n].iter_mut().zip(at.acts).for_each(|(to, from)| *to = from.wrapping_add(bytes));
+            let mut multiply = || {
+                for first in self.rows.clone().step_by(lanes) {
+                    let rows = lanes.min(self.rows.end - first);
+                    for k0 in (0..self.plan.k).step_by(step) {
+                        let step = step.min(self.plan.k - k0);
+                        let from = self.row(first).wrapping_add(k0 / values * bytes);
+                        let strip = match &mut packed {
+                            // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
+                            // the block.
+                            Some(packed) => unsafe {
+                                packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride))
+                            },
+                            None => from,
+                        };
+                        if step < self.plan.k {
+                            let bytes = k0 / 32 * strips.form.act_bytes();
+                            here.acts[..n]
+                                .iter_mut()
+                                .zip(at.acts)
+                                .for_each(|(to, from)| *to = from.wrapping_add(bytes));
+                        }
+                        for (c, _, kernel) in parts.iter().map_while(|part| *part) {
+                            // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix.
+                            // The columns have `step` values from `k0`, and the results have these rows (`addresses`).
+                            unsafe {
+                                kernel(step, strip, here.acts[c..].as_ptr(), here.dsts[c..].as_ptr(), rows, k0 > 0)
+                            };
+                        }
                     }
-                    for (c, _, kernel) in parts.iter().map_while(|part| *part) {
-                        // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix. The
-                        // columns have `step` values from `k0`, and the results have these rows (`addresses`).
-                        unsafe { kernel(step, strip, here.acts[c..].as_ptr(), here.dsts[c..].as_ptr(), rows, k0 > 0) };
-                    }
+                    here.dsts[..n].iter_mut().for_each(|to| *to = to.wrapping_add(lanes));
                 }
-                here.dsts[..n].iter_mut().for_each(|to| *to = to.wrapping_add(lanes));
+            };
+            match n {
+                1 => stack::below(at.acts[0].addr(), &mut multiply),
+                _ => multiply(),
             }
         }
     }

@@ -102,8 +102,11 @@ unsafe fn codes<V: Coder>(x: *const f32, less: f32, factor: f32, more: f32, cap:
 }
 
 /// The scale that maps the greatest of 32 magnitudes to 127, and the quantized values, as [`act::levels`](super::act::levels) gives them.
+///
+/// # Safety
+/// `x` has 32 floats, and the processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn levels<V: Coder>(x: *const f32) -> (f32, [i8; 32]) {
+pub unsafe fn levels<V: Coder>(x: *const f32) -> (f32, [i8; 32]) {
     // SAFETY: the caller promises 32 floats and the instruction set.
     unsafe {
         let top = V::greatest(x);

@@ -1,9 +1,8 @@
 //! Matrix times column for weights in blocks, which dominates the time of text generation. Several rows are processed at once, so
 //! that they share the work on the column.
 
-use super::act;
 use super::blocks::{BATCH, Batch};
-use super::lanes::{AnyDots, Lanes};
+use super::lanes::{AnyDots, Dots, Lanes};
 use super::tile::{self, Form};
 use super::unpack::Unpack;
 use crate::abi::ggml::ggml_type;
@@ -106,19 +105,17 @@ impl WideAct {
 /// Quantizes `k` floats (a multiple of 32) to a [`WideAct`] row. The scale of a group with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, and `y` is writable for the bytes of the row.
+/// `x` is readable for `k` floats, and `y` is writable for the bytes of the row. The processor has the instruction set of `D`.
 #[inline(always)]
-pub unsafe fn act_row(k: usize, x: *const f32, y: *mut u8) {
+pub unsafe fn act_row<D: Dots>(k: usize, x: *const f32, y: *mut u8) {
     let layout = WideAct::new(k);
-    // SAFETY: the caller promises the floats and the bytes of the row. All offsets are inside its parts, for blocks below padded / 32.
+    // SAFETY: the caller promises the floats, the bytes of the row and the instruction set. All offsets are inside its parts, for blocks below padded / 32.
     unsafe {
         let (scales, sums) = (y.add(layout.scales()).cast::<f32>(), y.add(layout.sums()).cast::<f32>());
         let fine_sums = y.add(layout.fine_sums()).cast::<[f32; 2]>();
         for i in 0..k / 32 {
-            let (scale, q) = act::levels(&x.add(32 * i).cast::<[f32; 32]>().read_unaligned());
+            let (scale, q, [a, b]) = D::quantize(x.add(32 * i));
             let scale = if scale.is_finite() { scale } else { f32::NAN };
-            let sum = |half: &[i8]| half.iter().map(|q| i32::from(*q)).sum::<i32>();
-            let (a, b) = (sum(&q[..16]), sum(&q[16..]));
             y.cast::<[i8; 32]>().add(i).write_unaligned(q);
             scales.add(i).write_unaligned(scale);
             sums.add(i).write_unaligned(scale * (a + b) as f32);

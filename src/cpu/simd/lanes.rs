@@ -1,6 +1,7 @@
 //! The vector traits of the kernels: [`Lanes`] for floats, [`Dots`] and [`AnyDots`] for dot products of bytes. Each instruction set
 //! implements them, and the generic kernels are compiled for each.
 
+use super::act;
 use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
 
 /// A vector of `N` floats.
@@ -118,6 +119,15 @@ pub trait Dots: Copy {
     unsafe fn dot4(self, w: Self, a: Self) -> Self;
     /// The integers as floats.
     unsafe fn to_floats(self) -> Self::Floats;
+
+    /// Quantizes 32 floats as [`act::levels`] does. Also returns the sums of the first and of the last 16 bytes.
+    #[inline(always)]
+    unsafe fn quantize(x: *const f32) -> (f32, [i8; 32], [i32; 2]) {
+        // SAFETY: the caller promises 32 floats.
+        let (scale, q) = act::levels(&unsafe { x.cast::<[f32; 32]>().read_unaligned() });
+        let sum = |half: &[i8]| half.iter().map(|q| i32::from(*q)).sum();
+        (scale, q, [sum(&q[..16]), sum(&q[16..])])
+    }
 
     /// Whether unpacked weights may be unsigned bytes of a few bits, because their products are added up faster.
     const NARROW: bool = false;

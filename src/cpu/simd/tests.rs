@@ -106,6 +106,47 @@ fn powers_have_the_same_digits_for_every_exponent() {
     }
 }
 
+/// Activations for tiles and for matrix times column have the same bytes at all levels, also for zeros, infinities, NaN and ties.
+#[test]
+fn activations_have_the_same_bytes_at_all_levels() {
+    let levels = levels();
+    let n = 32 * 24;
+    let mut x = Noise::new(5).floats(n);
+    let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN, 1e-45, f32::MAX, -f32::MAX, 0.0, -0.0];
+    special.iter().enumerate().for_each(|(i, y)| x[32 * i + 5 * i % 32] = *y);
+    x[320..352].fill(0.0);
+    x[352..384].fill(-1.0);
+    (0..32).for_each(|i| x[384 + i] = i as f32 / 2.0 + if i == 31 { 111.5 } else { 0.0 });
+    let written = |act: unsafe fn(usize, *const f32, *mut u8), bytes: usize| {
+        let mut y = vec![0u8; bytes + 1];
+        // SAFETY: `x` has `n` floats, and `y` the bytes of a row of them in this form.
+        unsafe { act(n, x.as_ptr(), y.as_mut_ptr()) };
+        assert_eq!(y[bytes], 0);
+        y
+    };
+    let mut compared = 0;
+    for k in &levels {
+        for (i, (group, offsets)) in [(32, false), (32, true), (16, false), (16, true)].into_iter().enumerate() {
+            let form = tile::Form { group, offsets, bits: 8 };
+            assert_eq!(form.act_index(), i);
+            let row = |k: &Kernels| written(k.byte_tiles.act[i], n / 32 * form.act_bytes());
+            assert!(row(k) == row(&levels[0]), "{:?}, {i}", k.level);
+        }
+        for gemv in k.gemv.iter().flatten().filter(|g| matches!(g.layout, gemv::Layout::Wide)) {
+            let (scale, first) = (gemv::WideAct::new(n).scales(), written(gemv.act, gemv.layout.act_bytes(n)));
+            for (block, x) in x.chunks(32).enumerate() {
+                let (d, q) = super::act::levels(x.try_into().unwrap());
+                let bytes: Vec<u8> = q.iter().map(|q| *q as u8).collect();
+                assert!(first[32 * block..][..32] == bytes, "{:?}, block {block}", k.level);
+                let d = if d.is_finite() { d } else { f32::NAN };
+                assert!(first[scale + 4 * block..][..4] == d.to_bits().to_ne_bytes(), "{:?}, block {block}", k.level);
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 0 || levels.len() < 3);
+}
+
 #[test]
 fn gelu_keeps_its_digits_in_the_tail() {
     let x: Vec<f32> = (-13_000..14_000).map(|i| i as f32 / 1000.0).collect();

@@ -206,22 +206,20 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
 /// Quantizes `k` floats (a multiple of 32) to [`Act`] blocks. The scale of a block with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks.
+/// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks. The processor has the instruction set of `D`.
 #[inline(always)]
-pub unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
+pub unsafe fn act_row<D: Dots, const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
     for block in 0..k / 32 {
-        // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and its address is inside `y`.
-        let (x, y) = unsafe {
-            (x.add(32 * block).cast::<[f32; 32]>().read_unaligned(), y.add(block * Act::<GROUP, OFFSETS>::BYTES))
-        };
-        let (scale, q) = super::act::levels(&x);
-        let scale = if scale.is_finite() { scale } else { f32::NAN };
-        // SAFETY: the caller promises that `y` is writable for the block, and all offsets are below `Act::BYTES`.
+        // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and that `y` is writable for the block. All offsets are below
+        // `Act::BYTES`. The caller promises the instruction set.
         unsafe {
+            let (scale, q, [first, last]) = D::quantize(x.add(32 * block));
+            let scale = if scale.is_finite() { scale } else { f32::NAN };
+            let y = y.add(block * Act::<GROUP, OFFSETS>::BYTES);
             y.cast::<[i8; 32]>().write_unaligned(q);
             y.add(Act::<GROUP, OFFSETS>::SCALE).cast::<f32>().write_unaligned(scale);
-            for group in 0..32 / GROUP {
-                let sum: i32 = (0..GROUP).map(|i| i32::from(q[group * GROUP + i])).sum();
+            let sums = if GROUP == 32 { [first + last, 0] } else { [first, last] };
+            for (group, sum) in sums.into_iter().take(32 / GROUP).enumerate() {
                 y.add(Act::<GROUP, OFFSETS>::START + 4 * group).cast::<i32>().write_unaligned(-128 * sum);
                 if OFFSETS {
                     y.add(Act::<GROUP, OFFSETS>::SUM + 4 * group).cast::<f32>().write_unaligned(scale * sum as f32);
@@ -376,7 +374,7 @@ macro_rules! instantiate_bytes {
             $(#[target_feature(enable = $features)])?
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
                 // SAFETY: the contract of `ActRow`, which is that of `act_row`.
-                unsafe { tile::act_row::<GROUP, OFFSETS>(k, x, y) }
+                unsafe { tile::act_row::<$dots, GROUP, OFFSETS>(k, x, y) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn transpose(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {

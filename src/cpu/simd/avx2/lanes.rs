@@ -1,7 +1,7 @@
 //! Eight lanes for the float kernels and the block kernels, with AVX2, FMA and F16C.
 
 use crate::cpu::simd::act::MAGIC;
-use crate::cpu::simd::convert::Coder;
+use crate::cpu::simd::convert::{self, Coder};
 use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
 use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
@@ -284,6 +284,23 @@ fn computed(mut v: __m256) -> __m256 {
 #[derive(Clone, Copy)]
 pub struct Avx2Dots(pub(super) __m256i);
 
+/// The sums of the first and of the last 16 bytes.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+pub unsafe fn half_sums(q: &[i8; 32]) -> [i32; 2] {
+    // SAFETY: the array has 32 bytes, and the caller promises AVX2.
+    unsafe {
+        // Sums of unsigned bytes take one instruction for eight of them.
+        let unsigned = _mm256_xor_si256(_mm256_loadu_si256(q.as_ptr().cast()), _mm256_set1_epi8(i8::MIN));
+        let eights = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
+        let sums = _mm256_add_epi64(eights, _mm256_shuffle_epi32::<0x4e>(eights));
+        let high = _mm_cvtsi128_si32(_mm256_extracti128_si256::<1>(sums));
+        [_mm_cvtsi128_si32(_mm256_castsi256_si128(sums)) - 128 * 16, high - 128 * 16]
+    }
+}
+
 impl Dots for Avx2Dots {
     type Floats = Avx2;
     const FLIP: u8 = 0;
@@ -297,6 +314,10 @@ impl Dots for Avx2Dots {
             Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))
         };
         to_floats(self) -> Avx2 = Avx2(_mm256_cvtepi32_ps(self.0));
+        quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = {
+            let (scale, q) = convert::levels::<Avx2>(x);
+            (scale, q, half_sums(&q))
+        };
         add(self |b: Self) -> Self = Self(_mm256_add_epi32(self.0, b.0));
         signed_right(self |n: i32) -> Self = Self(_mm256_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
         // Sums of pairs, with 16 bits.

@@ -31,6 +31,7 @@ impl Dots for Avx2VnniDots {
         load(|p: *const u8) -> Self = Self(Avx2Dots::load(p));
         dot4(self |w: Self |a: Self) -> Self = Self(Avx2Dots(_mm256_dpbusd_avx_epi32(self.0.0, w.0.0, a.0.0)));
         to_floats(self) -> Avx2 = self.0.to_floats();
+        quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = Avx2Dots::quantize(x);
         add(self |b: Self) -> Self = Self(self.0.add(b.0));
         signed_right(self |n: i32) -> Self = Self(self.0.signed_right(n));
     }

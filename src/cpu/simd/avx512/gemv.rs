@@ -5,6 +5,7 @@
 //! minus that number.
 
 use super::super::gemv::{Gemv, Layout, WideAct, act_row};
+use super::lanes::VnniDots;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::Kernels;
 use crate::quant::iq4_nl::CURVE;
@@ -448,7 +449,7 @@ kernel!(fine, 16);
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
     // SAFETY: the contract of `Gemv::act`, which is that of `act_row`.
-    unsafe { act_row(k, x, y) }
+    unsafe { act_row::<VnniDots>(k, x, y) }
 }
 
 /// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every 32 values: collecting the

@@ -1,7 +1,8 @@
 //! Sixteen lanes for the float kernels, with AVX-512, and integer lanes with VNNI.
 
 use crate::cpu::simd::act::MAGIC;
-use crate::cpu::simd::convert::Coder;
+use crate::cpu::simd::avx2::lanes::half_sums;
+use crate::cpu::simd::convert::{self, Coder};
 use crate::cpu::simd::lanes::{Dots, Lanes};
 use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
@@ -220,6 +221,10 @@ impl Dots for VnniDots {
         load(|p: *const u8) -> Self = Self(_mm512_loadu_si512(p.cast()));
         dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
         to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
+        quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = {
+            let (scale, q) = convert::levels::<Avx512>(x);
+            (scale, q, half_sums(&q))
+        };
         add(self |b: Self) -> Self = Self(_mm512_add_epi32(self.0, b.0));
         signed_right(self |n: i32) -> Self = Self(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
     }
