@@ -183,6 +183,7 @@ pub enum Outcome {
 /// Samples of all operations, and the memory in which they are computed.
 pub struct Trial {
     samples: Vec<Sample>,
+    /// Each buffer is dropped before the zones.
     zones: Vec<(Zone, BufferBox)>,
     scratch: Zone,
 }
@@ -191,8 +192,14 @@ pub struct Trial {
 unsafe impl Send for Trial {}
 
 impl Trial {
-    /// Makes all samples.
+    /// Makes all samples, in memory of the CPU.
     pub fn new() -> Result<Self> {
+        // SAFETY: `in_buffers` keeps the memory with the buffer.
+        Self::in_buffers(|start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
+    }
+
+    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address, which exist as long as the `Trial`.
+    pub fn in_buffers(buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
         let mut samples = Vec::new();
         for s in specimens::all() {
             let mut maker = Maker::new()?;
@@ -201,8 +208,8 @@ impl Trial {
         }
         let zones = (0..TENSORS).map(|_| {
             let zone = Zone::new(ROOM)?;
-            // SAFETY: the zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
-            let buffer = unsafe { buffer_from_ptr(zone.start.cast(), ROOM) };
+            // The zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
+            let buffer = buffer(zone.start, ROOM)?;
             Ok((zone, buffer))
         });
         Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)? })
@@ -222,7 +229,20 @@ impl Trial {
     ///
     /// # Errors
     /// A kernel panicked, because the check accepted a node that the kernel does not support.
-    pub fn round(&mut self, sample: usize, mut choices: Choices<'_>) -> Result<Outcome> {
+    pub fn round(&mut self, sample: usize, choices: Choices<'_>) -> Result<Outcome> {
+        self.round_by(sample, choices, Self::compute)
+    }
+
+    /// As [`Self::round`], computed by something else: by `compute(trial, node, node and sources, choices)`.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub fn round_by(
+        &mut self,
+        sample: usize,
+        mut choices: Choices<'_>,
+        compute: impl FnOnce(&Self, TensorRef, &[TensorRef], &mut Choices<'_>) -> Result<Outcome>,
+    ) -> Result<Outcome> {
         let sample = &self.samples[sample % self.samples.len()];
         let mut tensors = sample.tensors.clone();
         let n = tensors.len();
@@ -276,7 +296,7 @@ impl Trial {
         if choices.below(4) == 1 {
             self.scribble(&handles, &mut choices);
         }
-        self.compute(node, &handles, &mut choices)
+        compute(self, node, &handles, &mut choices)
     }
 
     /// Overwrites some 32-bit integers in the data of a tensor, such as indices and positions.
@@ -295,11 +315,7 @@ impl Trial {
         if check::runnable(&node).is_err() {
             return Ok(Outcome::Refused);
         }
-        // Upper bound of the work: each element of a tensor with each element of another one.
-        let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
-        let mut counts: Vec<i64> = handles.iter().map(count).collect();
-        counts.sort_unstable();
-        let work = counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)));
+        let work = work(handles);
         let n_threads = [1, 1, 1, 3][choices.below(4)];
         let plan = Plan::of([node].into_iter(), n_threads);
         if work > 1 << 31 || plan.scratch > SCRATCH {
@@ -314,6 +330,14 @@ impl Trial {
             _ => Ok(Outcome::Ran),
         }
     }
+}
+
+/// Upper bound of the work: each element of a tensor with each element of another one.
+pub fn work(handles: &[TensorRef]) -> i64 {
+    let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let mut counts: Vec<i64> = handles.iter().map(count).collect();
+    counts.sort_unstable();
+    counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)))
 }
 
 fn damage(
