@@ -165,8 +165,8 @@ ROWS = [
     ("R15 owner", "a cache that others may write is read", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 cache", "a cache is read through a link", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 unload", "unloading our own file takes the built-in devices away", [robust("files.c", "our_own_files_bring_nothing_and_take_nothing")]),
-    ("write", "data that could not be written is computed with", [robust("writes.c", "a_write_that_failed_is_not_computed_with"), robust("writes.c", "a_scheduler_refuses_too"), "backend::damage::tests::what_was_not_written_is_not_read", "backend::damage::tests::queued_writes_may_be_lost"]),
-    ("work", "a graph counts as computed although its work was lost", ["backend::damage::tests::what_was_not_written_is_not_read"]),
+    ("lost write", "data that could not be written is computed with", [robust("writes.c", "a_write_that_failed_is_not_computed_with"), robust("writes.c", "a_scheduler_refuses_too"), robust("throw.cpp", "exceptions_of_modules_that_write"), "backend::damage::tests::what_was_not_written_is_not_read", "backend::damage::tests::queued_writes_may_be_lost"]),
+    ("lost work", "a graph counts as computed although its work was lost", ["backend::damage::tests::what_was_not_written_is_not_read"]),
 
     # The C interface.
     ("capi policy", "under the error policy a broken contract ends the process", ["c:rs/test_rs.c:every_broken_contract_can_be_an_error"]),
