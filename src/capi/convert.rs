@@ -411,10 +411,10 @@ impl Spoil for *mut ggml_tensor {
     #[cold]
     unsafe fn spoil(self) {
         // SAFETY: forwarded to the caller.
-        if let Some(node) = unsafe { TensorRef::from_ptr(self) } {
-            if !mutant::on("R3 node") {
-                node.set_src(0, None);
-            }
+        if let Some(node) = unsafe { TensorRef::from_ptr(self) }
+            && !mutant::on("R3 node")
+        {
+            node.set_src(0, None);
         }
     }
 }

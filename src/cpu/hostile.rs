@@ -186,6 +186,8 @@ pub struct Trial {
     /// Each buffer is dropped before the zones.
     zones: Vec<(Zone, BufferBox)>,
     scratch: Zone,
+    /// Bytes behind each tensor that may be read.
+    slack: usize,
 }
 
 // SAFETY: the `Trial` owns its mappings, buffers and samples, and none of them depends on the thread.
@@ -195,11 +197,12 @@ impl Trial {
     /// Makes all samples, in memory of the CPU.
     pub fn new() -> Result<Self> {
         // SAFETY: `in_buffers` keeps the memory with the buffer.
-        Self::in_buffers(|start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
+        Self::in_buffers(0, |start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
     }
 
-    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address, which exist as long as the `Trial`.
-    pub fn in_buffers(buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
+    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address, which exist as long
+    /// as the `Trial`. The device may read `slack` bytes behind a tensor.
+    pub fn in_buffers(slack: usize, buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
         let mut samples = Vec::new();
         for s in specimens::all() {
             let mut maker = Maker::new()?;
@@ -212,7 +215,7 @@ impl Trial {
             let buffer = buffer(zone.start, ROOM)?;
             Ok((zone, buffer))
         });
-        Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)? })
+        Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)?, slack })
     }
 
     /// Name of a sample.
@@ -274,18 +277,20 @@ impl Trial {
         for (i, t) in handles.iter().enumerate() {
             let zone = &self.zones[moved[i].map_or(i, |(zone, _)| zone)].0;
             let known = ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
-            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM) } else { 0 };
+            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM - self.slack) } else { 0 };
             let data = &sample.data[i];
             // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its end.
             unsafe {
-                let end = zone.last(0);
-                let from = data.len().min(ROOM);
-                zone.last(from).copy_from_nonoverlapping(data.as_ptr(), from);
+                let end = zone.last(self.slack);
+                let from = data.len().min(ROOM - self.slack);
+                zone.last(from + self.slack).copy_from_nonoverlapping(data.as_ptr(), from);
                 t.set_data(end.wrapping_sub(size).wrapping_offset(moved[i].map_or(0, |(_, by)| by)));
                 // A tensor that is larger than in the sample repeats the data of the sample.
                 if size > from {
                     for k in 0..size - from {
-                        zone.last(size).add(k).write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
+                        zone.last(size + self.slack)
+                            .add(k)
+                            .write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
                     }
                 }
             }
@@ -307,7 +312,7 @@ impl Trial {
             let back = 4 * (1 + choices.below(64));
             let value = choices.word(1);
             // SAFETY: `back` is at least 4 and at most 256 bytes before the end of the zone.
-            unsafe { zone.last(back).cast::<i32>().write_unaligned(value) };
+            unsafe { zone.last(back + self.slack).cast::<i32>().write_unaligned(value) };
         }
     }
 

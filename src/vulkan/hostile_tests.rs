@@ -1,5 +1,6 @@
 //! The CPU's damaged nodes (`cpu::hostile`) on a software driver: it answers whether it computes a node, and computes it, or fails. Their memory is that of
-//! the host, imported, and ends at guard pages, so that an access of a shader behind it faults.
+//! the host, imported, and ends at guard pages, so that an access of
+//! a shader behind the padding of a buffer faults.
 
 use super::device::VkDevice;
 use super::testing::{Quiet, devices, noise};
@@ -25,7 +26,8 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
         let buffer = unsafe { device.buffer_from_host_ptr(start.cast(), len, len) };
         buffer.ok_or_else(|| Error::Backend("no import".into()))
     };
-    let mut trial = Trial::in_buffers(import).unwrap();
+    // Shaders load vectors: `buffer::TENSOR_ALIGNMENT`.
+    let mut trial = Trial::in_buffers(64, import).unwrap();
     let compute = |_: &Trial, node: TensorRef, all: &[TensorRef], _: &mut Choices<'_>| -> Result<Outcome> {
         // Of tensors without a format nothing can be asked: hosts cannot make them.
         let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
