@@ -227,7 +227,8 @@ unsafe extern "C" fn backend_name(_: ggml_backend_t) -> *const c_char {
 unsafe extern "C" fn backend_free(_: ggml_backend_t) {}
 unsafe extern "C" fn synchronize(_: ggml_backend_t) {}
 /// Computes what it is given, if it says that it has.
-unsafe extern "C" fn graph_compute(_: ggml_backend_t, graph: *mut ggml_cgraph) -> c_int {
+unsafe extern "C" fn graph_compute(_: ggml_backend_t, graph: *mut ggml::abi::ggml::ggml_cgraph) -> c_int {
+    let graph: *mut ggml_cgraph = graph.cast();
     let said = status(ggml_status::GGML_STATUS_SUCCESS);
     if said == ggml_status::GGML_STATUS_SUCCESS as i32 {
         // SAFETY: the graph is in host memory.
