@@ -254,12 +254,17 @@ suite_robust() {
     for source in "$here"/robust/test_*.c "$here"/robust/test_*.cpp; do
         name=$(basename "$source")
         name=${name%.*}
+        [ "$name" != test_unload ] || continue
         # A set-uid program among them finds the library by this path alone.
         build ours "robust/$(basename "$source")" "robust_$name" "-Wl,-rpath,$(cd "$prefix" && pwd)/lib" || continue
         counted "robust $name" on ours "$out/ours/robust_$name"
     done
+    # A host that opens the library by itself.
+    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$here/robust/test_unload.c" -o "$out/ours/robust_test_unload" -ldl &&
+        counted "robust test_unload" "$out/ours/robust_test_unload" "$prefix/lib"
     module ours "$out/ours/robust_accel.so" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak &&
-        counted "robust soak" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so"
+        counted "robust soak" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so" \
+            "$out/ours/robust_test_unload" "$prefix/lib"
 }
 
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.

@@ -61,7 +61,8 @@ for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24
 for i, (name, data) in enumerate(files.items()):
     (here / "gguf_sources" / name).write_bytes(bytes([i * 7, i]) + data)
 draw = random.Random(2)
-for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300)), ("scheduler", 8, (20, 120))]:
+for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300)), ("scheduler", 8, (20, 120)), ("alloc", 12, (40, 300)), ("lies", 8, (1, 60)),
+                             ("opt", 12, (60, 200)), ("meta", 8, (60, 120)), ("text", 6, (10, 200))]:
     (here / target).mkdir(parents=True, exist_ok=True)
     for i in range(count):
         n = draw.randrange(*sizes)

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS | -h HOURS] [TARGET ...]
+# Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS | -h HOURS | -c] [TARGET ...]
 #
 # Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
 # earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
 # target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
-# ~/.cache/libggml-rs-fuzz). The last line counts the targets.
+# ~/.cache/libggml-rs-fuzz), with the number of executions so far. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
+# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
+# The last line counts the targets.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
@@ -15,11 +17,13 @@ if [ "${1:-}" = -t ]; then seconds=$2; shift 2; fi
 if [ "${1:-}" = -h ]; then
     together=1 seed=0
     seconds=$(awk -v hours="$2" 'BEGIN { printf "%d", hours * 3600 }')
-    FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}
     shift 2
 fi
+counts=
+if [ "${1:-}" = -c ]; then counts=1; shift; fi
+if [ -n "$together$counts" ]; then FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}; fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -28,9 +32,11 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 pass() { printf ' -Cllvm-args=%s' "$@"; }
 flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
+build=$work/build
+if [ -n "$counts" ]; then flags="${flags/-Zsanitizer=address/} -Cinstrument-coverage" build=$work/build-counts; fi
 echo "building the fuzz targets ..."
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
-    --target-dir "$work/build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
+    --target-dir "$build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
 
 # What fuzzing finds out about one target, on the last line of its file.
 one() { # TARGET SECONDS
@@ -38,12 +44,13 @@ one() { # TARGET SECONDS
     mkdir -p "$work/corpus/$target" "$work/findings"
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
-        "$work/build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=20 \
+        "$build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=20 \
         -seed="$seed" -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
     speed=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+    [ -z "$together" ] || echo "${runs:-0}" >> "$work/$target.runs"
     if [ $status = 0 ] && [ "${runs:-0}" -gt 100 ]; then
         echo "PASS fuzz $target: $runs executions, $speed a second, $cover"
     else
@@ -52,17 +59,41 @@ one() { # TARGET SECONDS
     fi
 }
 
+# The lines that the inputs of all targets reach.
+count() {
+    local tools target profiles=$work/profiles objects=()
+    tools=$(rustc --print sysroot)/lib/rustlib/$host/bin
+    [ -x "$tools/llvm-cov" ] || { echo "fuzz: llvm-cov is missing: rustup component add llvm-tools"; return 1; }
+    rm -rf "$profiles"
+    for target in "${targets[@]}"; do
+        mkdir -p "$work/corpus/$target"
+        LLVM_PROFILE_FILE=$profiles/$target.profraw "$build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" \
+            -runs=0 -timeout=60 -max_len=4096 > "$work/$target.counts.log" 2>&1 || { echo "FAIL fuzz $target: see $work/$target.counts.log"; return 1; }
+        [ ${#objects[@]} -eq 0 ] || objects+=(-object)
+        objects+=("$build/$host/release/$target")
+    done
+    "$tools/llvm-profdata" merge -sparse "$profiles"/*.profraw -o "$work/all.profdata" &&
+        "$tools/llvm-cov" export -summary-only -instr-profile="$work/all.profdata" "${objects[@]}" > "$work/counts.json" &&
+        python3 "$root/scripts/fuzz_table.py" "$work" "${targets[@]}"
+}
+if [ -n "$counts" ]; then count; exit; fi
+
 if [ "$together" = 1 ]; then # all at once, a process each
     trap 'kill $(jobs -p) 2> /dev/null' EXIT
     for target in "${targets[@]}"; do one "$target" "$seconds" > "$work/$target.result" & done
     wait
     trap - EXIT
 else
-    for target in "${targets[@]}"; do one "$target" "$seconds" | tee "$work/$target.result"; done
+    # As many at once as there are processors.
+    for target in "${targets[@]}"; do
+        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+        one "$target" "$seconds" > "$work/$target.result" &
+    done
+    wait
 fi
 passed=0 failed=0
 for target in "${targets[@]}"; do
-    [ "$together" != 1 ] || cat "$work/$target.result"
+    cat "$work/$target.result"
     if grep -q '^PASS' "$work/$target.result"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 echo "fuzz: $passed passed, $failed failed"

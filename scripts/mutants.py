@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [ROW ...]
+"""Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [write] [ROW ...]
 
 On demand. Each row names a bug that another implementation had, and tests that must fail with it and pass without. The bugs stand in the
 sources behind `mutant::on("ROW")` (src/mutant.rs), a constant `false` in every build but this one; here the environment variable
 GGML_RS_MUTANT picks the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own
-with a limit of memory and of time. A panic, a crash, a hang and a wrong result all count as failing. The last line counts the checks."""
+with a limit of memory and of time. A panic, a crash, a hang and a wrong result all count as failing. `write` puts the list into
+docs/TESTS.md. The last line counts the checks."""
 import os
 import re
 import resource
@@ -17,8 +18,10 @@ from mutants_rows import ROWS, WITHOUT
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
+PAGE = f"{ROOT}/docs/TESTS.md"
+BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
 MEMORY = 6 << 30  # bytes of address space; some bugs ask for what a hostile file says
-LISTS = {"G": 32, "C": 10, "S": 22, "A": 11}  # how long the lists of docs/TESTS.md are
+LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 16}  # how long the lists of docs/TESTS.md are
 
 
 def markers():
@@ -77,17 +80,21 @@ class Build:
                 os.remove(f"{self.lib}/{name}")
             os.symlink(f"{TARGET}/debug/libggml.so", f"{self.lib}/{name}")
         for source in sources:
-            self.programs[source] = f"{WORK}/{os.path.basename(source)[:-2]}"
-            flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"-L{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl"]
-            subprocess.run([os.environ.get("CC", "cc"), f"{ROOT}/c_tests/{source}", "-o", self.programs[source], *flags], check=True)
+            self.programs[source] = f"{WORK}/{source.replace('/', '_').rpartition('.')[0]}"
+            compiler, std = (("CXX", "c++"), "c++17") if source.endswith(".cpp") else (("CC", "cc"), "c11")
+            # A set-uid program finds the library by its path alone.
+            flags = [f"-std={std}", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"-L{self.lib}", f"-Wl,-rpath,{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl"]
+            subprocess.run([os.environ.get(*compiler), f"{ROOT}/c_tests/{source}", "-o", self.programs[source], *flags], check=True)
 
     def passes(self, test, row, seconds):
         """Whether a test passes with the bug of a row ("": without any) -> that, and the seconds it took."""
-        env = dict(os.environ, GGML_RS_MUTANT=row, LD_LIBRARY_PATH=self.lib, GGML_NO_BACKTRACE="1", GGML_DISABLE_VULKAN="1", GGML_SCHED_SANITIZE="0")
+        env = dict(os.environ, GGML_RS_MUTANT=row, LD_LIBRARY_PATH=self.lib, GGML_NO_BACKTRACE="1", GGML_SCHED_SANITIZE="0")
+        env.update({"GGML_VK_VISIBLE_DEVICES": "0"} if test.startswith("vulkan::") else {"GGML_DISABLE_VULKAN": "1"})
         c = test.startswith("c:")
         if c:
             env["TESTS_ONLY"] = f"make_good {test.split(':')[2]}"  # make_good: the file that test_bad.c damages
-        command = [self.programs[test.split(":")[1]]] if c else [self.unit, "--exact", test]
+        folder = [WORK] if test.startswith("c:rs/") else []  # where test_rs.c writes
+        command = [self.programs[test.split(":")[1]], *folder] if c else [self.unit, "--exact", test]
         start = time.monotonic()
         try:
             run = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=seconds, preexec_fn=limits)
@@ -104,8 +111,26 @@ def limits():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def short(test):
+    """A test as the list in docs/TESTS.md names it."""
+    return f"`{test.split(':', 1)[1].replace(':', ' ')}`" if test.startswith("c:") else f"`{test}`"
+
+
+def write(lines):
+    """Puts the list into docs/TESTS.md."""
+    with open(PAGE, encoding="utf-8") as f:
+        before, rest = f.read().split(BEGIN)
+    when = time.strftime("%Y-%m-%d", time.gmtime())
+    head = [f"{when}, `scripts/mutants.py write`:", "", "| row | the bug | tests that fail with it |", "|---|---|---|"]
+    with open(PAGE, "w", encoding="utf-8") as f:
+        f.write(before + BEGIN + "\n".join(head + lines) + "\n" + END + rest.split(END)[1])
+
+
 def main():
-    start, passed, failed = time.monotonic(), 0, 0
+    wants_list = sys.argv[1:2] == ["write"]
+    if wants_list:
+        del sys.argv[1]
+    start, passed, failed, lines = time.monotonic(), 0, 0, []
     for what in mistakes():
         failed += 1
         print(f"FAIL {what}", flush=True)
@@ -113,16 +138,21 @@ def main():
     build = Build([t for _, _, tests in wanted for t in tests])
     built, healthy = time.monotonic(), {}
     for row, bug, tests in wanted:
+        caught = []
         for test in tests:
             if test not in healthy:
                 healthy[test] = build.passes(test, "", 600)
             ok, took = healthy[test]
             seen = ok and not build.passes(test, row, 20 + 4 * took)[0]
             passed, failed = passed + seen, failed + (not seen)
+            caught += [short(test)] if seen else []
             if seen:
                 print(f"PASS {row}: {test} fails with its bug", flush=True)
             else:
                 print(f"FAIL {row} ({bug}): {test}: {'it passes with the bug' if ok else 'it fails without the bug'}", flush=True)
+        lines.append(f"| {row} | {bug} | {', '.join(caught) or '**none**'} |")
+    if wants_list:
+        write(lines)
     print(f"{built - start:.0f} s to build, {time.monotonic() - built:.0f} s for {len(wanted)} rows")
     print(f"mutants: {passed} passed, {failed} failed")
     sys.exit(failed > 0)

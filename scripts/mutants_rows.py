@@ -1,13 +1,19 @@
 """The rows of mutants.py: name, the bug of the field, tests that must fail with it.
 
 A row has the number of its list in docs/TESTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
-allocator) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
+allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
 or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
 
 READER = "gguf::reader::tests::"
 BAD = "c:bad/test_bad.c:"
 SCHED = "sched::tests::"
 ROWS_C = "c:async/test_rows.c:"
+FUSION = "vulkan::fusion_tests::"
+
+
+def robust(source, test):
+    return f"c:robust/test_{source}:{test}"
+
 
 ROWS = [
     # What a GGUF reader must check.
@@ -123,10 +129,62 @@ ROWS = [
     ("A10", "one allocation above the largest buffer (L#11332, L#15815)", ["alloc::tests::a_graph_may_be_larger_than_a_buffer", "alloc::planner::tests::a_request_above_the_maximum_gets_its_own_chunk"]),
     ("A11", "new buffers for a graph of the same size (L#28753)", ["alloc::tests::graphs_of_the_same_size_need_no_new_buffers", "sched::repeat_tests::buffers_that_change_and_plans_that_are_made_again_are_noticed"]),
 
+    # Vulkan backends, on a software driver.
+    ("V1", "fused although the result overlaps a source", [FUSION + "memory_that_overlaps_is_not_fused_over"]),
+    ("V1 reader", "an intermediate result that somebody else reads is left out", [FUSION + "what_somebody_else_reads_is_not_left_out"]),
+    ("V3", "a memory type that the buffer does not allow", ["vulkan::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
+    ("V3 kind", "protected or uncached memory", ["vulkan::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
+    ("V4", "counts of elements wrap at 2^32", ["vulkan::plan::tests::shapes_beyond_32_bits_are_refused"]),
+    ("V5", "more workgroups than the limit", ["vulkan::plan::tests::groups_stay_below_the_limit"]),
+    ("V7 copies", "copies behind the end of a buffer", ["vulkan::tests::copies_outside_of_the_memory_fail"]),
+    ("V8", "no barrier between steps that depend on each other", ["vulkan::hazard::tests::only_dependent_steps_need_barriers"]),
+    ("V13", "a graph is submitted in one piece", ["vulkan::tests::long_work_is_submitted_in_growing_pieces"]),
+    ("V15", "more memory than the device has in one piece", ["vulkan::tests::too_much_memory_is_an_error"]),
+    ("V lost", "a device that was lost is used again", ["vulkan::tests::a_lost_device_is_opened_again"]),
+
+    # The host is never taken down: docs/RELIABILITY.md.
+    ("R1", "the end of the process waits for every stream", [robust("ends.c", "a_thread_that_waits_for_a_stream_hinders_nobody")]),
+    ("R2", "a standard error that cannot be written is a panic", [robust("ends.c", "a_message_that_cannot_be_written_ends_the_process_too"), robust("ends.c", "training_does_not_need_a_reader")]),
+    ("R3", "a graph that lacks nodes is computed", [robust("late.cpp", "a_graph_that_lacks_nodes_is_not_computed")]),
+    ("R3 late", "graphs need a thread-local that is gone", [robust("late.cpp", "destructors_compute")]),
+    ("R3 node", "so is a node that lacks a change", [robust("late.cpp", "a_node_that_lacks_a_change_is_not_computed")]),
+    ("R3 file", "contents of a file that lack a change are written", [robust("files.c", "contents_that_lack_a_change_are_not_written")]),
+    ("R3 scheduler", "a scheduler in the middle of a change is used", ["sched::scheduler::tests::after_half_a_change_nothing_works_until_a_reset"]),
+    ("R4", "exceptions of callbacks meet frames of the library", [robust("throw.cpp", "exceptions_of_log_callbacks"), robust("throw.cpp", "exceptions_of_eval_callbacks"), robust("leave.cpp", "pthread_exit_in_an_eval_callback"), robust("leave.cpp", "cancellation_in_an_eval_callback")]),
+    ("R5", "threads with stacks of 2 MiB", [robust("stacks.c", "six_mebibytes"), "sys::thread::tests::a_thread_has_a_deep_stack"]),
+    ("R6", "the trace logs under its lock", [robust("logs.c", "a_callback_may_stop_the_trace_that_failed")]),
+    ("R6 fork", "a child writes the trace of its parent", [robust("logs.c", "a_child_leaves_its_parents_trace_alone")]),
+    ("R7", "the registry logs while it is filled", [robust("logs.c", "a_callback_may_ask_the_registry_while_it_is_filled")]),
+    ("R8", "a text of a file is allocated by what cannot fail", [robust("memory.c", "no_memory_is_no_end")]),
+    ("R9", "the writer accepts an alignment that the reader refuses", [robust("memory.c", "every_alignment_that_is_written_is_read")]),
+    ("R10", "plans are freed after their backend", [robust("order.c", "plans_go_with_the_backend")]),
+    ("R13", "a node that is its own source", [robust("self.c", "no_operation_reads_its_result")]),
+    ("R14", "an infinity at a masked key is NaN", ["cpu::ops::attention::tests::masked_keys_do_not_matter_whatever_they_are"]),
+    ("R15 link", "links of other users are followed", [robust("files.c", "links_of_others_are_not_followed")]),
+    ("R15 rights", "set-uid programs load and write what their user says", [robust("files.c", "privileged_programs_do_not_hear_their_user")]),
+    ("R15 owner", "a cache that others may write is read", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
+    ("R15 cache", "a cache is read through a link", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
+    ("R15 unload", "unloading our own file takes the built-in devices away", [robust("files.c", "our_own_files_bring_nothing_and_take_nothing")]),
+    ("lost write", "data that could not be written is computed with", [robust("writes.c", "a_write_that_failed_is_not_computed_with"), robust("writes.c", "a_scheduler_refuses_too"), robust("throw.cpp", "exceptions_of_modules_that_write"), "backend::damage::tests::what_was_not_written_is_not_read", "backend::damage::tests::queued_writes_may_be_lost"]),
+    ("lost work", "a graph counts as computed although its work was lost", ["backend::damage::tests::what_was_not_written_is_not_read"]),
+
+    # The C interface.
+    ("capi policy", "under the error policy a broken contract ends the process", ["c:rs/test_rs.c:every_broken_contract_can_be_an_error"]),
+    ("capi error", "the text of an error is not kept for its thread", ["c:rs/test_rs.c:an_error_is_remembered_by_its_thread"]),
     ("panic", "a panic goes through an exported function", ["guard::tests::a_panic_is_the_failure_of_the_call"]),
 ]
 
 # Numbers of the lists without a row, and why.
 WITHOUT = {
     "S5": "waits that were left out: what the race checker is for, whose own tests (sched::race::tests) and seeded races (c_tests/async) show that it sees them",
+    "V2": "a software driver computes submissions in their order, so that a missing wait changes nothing",
+    "V6": "no pool or cache can be shared by threads without a lock: that does not compile",
+    "V9": "the condition is in a shader",
+    "V10": "the condition is in a shader",
+    "V11": "the condition is in a shader, and in structs that are generated",
+    "V12": "the condition is in a shader",
+    "V14": "no cache has handles as its keys",
+    "R11": "row callbacks",
+    "R12": "row G6",
+    "R16": "rows G3 most, G8 most, G10 array, G17 last, G20 start and G25 rest",
 }

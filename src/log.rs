@@ -86,13 +86,16 @@ pub fn afterwards<T>(first_use: impl FnOnce() -> T) -> T {
         waiting.is_none().then(|| *waiting = Some(Vec::new())).is_some()
     });
     let _send = is_first.unwrap_or(false).then(|| Send);
+    if mutant::on("R7") {
+        drop(WAITING.try_with(|w| w.take()));
+    }
     first_use()
 }
 
 /// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is sent while an
 /// exception is on its way to the host.
 pub fn write(level: ggml_log_level, text: &CStr) {
-    if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
+    if level == ggml_log_level::GGML_LOG_LEVEL_ERROR && !mutant::on("capi error") {
         let line = text.to_bytes().trim_ascii_end();
         let _ = LAST_ERROR.try_with(|e| e.replace(CString::new(line).unwrap_or_default()));
     }
@@ -124,7 +127,8 @@ pub fn print(text: &[u8]) {
     use std::io::Write;
     let _shield = Shield::new();
     // A standard error that is closed, or full, is no reason to fail.
-    let _ = std::io::stderr().lock().write_all(text);
+    let written = std::io::stderr().lock().write_all(text);
+    assert!(!mutant::on("R2") || written.is_ok(), "failed printing to stderr");
 }
 
 /// Formats one line and sends it; a line end is added. What could drive a terminal, or begin another line, is escaped: names come from

@@ -13,6 +13,15 @@ pub const fn on(_row: &str) -> bool {
     false
 }
 
+/// For a bug: code that needs a thread-local with a destructor panics in destructors of the thread and of statics.
+pub fn use_thread_local() {
+    #[cfg(ggml_mutants)]
+    {
+        thread_local!(static GONE: String = String::from("a value with a destructor"));
+        GONE.with(|text| assert!(!text.is_empty()));
+    }
+}
+
 /// Whether the bug of this row is put back.
 #[cfg(ggml_mutants)]
 pub fn on(row: &str) -> bool {

@@ -1,8 +1,8 @@
 /* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device that fails at times, and Vulkan0 where
- * there is one. Computations are cancelled at random, children are forked, and a module comes and goes. Results must be right, and the process
- * must not grow: memory, descriptors and threads.
+ * there is one. Computations are cancelled at random, children are forked, and a module with a device comes and goes. Other processes open and close the
+ * library (test_unload.c). Results must be right, and the process must not grow: memory, descriptors and threads.
  *
- *   soak SECONDS [SEED [MODULE]] */
+ *   soak SECONDS [SEED [MODULE [UNLOAD LIBRARIES]]] */
 #define ACCEL_STATIC
 #include "../plugin/accel.c"
 
@@ -15,15 +15,19 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <time.h>
 
+extern char ** environ;
+
 enum { THREADS = 3 };
 
-static _Atomic long rounds, computed, cancelled, refused, forks, loads, files;
+static _Atomic long rounds, computed, cancelled, refused, forks, loads, opened, files;
 static atomic_bool  wrong, finished;
-static const char * module;
+static const char * module, *unload, *libraries;
 
 /* ---- random numbers, a sequence for each thread ---- */
 
@@ -173,10 +177,31 @@ static void a_module(void) {
     MUST(reg != NULL && ggml_backend_reg_dev_count(reg) == 1);
     ggml_backend_t b = reg != NULL ? ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL) : NULL;
     MUST(b != NULL);
+    if (b != NULL) {
+        ggml_backend_t       backends[2] = { b, ggml_backend_cpu_init() };
+        ggml_backend_sched_t sched       = ggml_backend_sched_new(backends, NULL, 2, 256, below(2) == 0, below(2) == 0);
+        a_graph(sched, backends[0], backends[1]);
+        ggml_backend_sched_free(sched);
+        ggml_backend_free(backends[1]);
+    }
     ggml_backend_free(b);
     if (reg != NULL) { ggml_backend_unload(reg); }
     loads++;
     pthread_mutex_unlock(&one);
+}
+
+/* A process that is not linked to the library opens and closes it. */
+static void a_host_that_opens(void) {
+    if (unload == NULL) { return; }
+    char * const argv[] = { (char *) unload, (char *) libraries, "5", NULL };
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    pid_t pid    = 0;
+    int   status = 1;
+    MUST(posix_spawn(&pid, unload, &actions, NULL, argv, environ) == 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    opened++;
 }
 
 static void * works(void * seed) {
@@ -199,6 +224,7 @@ static void * works(void * seed) {
         if (below(4) == 0) { a_file(); }
         if (below(50) == 0) { a_child(); }
         if (below(20) == 0) { a_module(); }
+        if (below(50) == 0) { a_host_that_opens(); }
         rounds++;
     }
     return NULL;
@@ -226,6 +252,8 @@ int main(int argc, char ** argv) {
     const double seconds = argc > 1 ? atof(argv[1]) : 10;
     uint64_t     seed    = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     module               = argc > 3 ? argv[3] : NULL;
+    unload               = argc > 5 ? argv[4] : NULL;
+    libraries            = argc > 5 ? argv[5] : NULL;
     ggml_log_set(child_quiet, NULL);
     test_begin();
     pthread_t threads[THREADS];
@@ -248,8 +276,8 @@ int main(int argc, char ** argv) {
     }
     finished = true;
     for (int i = 0; i < THREADS; i++) { pthread_join(threads[i], NULL); }
-    printf("note %.0f s: %ld rounds, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules\n", seconds, rounds, computed, cancelled, refused, files,
-           forks, loads);
+    printf("note %.0f s: %ld rounds, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules, %ld processes that open the library\n", seconds, rounds, computed, cancelled,
+           refused, files, forks, loads, opened);
     printf("note resident %ld KiB, then %ld KiB; descriptors %ld, %ld; threads %ld, %ld\n", early[0], late[0], early[1], late[1], early[2], late[2]);
     CHECK(rounds > 0 && computed > 0);
     CHECK(late[0] <= early[0] + early[0] / 10 + 16384);

@@ -316,6 +316,29 @@ void exceptions_of_modules() {
     it.backend->iface = module_before;
 }
 
+/* It throws while data is written: what is missing is not computed with until it is written. */
+ggml_backend_buffer_i buffer_before;
+void set_throws(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {
+    maybe_throw();
+    buffer_before.set_tensor(b, t, data, offset, size);
+}
+
+void exceptions_of_modules_that_write() {
+    calculation it;
+    it.run();
+    std::vector<float> two(it.N * it.N);
+    for (int i = 0; i < it.N; i++) { two[(size_t) (i * (it.N + 1))] = 2.0f; }
+    buffer_before              = it.buffer->iface;
+    it.buffer->iface.set_tensor = set_throws;
+    const auto write = [&] { ggml_backend_tensor_set(it.w, two.data(), 0, ggml_nbytes(it.w)); };
+    CHECK_EQ(each_call_throws(write, [&] {
+        CHECK_EQ(ggml_backend_sched_graph_compute(it.sched, it.graph), GGML_STATUS_FAILED);
+        write();
+        it.run();
+    }), 1);
+    it.buffer->iface = buffer_before;
+}
+
 /* Nothing is lost with an exception: the process is no larger after 2000 of them. */
 void exceptions_leave_no_memory_behind() {
     calculation it;
@@ -363,6 +386,7 @@ int main() {
     RUN(exceptions_of_training);
     RUN(exceptions_of_calls_in_callbacks);
     RUN(exceptions_of_modules);
+    RUN(exceptions_of_modules_that_write);
     RUN(exceptions_leave_no_memory_behind);
     RUN(exceptions_that_nobody_catches);
     return test_summary();

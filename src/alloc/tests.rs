@@ -3,6 +3,7 @@
 use super::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
+use crate::backend::BufferRef;
 use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
 use crate::backend::testing::{State, buffer_type};
 use crate::error::Result;
@@ -446,7 +447,7 @@ impl Buffer for OneBlock {
     fn memset(&self, _: TensorRef, _: u8, _: usize, _: usize) {}
     fn set(&self, _: TensorRef, _: &[u8], _: usize) {}
     fn get(&self, _: TensorRef, _: &mut [u8], _: usize) {}
-    fn clear(&self, _: u8) {}
+    fn clear(&self, _: BufferRef, _: u8) {}
 }
 
 impl BufferType for OneBlock {

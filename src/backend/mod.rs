@@ -6,6 +6,7 @@
 //! - `tensor_io`: copies to, from and between tensors, with all fallbacks; `batch`: the same for several tensors in one call; `view`:
 //!   tensors bound to memory
 //! - `meta`: several devices as one, for tensor parallelism
+//! - `damage`: writes that have failed, where the interface has no result for it
 //! - `host`: the buffer type "CPU" in host memory
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
 //! - `plan`: plans of graphs that the library keeps on a stream
@@ -18,6 +19,7 @@ pub mod author;
 pub mod batch;
 mod buffer;
 mod buffer_type;
+pub mod damage;
 mod device;
 pub mod dl;
 mod event;

@@ -1,12 +1,12 @@
 //! Reports operations on memory and queues in this layer to an observer. Usually there is none, and a call costs one relaxed
-//! load. A backend that copies the data of its own tensors must not do so through this layer: it would count as an operation
-//! of the host.
+//! load. `damage` sees them while there is any. A backend that copies the data of its own tensors must not do so through this
+//! layer: it would count as an operation of the host.
 
-use super::{BackendRef, BufferRef, EventRef};
+use super::{BackendRef, BufferRef, EventRef, damage};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// An operation that is about to happen or, if its comment says so, has just happened.
 #[derive(Clone, Copy)]
@@ -43,27 +43,47 @@ pub enum Operation {
     FreeEvent(EventRef),
 }
 
-static WATCHED: AtomicBool = AtomicBool::new(false);
+/// Who looks.
+static WATCHED: AtomicU8 = AtomicU8::new(0);
+const WATCHER_LOOKS: u8 = 1;
+const DAMAGE_LOOKS: u8 = 2;
 static WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
 
 /// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Operation)) {
     WATCHER.get_or_init(|| watcher);
-    WATCHED.store(true, Relaxed);
+    WATCHED.fetch_or(WATCHER_LOOKS, Relaxed);
+}
+
+/// Whether `damage` sees operations from now on.
+pub(super) fn remember(on: bool) {
+    match on {
+        true => WATCHED.fetch_or(DAMAGE_LOOKS, Relaxed),
+        false => WATCHED.fetch_and(!DAMAGE_LOOKS, Relaxed),
+    };
 }
 
 /// Whether there is an observer.
 #[inline]
 pub fn watched() -> bool {
-    WATCHED.load(Relaxed)
+    WATCHED.load(Relaxed) != 0
 }
 
 /// Tells the watcher.
 #[inline]
 pub fn tell(operation: impl FnOnce() -> Operation) {
-    if watched()
-        && let Some(watcher) = WATCHER.get()
-    {
-        watcher(operation());
+    if watched() {
+        tell_all(operation());
+    }
+}
+
+#[cold]
+fn tell_all(operation: Operation) {
+    let looks = WATCHED.load(Relaxed);
+    if looks & DAMAGE_LOOKS != 0 {
+        damage::see(operation);
+    }
+    if let Some(watcher) = WATCHER.get().filter(|_| looks & WATCHER_LOOKS != 0) {
+        watcher(operation);
     }
 }

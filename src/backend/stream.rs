@@ -2,7 +2,7 @@
 
 use super::handle::{attempt, call, name_of, object_field, slot, status_of};
 use super::observe::{self, Operation};
-use super::{BackendRef, BufferTypeRef, DeviceRef};
+use super::{BackendRef, BufferTypeRef, DeviceRef, damage};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
@@ -103,14 +103,31 @@ impl BackendRef {
     pub fn graph_compute(self, graph: GraphRef) -> ggml_status {
         let status = self.graph_compute_async(graph);
         self.synchronize();
-        status
+        self.unless_lost(status)
+    }
+
+    /// The status of a graph that was waited for: a failure if the stream has lost work.
+    pub fn unless_lost(self, status: ggml_status) -> ggml_status {
+        match damage::take_lost_work(self) {
+            true if status == ggml_status::GGML_STATUS_SUCCESS => ggml_status::GGML_STATUS_FAILED,
+            _ => status,
+        }
+    }
+
+    /// Whether a graph may be computed. Logs why not.
+    fn may_compute(self, graph: GraphRef) -> bool {
+        let lost = || match damage::take_lost_work(self) {
+            true => Err(crate::invalid!("work of this backend was lost before this graph, see the log")),
+            false => Ok(()),
+        };
+        let result = graph.whole().and_then(damage::check_graph).and_then(|()| lost());
+        result.map_err(|e| log_error!("{}: {e}", self.name())).is_ok()
     }
 
     /// Computes a graph, or queues it where the stream is asynchronous.
     #[inline]
     pub fn graph_compute_async(self, graph: GraphRef) -> ggml_status {
-        if let Err(e) = graph.whole() {
-            log_error!("{}: {e}", self.name());
+        if !self.may_compute(graph) {
             return ggml_status::GGML_STATUS_FAILED;
         }
         observe::tell(|| Operation::Compute(self, graph));
@@ -162,6 +179,9 @@ impl BackendRef {
     /// `plan` was made by this stream and is not freed; the tensors of its graph are valid.
     pub unsafe fn graph_plan_compute(self, plan: ggml_backend_graph_plan_t, of: Option<GraphRef>) -> ggml_status {
         if let Some(graph) = of {
+            if !self.may_compute(graph) {
+                return ggml_status::GGML_STATUS_FAILED;
+            }
             observe::tell(|| Operation::Compute(self, graph));
         }
         status_of(attempt!(self.graph_plan_compute(plan), ggml_status::GGML_STATUS_FAILED as i32))

@@ -5,9 +5,9 @@
 
 use super::handle::slot;
 use super::observe::{self, Operation};
-use super::{BackendRef, BufferRef};
+use super::{BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
-use crate::guard::foreign::module;
+use crate::guard::foreign::{self, module};
 use crate::mutant;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
@@ -100,6 +100,15 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
         Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
         None => ggml_abort!("a buffer of type {} cannot be written", buffer.name()),
     }
+    unless_thrown(tensor, offset, size);
+}
+
+/// Notes that a write was left by an exception.
+#[inline]
+fn unless_thrown(tensor: TensorRef, offset: usize, size: usize) {
+    if foreign::is_pending() {
+        damage::unwritten(tensor, offset, size);
+    }
 }
 
 /// Copies `size` bytes of the tensor from `offset` on to `data`.
@@ -145,6 +154,7 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
         Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) }),
         None => ggml_abort!("memset not implemented by a buffer of type {}", buffer.name()),
     }
+    unless_thrown(tensor, offset, size);
 }
 
 /// Copies pieces of host memory into the tensor.
@@ -163,6 +173,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
                 module((), || unsafe {
                     f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
                 });
+                unless_thrown(tensor, p.offset, p.extent_in_tensor());
             }
         }
         _ => each_piece(p, |offset, at| {
@@ -228,6 +239,7 @@ impl BackendRef {
                 observe::tell(|| Operation::SetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
+                unless_thrown(tensor, offset, size);
             }
             None => {
                 // What is queued may still read the tensor.
@@ -330,6 +342,7 @@ pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
     if src == dst {
         return Ok(());
     }
+    damage::check(src)?;
     let bytes = src.nbytes();
     let is_host = |t: TensorRef| match t.buffer() {
         Some(b) => b.is_host(),
@@ -357,6 +370,7 @@ pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
 /// streams cannot do that by themselves, waits for both and copies.
 pub fn copy_async(from: BackendRef, to: BackendRef, src: TensorRef, dst: TensorRef) -> Result<()> {
     ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
+    damage::check(src)?;
     if src == dst || to.try_copy_async(from, src, dst) {
         return Ok(());
     }

@@ -5,7 +5,7 @@
 
 use super::author::{Buffer, BufferType, Device, Event, HostSource, HostTarget, NoPlan, Reg, Stream};
 use super::author::{leak_buffer_type, publish, stream_author};
-use super::{BackendBox, BackendRef, BufferTypeRef, DeviceRef};
+use super::{BackendBox, BackendRef, BufferRef, BufferTypeRef, DeviceRef};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ impl Buffer for FakeBuffer {
         // SAFETY: as above.
         unsafe { tensor.data().add(offset).copy_to(data.as_mut_ptr(), data.len()) }
     }
-    fn clear(&self, value: u8) {
+    fn clear(&self, _: BufferRef, value: u8) {
         // SAFETY: the whole block.
         unsafe { self.0.as_ptr().write_bytes(value, self.0.size()) }
     }
@@ -291,8 +291,9 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
         self.do_or_queue(Box::new(move || jobs.into_iter().for_each(|job| job())));
         Ok(())
     }
-    fn synchronize(&self) {
+    fn synchronize(&self) -> Result<()> {
         self.1.run_until(self.1.queued.load(SeqCst));
+        Ok(())
     }
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
         let bytes = data.bytes().to_vec();

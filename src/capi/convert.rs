@@ -5,10 +5,12 @@ use crate::abi::ggml::{ggml_context, ggml_tensor, ggml_type};
 use crate::abi::gguf::gguf_context;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
+use crate::backend::damage;
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::graph::GraphRef;
 use crate::log_error;
+use crate::mutant;
 use crate::sys;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::{CStr, c_char};
@@ -361,8 +363,16 @@ macro_rules! spoil {
         $($value)?
     }};
 }
+/// `#[guarded(unwritten!(tensor, offset, size))]`: the failure of a function that should have written bytes of a tensor. They must not be read until
+/// they are written (`backend::damage`).
+macro_rules! unwritten {
+    ($tensor:ident, $offset:expr, $size:expr) => {{
+        #[allow(unsafe_op_in_unsafe_fn)]
+        let () = $crate::capi::convert::not_written($tensor, $offset, $size);
+    }};
+}
 pub(in crate::capi) use {
-    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take,
+    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take, unwritten,
 };
 
 /// Pointers to objects that a failed function leaves without a change.
@@ -391,7 +401,7 @@ impl Spoil for *mut gguf_context {
     unsafe fn spoil(self) {
         // SAFETY: forwarded to the caller.
         if let Some(file) = unsafe { exclusive::<_, Gguf>(self) } {
-            file.is_incomplete = true;
+            file.is_incomplete = !mutant::on("R3 file");
         }
     }
 }
@@ -401,9 +411,23 @@ impl Spoil for *mut ggml_tensor {
     #[cold]
     unsafe fn spoil(self) {
         // SAFETY: forwarded to the caller.
-        if let Some(node) = unsafe { TensorRef::from_ptr(self) } {
+        if let Some(node) = unsafe { TensorRef::from_ptr(self) }
+            && !mutant::on("R3 node")
+        {
             node.set_src(0, None);
         }
+    }
+}
+
+/// Notes that bytes of a tensor were not written; does nothing for NULL.
+///
+/// # Safety
+/// **The header's contract**: the pointer is NULL or that of a valid tensor.
+#[cold]
+pub unsafe fn not_written(tensor: *mut ggml_tensor, offset: usize, size: usize) {
+    // SAFETY: forwarded to the caller.
+    if let Some(tensor) = unsafe { TensorRef::from_ptr(tensor) } {
+        damage::unwritten(tensor, offset, size);
     }
 }
 

@@ -183,16 +183,26 @@ pub enum Outcome {
 /// Samples of all operations, and the memory in which they are computed.
 pub struct Trial {
     samples: Vec<Sample>,
+    /// Each buffer is dropped before the zones.
     zones: Vec<(Zone, BufferBox)>,
     scratch: Zone,
+    /// Bytes behind each tensor that may be read.
+    slack: usize,
 }
 
 // SAFETY: the `Trial` owns its mappings, buffers and samples, and none of them depends on the thread.
 unsafe impl Send for Trial {}
 
 impl Trial {
-    /// Makes all samples.
+    /// Makes all samples, in memory of the CPU.
     pub fn new() -> Result<Self> {
+        // SAFETY: `in_buffers` keeps the memory with the buffer.
+        Self::in_buffers(0, |start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
+    }
+
+    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address, which exist as long
+    /// as the `Trial`. The device may read `slack` bytes behind a tensor.
+    pub fn in_buffers(slack: usize, buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
         let mut samples = Vec::new();
         for s in specimens::all() {
             let mut maker = Maker::new()?;
@@ -201,11 +211,11 @@ impl Trial {
         }
         let zones = (0..TENSORS).map(|_| {
             let zone = Zone::new(ROOM)?;
-            // SAFETY: the zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
-            let buffer = unsafe { buffer_from_ptr(zone.start.cast(), ROOM) };
+            // The zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
+            let buffer = buffer(zone.start, ROOM)?;
             Ok((zone, buffer))
         });
-        Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)? })
+        Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)?, slack })
     }
 
     /// Name of a sample.
@@ -222,7 +232,20 @@ impl Trial {
     ///
     /// # Errors
     /// A kernel panicked, because the check accepted a node that the kernel does not support.
-    pub fn round(&mut self, sample: usize, mut choices: Choices<'_>) -> Result<Outcome> {
+    pub fn round(&mut self, sample: usize, choices: Choices<'_>) -> Result<Outcome> {
+        self.round_by(sample, choices, Self::compute)
+    }
+
+    /// As [`Self::round`], computed by something else: by `compute(trial, node, node and sources, choices)`.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub fn round_by(
+        &mut self,
+        sample: usize,
+        mut choices: Choices<'_>,
+        compute: impl FnOnce(&Self, TensorRef, &[TensorRef], &mut Choices<'_>) -> Result<Outcome>,
+    ) -> Result<Outcome> {
         let sample = &self.samples[sample % self.samples.len()];
         let mut tensors = sample.tensors.clone();
         let n = tensors.len();
@@ -254,18 +277,20 @@ impl Trial {
         for (i, t) in handles.iter().enumerate() {
             let zone = &self.zones[moved[i].map_or(i, |(zone, _)| zone)].0;
             let known = ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
-            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM) } else { 0 };
+            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM - self.slack) } else { 0 };
             let data = &sample.data[i];
             // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its end.
             unsafe {
-                let end = zone.last(0);
-                let from = data.len().min(ROOM);
-                zone.last(from).copy_from_nonoverlapping(data.as_ptr(), from);
+                let end = zone.last(self.slack);
+                let from = data.len().min(ROOM - self.slack);
+                zone.last(from + self.slack).copy_from_nonoverlapping(data.as_ptr(), from);
                 t.set_data(end.wrapping_sub(size).wrapping_offset(moved[i].map_or(0, |(_, by)| by)));
                 // A tensor that is larger than in the sample repeats the data of the sample.
                 if size > from {
                     for k in 0..size - from {
-                        zone.last(size).add(k).write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
+                        zone.last(size + self.slack)
+                            .add(k)
+                            .write(data.get(k % data.len().max(1)).copied().unwrap_or(0));
                     }
                 }
             }
@@ -276,7 +301,7 @@ impl Trial {
         if choices.below(4) == 1 {
             self.scribble(&handles, &mut choices);
         }
-        self.compute(node, &handles, &mut choices)
+        compute(self, node, &handles, &mut choices)
     }
 
     /// Overwrites some 32-bit integers in the data of a tensor, such as indices and positions.
@@ -287,7 +312,7 @@ impl Trial {
             let back = 4 * (1 + choices.below(64));
             let value = choices.word(1);
             // SAFETY: `back` is at least 4 and at most 256 bytes before the end of the zone.
-            unsafe { zone.last(back).cast::<i32>().write_unaligned(value) };
+            unsafe { zone.last(back + self.slack).cast::<i32>().write_unaligned(value) };
         }
     }
 
@@ -295,11 +320,7 @@ impl Trial {
         if check::runnable(&node).is_err() {
             return Ok(Outcome::Refused);
         }
-        // Upper bound of the work: each element of a tensor with each element of another one.
-        let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
-        let mut counts: Vec<i64> = handles.iter().map(count).collect();
-        counts.sort_unstable();
-        let work = counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)));
+        let work = work(handles);
         let n_threads = [1, 1, 1, 3][choices.below(4)];
         let plan = Plan::of([node].into_iter(), n_threads);
         if work > 1 << 31 || plan.scratch > SCRATCH {
@@ -314,6 +335,14 @@ impl Trial {
             _ => Ok(Outcome::Ran),
         }
     }
+}
+
+/// Upper bound of the work: each element of a tensor with each element of another one.
+pub fn work(handles: &[TensorRef]) -> i64 {
+    let count = |t: &TensorRef| (*t).ne().iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let mut counts: Vec<i64> = handles.iter().map(count).collect();
+    counts.sort_unstable();
+    counts.iter().rev().take(2).fold(1i64, |work, &n| work.saturating_mul(n.max(1)))
 }
 
 fn damage(

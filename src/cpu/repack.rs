@@ -7,8 +7,8 @@ use super::simd::{Level, kernels};
 use super::{device, numa};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type;
-use crate::backend::BufferTypeRef;
 use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
+use crate::backend::{BufferRef, BufferTypeRef};
 use crate::error::Result;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
@@ -223,7 +223,7 @@ impl Buffer for RepackBuffer {
         }
     }
 
-    fn clear(&self, value: u8) {
+    fn clear(&self, _: BufferRef, value: u8) {
         // All bytes are equal, in whichever order they are.
         // SAFETY: the block has so many bytes, and by the contract of `Buffer` nobody uses them during the call.
         unsafe { self.memory.as_ptr().write_bytes(value, self.memory.size()) }

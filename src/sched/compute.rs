@@ -10,7 +10,7 @@ use super::split::{self, Input, Split};
 use super::split_graph::SplitGraph;
 use super::traced;
 use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
-use crate::backend::{BackendRef, EventRef, tensor_io};
+use crate::backend::{BackendRef, EventRef, damage, tensor_io};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::mutant;
@@ -136,6 +136,7 @@ impl Run<'_> {
     fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing) -> Result<()> {
         let (to, from) = (self.backend(split.backend), self.backend(input.from));
         let (tensor, copy) = (input.tensor, self.copy_of(input));
+        damage::check(tensor)?;
         let copy = if mutant::on("S3") { self.graph.copies.get(input.set, 0).tensor } else { copy };
         // Whoever else shares the memory of `from` may have written the tensor.
         let writers = self.queues.order.borrow().writers(input.from);

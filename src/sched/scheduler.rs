@@ -48,7 +48,7 @@ impl DerefMut for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking {
+        if std::thread::panicking() && !self.was_panicking && !mutant::on("R3 scheduler") {
             self.broken.set(true);
         }
     }
@@ -150,6 +150,14 @@ impl Scheduler {
     pub fn synchronize(&self) -> Result<()> {
         self.read()?.synchronize();
         Ok(())
+    }
+
+    /// As [`Self::synchronize`], after [`Self::compute_async`] with this result: a failure if a backend has lost work.
+    pub fn synchronize_after(&self, result: Result<ggml_status>) -> Result<ggml_status> {
+        let engine = self.read()?;
+        engine.synchronize();
+        let status = result?;
+        Ok(engine.settings.backends.iter().fold(status, |status, b| b.unless_lost(status)))
     }
 
     /// As [`Engine::split_graph`].

@@ -1,5 +1,6 @@
 //! Starting threads, and keeping them from being cancelled.
 
+use crate::mutant;
 use std::thread::Builder;
 
 /// Minimum stack size in bytes of a thread that runs operations. Custom operations of the host run there, too. They may expect the 8 MiB that
@@ -8,7 +9,7 @@ pub const STACK: usize = 8 << 20;
 
 /// Builder of threads with a stack of the size that threads of C have here, and of at least [`STACK`] bytes.
 pub fn builder() -> Builder {
-    Builder::new().stack_size(default_of_c().max(STACK))
+    Builder::new().stack_size(if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) })
 }
 
 /// Stack size in bytes of a thread that C starts without saying how large; on Linux it follows `ulimit -s`. 0 if the system does not say.

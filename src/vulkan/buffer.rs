@@ -4,9 +4,9 @@ use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
 use super::memory::{Memory, Purpose, Span, Window};
-use crate::backend::author::{Buffer, BufferType, HostMemory, buffer_author, device_author};
+use crate::backend::author::{Buffer, BufferType, HostMemory, NOT_READ, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BufferRef, DeviceRef};
+use crate::backend::{BufferRef, DeviceRef, damage};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, log_error};
@@ -104,10 +104,22 @@ fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> 
     Some(f(author, offset))
 }
 
-/// Logs the failure of a copy, which has no other way to report it.
-fn log_failure(what: &str, result: Result<()>) {
-    if let Err(e) = result {
-        log_error!("ggml_vulkan: {what}: {e}");
+/// Logs a failure. Returns whether there was one.
+fn failed(what: &str, result: Result<()>) -> bool {
+    result.map_err(|e| log_error!("ggml_vulkan: {what}: {e}")).is_err()
+}
+
+/// The end of a write of `size` bytes.
+fn written(what: &str, result: Result<()>, tensor: TensorRef, offset: usize, size: usize) {
+    if failed(what, result) {
+        damage::unwritten(tensor, offset, size);
+    }
+}
+
+/// Sets pieces of host memory that were not read.
+pub(super) fn not_read(data: &mut [u8], p: Pieces) {
+    for i in 0..p.count {
+        data[i * p.stride_data..][..p.size].fill(NOT_READ);
     }
 }
 
@@ -120,26 +132,32 @@ impl Buffer for VkBuffer {
     }
 
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
-        log_failure("memset", self.place(tensor, offset, size).and_then(|to| self.gpu.fill(&to, value)));
+        let done = self.place(tensor, offset, size).and_then(|to| self.gpu.fill(&to, value));
+        written("memset", done, tensor, offset, size);
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        log_failure("set", self.place(tensor, offset, data.len()).and_then(|to| self.gpu.write(&to, data)));
+        let done = self.place(tensor, offset, data.len()).and_then(|to| self.gpu.write(&to, data));
+        written("set", done, tensor, offset, data.len());
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        log_failure("get", self.place(tensor, offset, data.len()).and_then(|from| self.gpu.read(&from, data)));
+        if failed("get", self.place(tensor, offset, data.len()).and_then(|from| self.gpu.read(&from, data))) {
+            data.fill(NOT_READ);
+        }
     }
 
     fn set_2d(&self, tensor: TensorRef, data: &[u8], p: Pieces) {
         let to = self.place(tensor, p.offset, p.extent_in_tensor());
-        log_failure("set", to.and_then(|to| self.gpu.write_2d(&to, data, p)));
+        written("set", to.and_then(|to| self.gpu.write_2d(&to, data, p)), tensor, p.offset, p.extent_in_tensor());
     }
 
     fn get_2d(&self, tensor: TensorRef, data: &mut [u8], p: Pieces) {
         debug_assert!(p.extent_in_tensor() <= tensor.nbytes());
         let from = self.place(tensor, p.offset, p.extent_in_tensor());
-        log_failure("get", from.and_then(|from| self.gpu.read_2d(&from, data, p)));
+        if failed("get", from.and_then(|from| self.gpu.read_2d(&from, data, p))) {
+            not_read(data, p);
+        }
     }
 
     fn copy_from(&self, src: TensorRef, dst: TensorRef) -> bool {
@@ -150,12 +168,12 @@ impl Buffer for VkBuffer {
         let (from, to) = match from.and_then(|from| Ok((from, self.place(dst, 0, n)?))) {
             Ok(both) => both,
             Err(e) => {
-                log_failure("copy", Err(e));
+                written("copy", Err(e), dst, 0, n);
                 return true;
             }
         };
         if Arc::ptr_eq(&source.gpu, &self.gpu) {
-            log_failure("copy", self.gpu.copy(&from, &to));
+            written("copy", self.gpu.copy(&from, &to), dst, 0, n);
             return true;
         }
         // Between two devices. The host reads into the target itself if it can, which saves a copy.
@@ -163,14 +181,16 @@ impl Buffer for VkBuffer {
         // SAFETY: the window has `n` mapped bytes. `Buffer`: nobody else uses the data of `dst` meanwhile, so the slice is the only access
         // to them.
         let target = unsafe { std::slice::from_raw_parts_mut(target.start().as_ptr(), n) };
-        log_failure("copy", source.gpu.read(&from, target));
+        written("copy", source.gpu.read(&from, target), dst, 0, n);
         true
     }
 
-    fn clear(&self, value: u8) {
+    fn clear(&self, this: BufferRef, value: u8) {
         // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
         let all = unsafe { Span::new(&self.memory, self.shift, self.size) };
-        log_failure("clear", all.and_then(|all| self.gpu.fill(&all, value)));
+        if failed("clear", all.and_then(|all| self.gpu.fill(&all, value))) {
+            damage::unwritten_buffer(this);
+        }
     }
 }
 
@@ -264,7 +284,7 @@ impl Buffer for VkHostBuffer {
         self.window(tensor, offset, data.len()).read(data);
     }
 
-    fn clear(&self, value: u8) {
+    fn clear(&self, _: BufferRef, value: u8) {
         // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
         let all = unsafe { Span::new(&self.memory, 0, self.memory.size) };
         if let Some(window) = all.ok().and_then(|all| all.window()) {

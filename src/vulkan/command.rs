@@ -7,8 +7,10 @@ use super::memory::{Memory, Purpose, Span};
 use super::plan::MAX_PUSH;
 use super::profile::{Label, Profile, Stamps};
 use super::timeline::{Mark, Reached, Timeline};
+use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result};
 use crate::log_warn;
+use crate::mutant;
 use ash::vk;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -53,7 +55,7 @@ impl CopyEnd {
     /// Fails unless the memory has `len` bytes here.
     fn check(&self, len: u64) -> Result<()> {
         let left = self.memory.size.saturating_sub(self.offset);
-        if len <= left {
+        if len <= left || mutant::on("V7 copies") {
             return Ok(());
         }
         Err(Error::Invalid(format!("Vulkan: a copy of {len} bytes where the buffer has {left}")))
@@ -99,6 +101,18 @@ impl Landing {
                 let (from, to) = (self.from.as_ptr().add(i * self.len), self.to.as_ptr().add(i * stride));
                 std::ptr::copy_nonoverlapping(from, to, self.len);
             }
+        }
+    }
+
+    /// Marks the host memory as not read.
+    ///
+    /// # Safety
+    /// The promise of [`Recorder::download`] still holds for `to`.
+    unsafe fn miss(&self) {
+        let (count, stride) = self.pieces;
+        for i in 0..count {
+            // SAFETY: the pieces at `to` are writable and unused by others: the caller's promise.
+            unsafe { std::ptr::write_bytes(self.to.as_ptr().add(i * stride), NOT_READ, self.len) }
         }
     }
 }
@@ -176,6 +190,8 @@ pub struct Recorder {
     submitted: u64,
     hazards: Hazards,
     waits: Vec<Mark>,
+    /// Why pieces in flight were given up, until a call says so.
+    given_up: Option<Error>,
     piece: Piece,
     most: Piece,
     scratch: Option<(Arc<Memory>, u64)>,
@@ -231,6 +247,7 @@ impl Recorder {
             submitted: 0,
             hazards: Hazards::default(),
             waits: Vec::new(),
+            given_up: None,
             piece: Piece { nodes: Piece::FIRST.nodes.min(most.nodes), ..Piece::FIRST },
             most,
             scratch: None,
@@ -443,6 +460,9 @@ impl Recorder {
         open.nodes += 1;
         open.bytes = open.bytes.saturating_add(bytes);
         self.stats.longest = self.stats.longest.max(open.nodes);
+        if mutant::on("V13") {
+            return Ok(());
+        }
         if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {
             self.piece = self.piece.grown(self.most);
             self.submit()?;
@@ -499,7 +519,7 @@ impl Recorder {
             if let Some(stamps) = open.stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.recycle(open.commands, open.keep);
+            self.lose(open.commands, open.keep);
             return Err(e);
         }
         self.submitted = value;
@@ -515,7 +535,7 @@ impl Recorder {
         let submitted = begun.and(self.submit());
         let waited = self.wait_below(1);
         self.hazards.clear();
-        submitted.and(waited)
+        submitted.and(waited).and(self.given_up.take().map_or(Ok(()), Err))
     }
 
     /// Waits until fewer than `n` pieces are in flight.
@@ -621,6 +641,7 @@ impl Recorder {
             Ok(reached) => reached,
             Err(e) => {
                 log_warn!("{e}");
+                self.given_up = Some(e);
                 return self.abandon();
             }
         };
@@ -641,15 +662,22 @@ impl Recorder {
         }
     }
 
-    /// Recycles all pieces after the device failed. Host memory is not filled.
+    /// Recycles all pieces after the device failed. Host memory gets what marks it as not read.
     fn abandon(&mut self) {
         self.core.wait_idle();
         while let Some(flight) = self.flying.pop_front() {
             if let Some(stamps) = flight.stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.recycle(flight.commands, flight.keep);
+            self.lose(flight.commands, flight.keep);
         }
+    }
+
+    /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not read.
+    fn lose(&mut self, commands: vk::CommandBuffer, keep: Keep) {
+        // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it gives up here.
+        keep.landings.iter().for_each(|l| unsafe { l.miss() });
+        self.recycle(commands, keep);
     }
 
     fn recycle(&mut self, commands: vk::CommandBuffer, keep: Keep) {

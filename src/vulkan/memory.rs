@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use crate::error::{Error, Result};
+use crate::mutant;
 use ash::vk;
 use ash::vk::MemoryPropertyFlags as P;
 use gpu_allocator::MemoryLocation;
@@ -141,7 +142,7 @@ impl Memory {
         if faults::due() {
             return Err(out_of_memory());
         }
-        if size == 0 || size > limits.buffer.min(limits.allocation) {
+        if size == 0 || size > limits.buffer.min(limits.allocation) && !mutant::on("V15") {
             return Err(out_of_memory());
         }
         let object = Object::new(core, size, false)?;
@@ -397,9 +398,9 @@ fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequir
     let mut found = Vec::new();
     for &properties in preferred {
         for (i, ty) in (0u32..).zip(all.memory_types_as_slice()) {
-            let fits = need.memory_type_bits & (1 << i) != 0
+            let fits = (need.memory_type_bits & (1 << i) != 0 || mutant::on("V3"))
                 && ty.property_flags.contains(properties)
-                && !ty.property_flags.intersects(NEVER)
+                && (!ty.property_flags.intersects(NEVER) || mutant::on("V3 kind"))
                 && heaps.get(ty.heap_index as usize).is_some_and(|h| h.size >= need.size);
             if fits && !found.contains(&i) {
                 found.push(i);

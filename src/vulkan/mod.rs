@@ -40,6 +40,8 @@ mod format_tests;
 pub mod fusion;
 #[cfg(test)]
 mod fusion_tests;
+#[cfg(test)]
+mod hostile_tests;
 pub mod gpu;
 pub mod graph;
 mod hazard;

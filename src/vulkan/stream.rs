@@ -9,6 +9,7 @@ use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
+use crate::backend::damage::{self, Queued};
 use crate::backend::tensor_io::Pieces;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
@@ -17,6 +18,7 @@ use crate::tensor::TensorRef;
 use crate::{log_debug, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A stream of work on a device.
@@ -25,6 +27,10 @@ pub struct VkStream {
     // Dropped first: it waits for its work, which uses the pipelines of `gpu`.
     recorder: Mutex<Recorder>,
     gpu: Arc<Gpu>,
+    /// Writes that the recorder has not finished.
+    writes: Queued,
+    /// Whether a call without a result has failed since the last call that has one.
+    failed: AtomicBool,
 }
 
 /// A mark in a stream's queue.
@@ -43,8 +49,11 @@ impl VkEvent {
 impl Event for VkEvent {
     fn synchronize(&self) {
         let mark = lock(&self.mark).clone();
-        if let Some(mark) = mark {
-            log_failure("event_synchronize", mark.timeline.wait(mark.value).map(drop));
+        if let Some(mark) = mark
+            && let Err(e) = mark.timeline.wait(mark.value)
+        {
+            log_error!("ggml_vulkan: event_synchronize: {e}; waiting for the whole device");
+            mark.timeline.wait_idle();
         }
     }
 }
@@ -53,12 +62,6 @@ impl Event for VkEvent {
 fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
     // SAFETY: no work of this stream is queued. `Stream`: nobody else uses the pieces until the stream is synchronised.
     unsafe { Span::new(&at.memory, at.offset + p.offset as u64, p.extent_in_tensor() as u64) }
-}
-
-fn log_failure(what: &str, result: Result<()>) {
-    if let Err(e) = result {
-        log_error!("ggml_vulkan: {what}: {e}");
-    }
 }
 
 /// Whether a device can compute a node.
@@ -91,13 +94,41 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 impl VkStream {
     pub(super) fn new(gpu: &Arc<Gpu>, name: CString) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
-        Ok(Self { gpu: gpu.clone(), name, recorder })
+        Ok(Self { gpu: gpu.clone(), name, recorder, writes: Queued::default(), failed: AtomicBool::new(false) })
     }
 
     fn place(&self, tensor: TensorRef) -> Result<Location> {
         match buffer::location(tensor) {
             Some(l) if Arc::ptr_eq(&l.gpu, &self.gpu) => Ok(l),
             _ => Err(Error::Invalid(format!("tensor '{}' is not on {}", tensor.name(), self.name.to_string_lossy()))),
+        }
+    }
+
+    /// The end of a call without a result. If it has failed, work that was recorded before may be lost with it.
+    fn noted(&self, what: &str, result: Result<()>) -> bool {
+        if let Err(e) = &result {
+            log_error!("ggml_vulkan: {what}: {e}");
+            self.failed.store(true, Ordering::Relaxed);
+            self.writes.lost();
+        }
+        result.is_ok()
+    }
+
+    /// The end of a call with a result.
+    fn ended(&self, result: Result<()>) -> Result<()> {
+        let result = result.inspect_err(|_| self.writes.lost());
+        match self.failed.swap(false, Ordering::Relaxed) {
+            true => result.and(Err(Error::Backend("an earlier call has failed, see the log".into()))),
+            false => result,
+        }
+    }
+
+    /// The end of a queued write.
+    fn set_queued(&self, what: &str, result: Result<()>, tensor: TensorRef, p: Pieces) {
+        if self.noted(what, result) {
+            self.writes.add(tensor, p.offset, p.extent_in_tensor());
+        } else {
+            damage::unwritten(tensor, p.offset, p.extent_in_tensor());
         }
     }
 
@@ -129,7 +160,7 @@ impl VkStream {
         self.settle(&mut recorder)
     }
 
-    fn queue_get(&self, tensor: TensorRef, mut data: HostTarget, p: Pieces) -> Result<()> {
+    fn queue_get(&self, tensor: TensorRef, data: &mut HostTarget, p: Pieces) -> Result<()> {
         let at = self.place(tensor)?;
         let offset = at.offset + p.offset as u64;
         let mut recorder = lock(&self.recorder);
@@ -176,31 +207,38 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        super::graph::record(&mut recorder, &self.gpu.pipelines, graph)?;
-        self.settle(&mut recorder)
+        let recorded = super::graph::record(&mut recorder, &self.gpu.pipelines, graph);
+        self.ended(recorded.and_then(|()| self.settle(&mut recorder)))
     }
 
-    fn synchronize(&self) {
-        log_failure("synchronize", lock(&self.recorder).finish());
+    fn synchronize(&self) -> Result<()> {
+        let finished = lock(&self.recorder).finish();
+        self.ended(finished)?;
+        self.writes.done();
+        Ok(())
     }
 
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
         let p = Pieces::one(offset, data.bytes().len());
-        log_failure("set_async", self.queue_set(tensor, &data, p));
+        self.set_queued("set_async", self.queue_set(tensor, &data, p), tensor, p);
     }
 
     fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {
         let p = Pieces::one(offset, data.bytes().len());
-        log_failure("get_async", self.queue_get(tensor, data, p));
+        if !self.noted("get_async", self.queue_get(tensor, &mut data, p)) {
+            buffer::not_read(data.bytes(), p);
+        }
     }
 
     fn set_2d_async(&self, tensor: TensorRef, data: HostSource, pieces: Pieces) {
         debug_assert!(pieces.extent_in_tensor() <= tensor.nbytes());
-        log_failure("set_2d_async", self.queue_set(tensor, &data, pieces));
+        self.set_queued("set_2d_async", self.queue_set(tensor, &data, pieces), tensor, pieces);
     }
 
-    fn get_2d_async(&self, tensor: TensorRef, data: HostTarget, pieces: Pieces) {
-        log_failure("get_2d_async", self.queue_get(tensor, data, pieces));
+    fn get_2d_async(&self, tensor: TensorRef, mut data: HostTarget, pieces: Pieces) {
+        if !self.noted("get_2d_async", self.queue_get(tensor, &mut data, pieces)) {
+            buffer::not_read(data.bytes(), pieces);
+        }
     }
 
     fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
@@ -219,26 +257,23 @@ impl Stream for VkStream {
             recorder.copy(a, b, src.nbytes() as u64)?;
             self.settle(&mut recorder)
         };
-        match queue() {
-            Ok(()) => true,
-            Err(e) => {
-                log_error!("ggml_vulkan: copy_async: {e}");
-                false
-            }
+        let queued = self.noted("copy_async", queue());
+        if queued {
+            self.writes.add(dst, 0, dst.nbytes());
         }
+        queued
     }
 
     fn event_record(&self, event: &VkEvent) {
-        match lock(&self.recorder).mark() {
-            Ok(mark) => *lock(&event.mark) = Some(mark),
-            Err(e) => log_error!("ggml_vulkan: event_record: {e}"),
-        }
+        let marked = lock(&self.recorder).mark();
+        self.noted("event_record", marked.map(|mark| *lock(&event.mark) = Some(mark)));
     }
 
     fn event_wait(&self, event: &VkEvent) {
         let mark = lock(&event.mark).clone();
         if let Some(mark) = mark {
-            log_failure("event_wait", lock(&self.recorder).wait_for(&mark));
+            let waits = lock(&self.recorder).wait_for(&mark);
+            self.noted("event_wait", waits);
         }
     }
 }

@@ -340,7 +340,7 @@ fn host_memory_is_imported() {
         tensor_io::get_bytes(t, &mut out, 0);
         // SAFETY: the target has the extent of the pieces.
         unsafe { tensor_io::get_2d(t, out.as_mut_ptr(), p) };
-        assert_eq!(out, [0xee; 11], "at {at}");
+        assert_eq!(out, [0xff; 11], "at {at}: marked as not read");
     }
     assert!(*bytes == *before);
 }

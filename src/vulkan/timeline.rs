@@ -57,6 +57,11 @@ impl Timeline {
             .map_err(|e| self.core.failed("asking for progress", e))
     }
 
+    /// Waits for all work of the device.
+    pub fn wait_idle(&self) {
+        self.core.wait_idle();
+    }
+
     /// Waits for a value.
     pub fn wait(&self, value: u64) -> Result<Reached> {
         let (semaphores, values) = ([self.semaphore], [value]);

@@ -9,13 +9,17 @@ use crate::abi::raw;
 use crate::backend::buffer::EMPTY_IFACE;
 use crate::backend::handle::slot;
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BufferBox, BufferRef, BufferTypeRef};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef, damage};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 
+/// What an author writes where a read has failed: the host sees NaN, or -1, not what was in its memory before.
+pub const NOT_READ: u8 = 0xff;
+
 /// Memory of a device. Ranges are checked before these functions are called. Hosts wait for queued work before they access the data of a
-/// tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it writes.
+/// tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it writes. A write that fails
+/// is reported to `damage`; a panic is, too.
 pub trait Buffer: Send + Sync + 'static {
     /// Whether `init_tensor` is to be called.
     const INITS_TENSORS: bool = false;
@@ -55,8 +59,8 @@ pub trait Buffer: Send + Sync + 'static {
         false
     }
 
-    /// Sets every byte.
-    fn clear(&self, value: u8);
+    /// Sets every byte. `this` is the buffer as the outside knows it.
+    fn clear(&self, this: BufferRef, value: u8);
 
     /// Forgets what `init_tensor` prepared.
     fn reset(&self) {}
@@ -123,7 +127,10 @@ shims! {
         value: u8 => u8,
         offset: usize => usize,
         size: usize => usize,
-    ) -> (), () => { this.memset(tensor, value, offset, size) }
+    ) -> (), {
+        // SAFETY: **the vtable contract**: a valid tensor.
+        unsafe { shim::unwritten(tensor, offset, size) }
+    } => { this.memset(tensor, value, offset, size) }
 
     fn set_tensor<B: Buffer>(
         this: ggml_backend_buffer_t => This<B>,
@@ -131,7 +138,10 @@ shims! {
         data: *const c_void => HostPointer<*const c_void>,
         offset: usize => usize,
         size: usize => usize,
-    ) -> (), () => {
+    ) -> (), {
+        // SAFETY: **the vtable contract**: a valid tensor.
+        unsafe { shim::unwritten(tensor, offset, size) }
+    } => {
         // SAFETY: the caller passes `size` bytes.
         this.set(tensor, unsafe { data.bytes(size) }, offset);
     }
@@ -156,7 +166,11 @@ shims! {
         count: usize => usize,
         stride_tensor: usize => usize,
         stride_data: usize => usize,
-    ) -> (), () => {
+    ) -> (), {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: **the vtable contract**: a valid tensor.
+        unsafe { shim::unwritten(tensor, offset, p.extent_in_tensor()) }
+    } => {
         let p = Pieces { offset, size, count, stride_tensor, stride_data };
         // SAFETY: what the caller passes reaches to the end of the last piece.
         this.set_2d(tensor, unsafe { data.bytes(p.extent()) }, p);
@@ -183,12 +197,15 @@ shims! {
         dst: *mut ggml_tensor => TensorRef,
     ) -> bool, false => { this.copy_from(src, dst) }
 
-    fn clear<B: Buffer>(this: ggml_backend_buffer_t => This<B>, value: u8 => u8) -> (), () => { this.clear(value) }
+    fn clear<B: Buffer>(this: ggml_backend_buffer_t => This<B>, value: u8 => u8) -> (), {
+        // SAFETY: **the vtable contract**: a valid buffer.
+        unsafe { BufferRef::from_ptr(this) }.into_iter().for_each(damage::unwritten_buffer)
+    } => { this.clear(this.object, value) }
 
     fn reset<B: Buffer>(this: ggml_backend_buffer_t => This<B>) -> (), () => { this.reset() }
 }
 
 unsafe extern "C" fn free_buffer<B: Buffer>(buffer: ggml_backend_buffer_t) {
     // SAFETY: **the vtable contract**: a buffer whose function this is, so its context came from `boxed` in `new_buffer`; nobody uses it afterwards.
-    guard("free_buffer", (), || unsafe { Context::<B>::drop((*buffer).context) });
+    guard("free_buffer", || (), || unsafe { Context::<B>::drop((*buffer).context) });
 }

@@ -143,7 +143,7 @@ shims! {
         free: *mut usize => Out<usize>,
         total: *mut usize => Out<usize>,
     ) -> (), () => {
-        let (bytes_free, bytes) = guard("get_memory", (0, 0), || this.memory());
+        let (bytes_free, bytes) = guard("get_memory", || (0, 0), || this.memory());
         free.put(bytes_free);
         total.put(bytes);
     }

@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn free<E: Event>(_: ggml_backend_dev_t, event: ggm
     // SAFETY: made from a box in `new_event`.
     let object = unsafe { Box::from_raw(event) };
     // SAFETY: by the caller's promise a context of `E`.
-    guard("event_free", (), || unsafe { Context::<E>::drop(object.context) });
+    guard("event_free", || (), || unsafe { Context::<E>::drop(object.context) });
 }
 
 /// # Safety
@@ -50,6 +50,6 @@ pub(super) unsafe extern "C" fn free<E: Event>(_: ggml_backend_dev_t, event: ggm
 pub(super) unsafe extern "C" fn synchronize<E: Event>(_: ggml_backend_dev_t, event: ggml_backend_event_t) {
     // SAFETY: by the caller's promise a context of `E`.
     if let Some(event) = unsafe { Context::<E>::get((*event).context) } {
-        guard("event_synchronize", (), || event.synchronize());
+        guard("event_synchronize", || (), || event.synchronize());
     }
 }

@@ -19,7 +19,7 @@ mod stream;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use buffer::{Buffer, buffer_author, new_buffer};
+pub use buffer::{Buffer, NOT_READ, buffer_author, new_buffer};
 pub use buffer_type::{BufferType, buffer_type_author, leak_buffer_type};
 pub use device::{Device, device_author, leak_device};
 pub use event::{Event, NoEvent};
@@ -67,11 +67,11 @@ impl<T: 'static> Context<T> {
     }
 }
 
-/// Runs an author's code; a panic is logged and becomes `fallback`.
-fn guard<T>(what: &str, fallback: T, f: impl FnOnce() -> T) -> T {
+/// Runs an author's code. A panic is logged; then the result is that of `fallback`.
+fn guard<T>(what: &str, fallback: impl FnOnce() -> T, f: impl FnOnce() -> T) -> T {
     crate::guard::contained(f).unwrap_or_else(|text| {
         log_error!("panic inside a backend ({what}): {text}");
-        fallback
+        fallback()
     })
 }
 

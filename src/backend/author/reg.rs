@@ -50,7 +50,7 @@ pub fn publish<R: Reg>(author: R) -> RegRef {
     let Some(family) = (unsafe { Context::<Family<R>>::get((*reg.as_ptr()).context) }) else {
         unreachable!("a family of `R`")
     };
-    let devices = guard("devices", Vec::new(), || family.author.devices());
+    let devices = guard("devices", Vec::new, || family.author.devices());
     family.devices.get_or_init(|| devices.into_iter().map(|d| leak_device(Some(reg), d)).collect());
     reg
 }

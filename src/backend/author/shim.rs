@@ -4,7 +4,7 @@ use super::Context;
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_event_t, ggml_backend_reg_t};
 use crate::abi::ggml::{ggml_cgraph, ggml_tensor};
-use crate::backend::{BackendRef, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef};
+use crate::backend::{BackendRef, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef, damage};
 use crate::ggml_abort;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -42,6 +42,17 @@ pub struct HostPointer<'c, P> {
     /// The first byte.
     pub address: P,
     call: PhantomData<&'c Call>,
+}
+
+/// Notes that `size` bytes of a tensor were not written, because the function that should have has panicked.
+///
+/// # Safety
+/// **The vtable contract** holds for `tensor`.
+pub unsafe fn unwritten(tensor: *mut ggml_tensor, offset: usize, size: usize) {
+    // SAFETY: forwarded to the caller.
+    if let Some(tensor) = unsafe { TensorRef::from_ptr(tensor) } {
+        damage::unwritten(tensor, offset, size);
+    }
 }
 
 /// What a function writes for its caller; nothing where C passes NULL.
@@ -181,7 +192,7 @@ macro_rules! shims {
         $(#[$attribute])*
         unsafe extern "C" fn $name<$author: $bound>($($arg: $raw),*) -> $result {
             let call = $crate::backend::author::shim::Call(stringify!($name));
-            $crate::backend::author::guard(call.0, $fallback, || {
+            $crate::backend::author::guard(call.0, || $fallback, || {
                 $(
                     // SAFETY: C calls this function through the vtable that it was put into, with what **the vtable contract** promises.
                     #[allow(unused_mut)]

@@ -10,7 +10,7 @@ use crate::abi::ggml::{ggml_cgraph, ggml_guid, ggml_status, ggml_tensor};
 use crate::abi::raw;
 use crate::backend::handle::slot;
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BackendBox, BackendRef, DeviceRef, EventRef};
+use crate::backend::{BackendBox, BackendRef, DeviceRef, EventRef, damage};
 use crate::error::{Error, Result};
 use crate::ggml_abort;
 use crate::graph::GraphRef;
@@ -51,8 +51,10 @@ pub trait Stream: Send + Sync + 'static {
     /// Computes a graph, or queues it.
     fn compute(&self, graph: GraphRef) -> Result<()>;
 
-    /// Waits until everything queued is done.
-    fn synchronize(&self) {}
+    /// Waits until everything queued is done. Fails if some of it was lost since the last call; writes among it are reported to `damage`.
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Queues a copy of host memory into a tensor.
     fn set_async(&self, _tensor: TensorRef, _data: HostSource, _offset: usize) {}
@@ -174,7 +176,14 @@ shims! {
         graph: *mut ggml_cgraph => GraphRef,
     ) -> raw::ggml_status, FAILED => { status("graph_compute", this.compute(graph)) }
 
-    fn synchronize<S: Stream>(this: ggml_backend_t => This<S>) -> (), () => { this.synchronize() }
+    fn synchronize<S: Stream>(this: ggml_backend_t => This<S>) -> (), {
+        // SAFETY: **the vtable contract**: a valid stream.
+        unsafe { BackendRef::from_ptr(this) }.into_iter().for_each(damage::lost_work)
+    } => {
+        if logged("synchronize", this.synchronize()).is_none() {
+            damage::lost_work(this.object);
+        }
+    }
 
     fn set_tensor_async<S: Stream>(
         this: ggml_backend_t => This<S>,
@@ -182,7 +191,10 @@ shims! {
         data: *const c_void => HostPointer<*const c_void>,
         offset: usize => usize,
         size: usize => usize,
-    ) -> (), () => {
+    ) -> (), {
+        // SAFETY: **the vtable contract**: a valid tensor.
+        unsafe { shim::unwritten(tensor, offset, size) }
+    } => {
         // SAFETY: `size` bytes, which the host keeps until it has synchronized the stream.
         let source = unsafe { HostSource::new(data.address, size) };
         this.set_async(tensor, source, offset);
@@ -209,7 +221,11 @@ shims! {
         count: usize => usize,
         stride_tensor: usize => usize,
         stride_data: usize => usize,
-    ) -> (), () => {
+    ) -> (), {
+        let p = Pieces { offset, size, count, stride_tensor, stride_data };
+        // SAFETY: **the vtable contract**: a valid tensor.
+        unsafe { shim::unwritten(tensor, offset, p.extent_in_tensor()) }
+    } => {
         let p = Pieces { offset, size, count, stride_tensor, stride_data };
         // SAFETY: `data` reaches to the end of the last piece; the host keeps it until it has synchronized the stream.
         let source = unsafe { HostSource::new(data.address, p.extent()) };
@@ -297,15 +313,19 @@ impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for StreamPlan<'c, S
 
 unsafe extern "C" fn free<S: Stream>(backend: ggml_backend_t) {
     // SAFETY: **the vtable contract**: a stream whose function this is, so made from a box in `new_stream`, and not used afterwards.
-    guard("free", (), || unsafe {
-        let object = Box::from_raw(backend);
-        Context::<S>::drop(object.context);
-    });
+    guard(
+        "free",
+        || (),
+        || unsafe {
+            let object = Box::from_raw(backend);
+            Context::<S>::drop(object.context);
+        },
+    );
 }
 
 unsafe extern "C" fn graph_plan_free<S: Stream>(_: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
     if !plan.is_null() {
         // SAFETY: **the vtable contract**: a plan of this stream, made in `graph_plan_create`, and not used afterwards.
-        guard("graph_plan_free", (), || unsafe { Context::<S::Plan>::drop(plan) })
+        guard("graph_plan_free", || (), || unsafe { Context::<S::Plan>::drop(plan) })
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::abi::ggml::{ggml_guid, ggml_op, ggml_status, ggml_type};
-use crate::backend::{BackendRef, BufferTypeRef, DeviceRef, RegRef, tensor_io, view};
+use crate::backend::{BackendRef, BufferRef, BufferTypeRef, DeviceRef, RegRef, tensor_io, view};
 use crate::error::Error;
 use crate::graph::GraphRef;
 use crate::tensor::{TensorRef, context::Context as Arena};
@@ -37,7 +37,7 @@ impl Buffer for ToyBuffer {
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
         data.copy_from_slice(&self.0.lock().unwrap()[Self::at(tensor, offset, data.len())]);
     }
-    fn clear(&self, value: u8) {
+    fn clear(&self, _: BufferRef, value: u8) {
         self.0.lock().unwrap().fill(value);
     }
 }

@@ -4,8 +4,8 @@ use super::layout::Layout;
 use super::slices::{Slices, Table, make, prepare, slices_of};
 use super::split::Axis;
 use crate::abi::ggml::{ggml_op, ggml_status, ggml_type};
-use crate::backend::author::{Buffer, BufferType, new_buffer};
-use crate::backend::{BufferBox, BufferRef, BufferTypeRef, DeviceRef, tensor_io, view};
+use crate::backend::author::{Buffer, BufferType, NOT_READ, new_buffer};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef, DeviceRef, damage, tensor_io, view};
 use crate::error::{Error, Result};
 use crate::log_error;
 use crate::tensor::TensorRef;
@@ -165,18 +165,22 @@ impl Buffer for MetaBuffer {
 
     fn memset(&self, tensor: TensorRef, value: u8, offset: usize, size: usize) {
         let done = slices_of(tensor).and_then(|s| self.fill(tensor, &s, value, offset, size));
-        report("memset", done);
+        written("memset", done, tensor, offset, size);
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        report("set", slices_of(tensor).and_then(|s| self.write(tensor, &s, data, offset)));
+        let done = slices_of(tensor).and_then(|s| self.write(tensor, &s, data, offset));
+        written("set", done, tensor, offset, data.len());
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        report("get", slices_of(tensor).and_then(|s| self.read(tensor, &s, data, offset)));
+        let done = slices_of(tensor).and_then(|s| self.read(tensor, &s, data, offset));
+        if report("get", done) {
+            data.fill(NOT_READ);
+        }
     }
 
-    fn clear(&self, value: u8) {
+    fn clear(&self, _: BufferRef, value: u8) {
         self.parts().for_each(|p| p.clear(value));
     }
 
@@ -185,9 +189,14 @@ impl Buffer for MetaBuffer {
     }
 }
 
-fn report(what: &str, result: Result<()>) {
-    if let Err(e) = result {
-        log_error!("a tensor on a meta device ({what}): {e}");
+/// Logs a failure. Returns whether there was one.
+fn report(what: &str, result: Result<()>) -> bool {
+    result.map_err(|e| log_error!("a tensor on a meta device ({what}): {e}")).is_err()
+}
+
+fn written(what: &str, result: Result<()>, tensor: TensorRef, offset: usize, size: usize) {
+    if report(what, result) {
+        damage::unwritten(tensor, offset, size);
     }
 }
 

@@ -8,8 +8,8 @@ use super::split::Axis;
 use super::{MetaDevice, layout::Layout};
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::ggml::{ggml_guid, ggml_op, ggml_status, ggml_tensor, ggml_tensor_flag};
-use crate::backend::author::{Buffer, HostSource, HostTarget, NoEvent, NoPlan, Stream};
-use crate::backend::{BackendBox, BackendRef, BufferRef};
+use crate::backend::author::{Buffer, HostSource, HostTarget, NOT_READ, NoEvent, NoPlan, Stream};
+use crate::backend::{BackendBox, BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
@@ -249,12 +249,17 @@ impl Stream for MetaStream {
         result
     }
 
-    fn synchronize(&self) {
+    fn synchronize(&self) -> Result<()> {
         self.wait();
         let mut state = self.state();
         state.retired.clear();
         state.sources.clear();
         state.targets.clear();
+        let lost: Vec<_> = self.streams().filter(|s| damage::take_lost_work(*s)).map(BackendRef::name).collect();
+        match lost.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Backend(format!("{} lost work", lost.join(", ")))),
+        }
     }
 
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
@@ -283,7 +288,10 @@ impl Stream for MetaStream {
         });
         match queued {
             Ok(()) => self.state().sources.push(data),
-            Err(e) => log_error!("a tensor on a meta device (set): {e}"),
+            Err(e) => {
+                log_error!("a tensor on a meta device (set): {e}");
+                damage::unwritten(tensor, offset, data.bytes().len());
+            }
         }
     }
 
@@ -311,7 +319,10 @@ impl Stream for MetaStream {
         });
         match queued {
             Ok(()) => self.state().targets.push(data),
-            Err(e) => log_error!("a tensor on a meta device (get): {e}"),
+            Err(e) => {
+                log_error!("a tensor on a meta device (get): {e}");
+                data.bytes().fill(NOT_READ);
+            }
         }
     }
 }

@@ -240,7 +240,7 @@ pub unsafe extern "C" fn ggml_backend_sched_graph_compute(
 ) -> raw::ggml_status {
     need!(sched, graph);
     let result = sched.compute_async(graph);
-    let result = sched.synchronize().and(result);
+    let result = sched.synchronize_after(result);
     status("ggml_backend_sched_graph_compute", result)
 }
 

@@ -3,19 +3,22 @@
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
 use crate::backend::batch::{self, Part};
+use crate::backend::damage;
 use crate::backend::tensor_io::{self, Pieces};
-use crate::capi::convert::{list, logged, need, objects};
+use crate::capi::convert::{list, logged, need, objects, unwritten};
 use crate::ggml_assert;
 use crate::guard::guarded;
 use std::ffi::c_void;
 
 /// Copies `src` to `dst`, which must have the same type, shape and strides, and returns when the copy is done. They
 /// may be on different devices.
-#[guarded]
+#[guarded(unwritten!(dst, 0, usize::MAX))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy(src: *const ggml_tensor, dst: *mut ggml_tensor) {
     need!(src, dst);
-    logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst));
+    if logged("ggml_backend_tensor_copy", tensor_io::copy(src, dst)).is_none() {
+        damage::unwritten(dst, 0, usize::MAX);
+    }
 }
 
 /// Copies `srcs[i]` to `dsts[i]` for `n_tensors` pairs, and returns when all copies are done. The tensors of a pair
@@ -31,12 +34,15 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_n(
     ggml_assert!(n_tensors == 0 || !srcs.is_null() && !dsts.is_null(), "srcs or dsts is NULL");
     objects!(n_tensors; srcs, dsts);
     let pairs: Vec<_> = std::iter::zip(srcs, dsts).collect();
-    logged("ggml_backend_tensor_copy_n", batch::copy(&pairs));
+    if logged("ggml_backend_tensor_copy_n", batch::copy(&pairs)).is_none() {
+        // Which of them were copied is not known.
+        pairs.iter().for_each(|(_, dst)| damage::unwritten(*dst, 0, usize::MAX));
+    }
 }
 
 /// Queues a copy of `size` bytes from `data` to byte `offset` of the tensor. `data` must stay unchanged until the
 /// backend is synchronized. A backend that cannot queue transfers waits for its work and copies at once.
-#[guarded]
+#[guarded(unwritten!(tensor, offset, size))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_async(
     backend: ggml_backend_t,
@@ -67,7 +73,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_async(
 }
 
 /// As `ggml_backend_tensor_set_2d`, but queued.
-#[guarded]
+#[guarded(unwritten!(tensor, offset, Pieces { offset, size, count: n_copies, stride_tensor, stride_data }.extent_in_tensor()))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
     backend: ggml_backend_t,
@@ -105,7 +111,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
 }
 
 /// Copies `size` bytes from `data` to byte `offset` of the tensor.
-#[guarded]
+#[guarded(unwritten!(tensor, offset, size))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set(
     tensor: *mut ggml_tensor,
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get(
 
 /// Copies `n_copies` pieces of `size` bytes: piece `i` from `data + i * stride_data` to byte `offset + i *
 /// stride_tensor` of the tensor.
-#[guarded]
+#[guarded(unwritten!(tensor, offset, Pieces { offset, size, count: n_copies, stride_tensor, stride_data }.extent_in_tensor()))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
     tensor: *mut ggml_tensor,
@@ -231,7 +237,7 @@ unsafe fn parts(
 }
 
 /// Sets `size` bytes of the tensor, starting at byte `offset`, to `value`.
-#[guarded]
+#[guarded(unwritten!(tensor, offset, size))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, value: u8, offset: usize, size: usize) {
     need!(tensor);
@@ -240,7 +246,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_memset(tensor: *mut ggml_tensor, va
 
 /// Copies `src` to `dst` after everything that is queued on `backend_src`; work queued on `backend_dst` afterwards
 /// sees the copy. If the backends cannot queue the copy, waits for them and copies at once.
-#[guarded]
+#[guarded(unwritten!(dst, 0, usize::MAX))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_tensor_copy_async(
     backend_src: ggml_backend_t,
@@ -249,5 +255,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_copy_async(
     dst: *mut ggml_tensor,
 ) {
     need!(src, dst, backend_src, backend_dst);
-    logged("ggml_backend_tensor_copy_async", tensor_io::copy_async(backend_src, backend_dst, src, dst));
+    if logged("ggml_backend_tensor_copy_async", tensor_io::copy_async(backend_src, backend_dst, src, dst)).is_none() {
+        damage::unwritten(dst, 0, usize::MAX);
+    }
 }

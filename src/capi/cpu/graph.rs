@@ -4,6 +4,7 @@ use crate::abi::cpu::ggml_cplan;
 use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
+use crate::backend::damage;
 use crate::capi::convert::{need, optional, passed, shared};
 use crate::cpu::check::CheckedGraph;
 use crate::cpu::exec::{self, Abort, Settings};
@@ -125,7 +126,8 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
     };
-    let checked = cgraph.whole().and_then(|_| CheckedGraph::new(&nodes));
+    let whole = cgraph.whole().and_then(damage::check_graph);
+    let checked = whole.and_then(|()| CheckedGraph::new(&nodes));
     let status = match checked.and_then(|graph| exec::compute(&graph, &settings)) {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,
         Err(e) => {

@@ -42,7 +42,9 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     };
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
     well_formed(node)?;
-    if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i)) {
+    if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i))
+        && !mutant::on("R13")
+    {
         return Err(node.reads_itself(i));
     }
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;

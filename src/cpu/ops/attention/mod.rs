@@ -30,6 +30,7 @@ use crate::cpu::batch::{self, Matrix, Results};
 use crate::cpu::simd::kernels;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
+use crate::mutant;
 use crate::tensor::TensorRef;
 use spans::{Part, SPAN, Softmax, Work};
 use std::ops::Range;
@@ -311,7 +312,7 @@ impl Buffers {
     fn attend(&mut self, a: &Attention<'_>, tile: &Tile, part: &Part, weights: Option<&Apart<'_>>) {
         self.visit_keys(a, tile, part, weights);
         // An infinity times the weight 0 of a masked key is NaN.
-        if a.mask.is_some() && !vec::all_finite(&self.acc[..self.queries.len() * part.len()]) {
+        if a.mask.is_some() && !mutant::on("R14") && !vec::all_finite(&self.acc[..self.queries.len() * part.len()]) {
             self.skip_masked = true;
             self.visit_keys(a, tile, part, weights);
             self.skip_masked = false;
