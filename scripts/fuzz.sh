@@ -19,7 +19,7 @@ if [ "${1:-}" = -h ]; then
     shift 2
 fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler rpc_server rpc_client)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
