@@ -36,7 +36,7 @@ fn main_of(data: &[u8]) {
         let _ = connection.post(&Request::BufferClear { buffer: 1, value: 0 }, &[], false);
         let _ = connection.call_into(&Request::GetTensor { tensor, offset: 0, size: 300 }, &mut large);
         let _ = connection.call::<16>(&Request::AllocBuffer { device: 0, size: 64 });
-        let _ = connection.leave();
+        connection.mark().wait();
     }
     let _ = server.join();
 }

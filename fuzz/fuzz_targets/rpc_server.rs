@@ -67,7 +67,7 @@ fn settle(t: &mut WireTensor, buffer: u64, base: u64) {
     }
     t.id %= 9;
     t.src = t.src.map(|s| s % 12);
-    t.view_src = if t.view_src % 4 == 0 { t.view_src % 9 } else { 0 };
+    t.view_src = if t.view_src.is_multiple_of(4) { t.view_src % 9 } else { 0 };
 }
 
 fn main_of(data: &[u8]) {
@@ -81,7 +81,9 @@ fn main_of(data: &[u8]) {
     let Some(buffer) = number(&mut stream, &Request::AllocBuffer { device: 0, size: SIZE }) else { return };
     let Some(base) = number(&mut stream, &Request::BufferGetBase { buffer }) else { return };
     let mut r = Reader::new(data);
+    let mut left = data.len();
     while let Ok(raw) = r.u8() {
+        left -= 1;
         let Ok(command) = Command::from_raw(raw % 25) else {
             let _ = stream.write_all(&[raw, 0, 0, 0, 0, 0, 0, 0, 0]);
             break;
@@ -92,7 +94,8 @@ fn main_of(data: &[u8]) {
         };
         let mut body = vec![0; size];
         let n = size.min(data.len());
-        let from = r.bytes(n).unwrap_or_else(|_| r.rest());
+        let from = r.bytes(n.min(left)).unwrap_or_default();
+        left -= from.len();
         body[..from.len()].copy_from_slice(from);
         if command == Command::GraphCompute {
             body[0..4].fill(0);
@@ -122,6 +125,7 @@ fn main_of(data: &[u8]) {
         }
         let mut bytes = Vec::new();
         let extra = if matches!(command.body(), Body::Head(_)) { r.bytes(16).unwrap_or_default() } else { &[] };
+        left -= extra.len();
         request.write(extra.len(), &mut bytes);
         bytes.extend(extra);
         if stream.write_all(&bytes).is_err() {

@@ -257,11 +257,6 @@ impl Connection {
         self.request(request, size, Target::Host(target)).map(|_| ())
     }
 
-    /// Sends everything that waits.
-    pub fn leave(&self) -> Result<()> {
-        self.sending(Sender::leave)
-    }
-
     /// The present end of the requests; everything before it has left.
     pub fn mark(self: &Arc<Self>) -> Mark {
         let requested = self.sending(|s| s.leave().map(|()| s.requested)).unwrap_or(u64::MAX);

@@ -94,8 +94,10 @@ impl Server {
 pub fn server(endpoint: &str) -> &'static Server {
     static SERVERS: Mutex<Option<HashMap<String, &'static Server>>> = Mutex::new(None);
     let mut servers = lock(&SERVERS);
-    let make = || Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Mutex::default() }));
-    servers.get_or_insert_default().entry(endpoint.to_owned()).or_insert_with(|| make())
+    let make = || -> &'static Server {
+        Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Mutex::default() }))
+    };
+    servers.get_or_insert_default().entry(endpoint.to_owned()).or_insert_with(make)
 }
 
 struct RpcReg {

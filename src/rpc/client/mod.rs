@@ -15,10 +15,8 @@ mod lookup;
 mod stream;
 
 #[cfg(fuzzing)]
-pub use connection::Connection;
-pub use connection::Settings;
-pub use device::RpcDevice;
-pub use lookup::{Server, add_server, key_from_environment, reg, server};
+pub use connection::{Connection, Settings};
+pub use lookup::{add_server, key_from_environment, reg, server};
 pub use stream::RpcStream;
 
 #[cfg(test)]

@@ -79,8 +79,9 @@ impl Graph {
 }
 
 /// What a client wants. Data that follows the head of `SetTensor` and `SetTensor2d` is not part of it.
+// There is one at a time.
+#[allow(missing_docs, clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Request {
     Hello { caps: [u8; CAPS] },
     DeviceCount,
@@ -115,7 +116,7 @@ impl Request {
     pub fn read(command: Command, bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
-        let tensor = |r: &mut Reader<'_>| WireTensor::read(r);
+        let tensor = WireTensor::read;
         let pieces = |r: &mut Reader<'_>| {
             Ok::<_, crate::error::Error>(Pieces { offset: r.u64()?, size: r.u64()?, count: r.u64()?, stride: r.u64()? })
         };

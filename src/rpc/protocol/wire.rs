@@ -55,11 +55,6 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// All that is left.
-    pub fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.rest)
-    }
-
     /// Checks that everything was read.
     ///
     /// # Errors

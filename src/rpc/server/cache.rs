@@ -41,7 +41,7 @@ impl Cache {
             Ok(data) if hash(&data) == number => Some(data),
             Ok(data) => {
                 log_warn!("RPC server: {} does not have the content of its name and is removed", path.display());
-                if std::fs::remove_file(&path).is_ok() {
+                if std::fs::remove_file(path).is_ok() {
                     self.used.fetch_sub(data.len() as u64, Ordering::SeqCst);
                 }
                 None

@@ -362,7 +362,7 @@ fn no_attack_gets_anything_or_disturbs_another() {
         let mut raw = Raw::new(&s.address);
         attack(&mut raw);
         assert!(raw.is_closed(), "{name}");
-        if i % 16 == 0 {
+        if i.is_multiple_of(16) {
             assert!(work.run(&backend, 9) == right, "after: {name}");
         }
     }
