@@ -40,7 +40,7 @@ pub fn in_buffer(t: TensorRef, number: u64) -> Result<WireTensor> {
     for (i, stride) in t.nb().into_iter().enumerate() {
         nb[i] = u32::try_from(stride).unwrap_or_else(|_| match i {
             0 => t.dtype().type_size() as u32,
-            _ => u32::try_from(u64::from(nb[i - 1]).saturating_mul(ne[i - 1] as u64)).unwrap_or(u32::MAX & !31),
+            _ => u32::try_from(u64::from(nb[i - 1]).saturating_mul(ne[i - 1] as u64)).unwrap_or(!31),
         });
     }
     let mut name = [0; NAME];

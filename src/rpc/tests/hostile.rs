@@ -90,10 +90,15 @@ impl Raw {
 }
 
 type Attack = Box<dyn Fn(&mut Raw)>;
+type ForgeTensor = fn(&Raw, &mut WireTensor);
+type ForgeGraph = fn(&Raw, &mut Graph);
+type Make = fn(&Raw) -> Request;
+/// A request with a tensor, and how many bytes of data it has.
+type Use = fn(WireTensor) -> (Request, usize);
 
 /// Attacks with one tensor, in each request that has one.
 fn on_tensors() -> Vec<(String, Attack)> {
-    let forgeries: [(&str, fn(&Raw, &mut WireTensor)); 22] = [
+    let forgeries: [(&str, ForgeTensor); 22] = [
         ("a buffer of nobody", |_, t| t.buffer ^= 1),
         ("a pointer as a buffer", |_, t| t.buffer = 0x7fff_dead_beef),
         ("no buffer", |_, t| t.buffer = 0),
@@ -117,7 +122,7 @@ fn on_tensors() -> Vec<(String, Attack)> {
         ("the number of operations", |_, t| t.op = ggml_op::GGML_OP_COUNT as u32),
         ("a function of the host", |_, t| (t.op, t.op_params) = (GGML_OP_CUSTOM as u32, [0x41414141; 16])),
     ];
-    let uses: [(&str, fn(WireTensor) -> (Request, usize)); 7] = [
+    let uses: [(&str, Use); 7] = [
         ("read", |tensor| (Request::GetTensor { tensor, offset: 0, size: 4 }, 0)),
         ("written", |tensor| (Request::SetTensor { tensor, keep: false, offset: 0 }, 4)),
         ("set", |tensor| (Request::MemsetTensor { tensor, offset: 0, size: 4, value: 1 }, 0)),
@@ -209,7 +214,7 @@ fn on_ranges() -> Vec<(String, Attack)> {
 
 /// Attacks with graphs.
 fn on_graphs() -> Vec<(String, Attack)> {
-    let forgeries: [(&str, fn(&Raw, &mut Graph)); 24] = [
+    let forgeries: [(&str, ForgeGraph); 24] = [
         ("another device", |_, g| g.device = 1),
         ("no nodes", |_, g| g.nodes.clear()),
         ("more nodes than tensors", |_, g| g.nodes = vec![3; 9]),
@@ -265,7 +270,7 @@ fn on_graphs() -> Vec<(String, Attack)> {
 
 /// Attacks on everything else.
 fn on_the_rest() -> Vec<(String, Attack)> {
-    let requests: [(&str, fn(&Raw) -> Request); 16] = [
+    let requests: [(&str, Make); 16] = [
         ("clears a buffer of nobody", |_| Request::BufferClear { buffer: 5, value: 0 }),
         ("frees a buffer of nobody", |_| Request::FreeBuffer { buffer: 0 }),
         ("frees its address", |raw| Request::FreeBuffer { buffer: raw.base }),
