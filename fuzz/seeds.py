@@ -69,3 +69,15 @@ for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300))
         # numbers: the first two bytes say which format, and what is done
         head = bytes([i * 2, i % 3]) if target == "quantize" else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
+
+# Every request of a client, with a graph of random tensors at the end; replies of the sizes that the client expects.
+for target in ("rpc_server", "rpc_client"):
+    (here / target).mkdir(parents=True, exist_ok=True)
+sizes = [12, 4, 4, 8, 8, 9, 305, 312, 312, 592, 916, 4, 296, 3260, 24, 0, 12, 313, 328, 328, 80, 300, 4]
+for i in range(12):
+    some = draw.sample(range(23), 5) + [10, 16]
+    requests = b"".join(bytes([c]) + (draw.randbytes(sizes[c]) if i % 2 else bytes(sizes[c])) for c in some if c not in (13, 14))
+    (here / "rpc_server" / f"{i:02}").write_bytes(requests[:4096])
+good = b"".join(struct.pack("<Q", n) + draw.randbytes(n) for n in (4, 8, 300, 16))
+for name, data in {"good": b"\1" + good, "cut": b"\1" + good[:100], "greeting": b"\0" + good, "long": b"\1" + struct.pack("<Q", 1 << 40) + good}.items():
+    (here / "rpc_client" / name).write_bytes(data)

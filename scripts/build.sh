@@ -2,7 +2,7 @@
 # Builds what make install installs, into target/release: build.sh [if-needed]
 #
 # cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base), forward.sh the small files beside it
-# (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
+# and the tool ggml-rpc-server (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
 #
 #   if-needed         builds only when a source is newer than the last build, or that was built for another GGML_MAX_NAME:
 #                     installing then needs neither cargo nor a compiler
@@ -28,7 +28,7 @@ if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.
     [ ! -d macros ] || macros="macros/src macros/Cargo.toml" # an unpacked crate has them elsewhere
     # shellcheck disable=SC2086
     newer=$(find src $macros vulkan_shaders build.rs Cargo.toml Cargo.lock \
-        scripts/forward.sh "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
+        scripts/forward.sh tools/ggml-rpc-server.c "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
     if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
         exit 0
     fi
@@ -54,6 +54,15 @@ else
     "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
 fi
 scripts/forward.sh "$target/release/libggml.so" "$target/release/small"
+# The server for other machines finds the library in the usual places beside its folder.
+CC=${CC:-cc}
+near='$ORIGIN/../lib:$ORIGIN/../lib64'
+multiarch=$($CC -print-multiarch 2> /dev/null || true)
+[ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
+# shellcheck disable=SC2086
+$CC -std=c11 -O2 -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
+    -Wl,--enable-new-dtags "-Wl,-rpath,$near"
+mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"
 # What the library says about itself, for install.sh.
 LC_ALL=C tr '\0' '\n' < "$target/release/libggml.so" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
 [ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $target/release/libggml.so does not say what it is" >&2; exit 1; }

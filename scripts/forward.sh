@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
-# libggml.so, libggml-cpu.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
+# libggml.so, libggml-cpu.so, libggml-rpc.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
 # src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. Processors that have no such
 # jump here get files without functions: the dynamic linker finds them all in libggml-base, which each file needs.
 # The static libraries of these names are empty, as libggml-base.a has everything.
@@ -14,14 +14,14 @@ major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -
 command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install the package gcc" >&2; exit 1; }
 
 # The name of a table, then those of its functions, a line each.
-list() { # ggml | cpu | vulkan
+list() { # ggml | cpu | rpc | vulkan
     awk -v table="^ggml_rs_forward_$1_[0-9a-f]+\$" '
         $1 ~ table && $3 == "{" { on = 1; print $1; next }
         on && $1 == "}" { exit }
         on { print $1 }' "$root/src/capi/forward.rs"
 }
 
-assembly() { # ggml | cpu | vulkan
+assembly() { # ggml | cpu | rpc | vulkan
     cat << 'S'
 /* The scratch registers are those that the ABI leaves to jumps between libraries: no argument lies there. */
 #if defined(__x86_64__) && !defined(__ILP32__)
@@ -46,7 +46,7 @@ mkdir -p "$out"
 # In a folder beside the files: each takes its place whole, whoever reads them meanwhile.
 work=$(mktemp -d "$out/new.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-for part in ggml cpu vulkan; do
+for part in ggml cpu rpc vulkan; do
     name=libggml-$part
     [ $part = ggml ] && name=libggml
     table=$(list $part | head -n 1)

@@ -23,7 +23,7 @@ struct Header {
     api: &'static str,
 }
 
-const HEADERS: [Header; 9] = [
+const HEADERS: [Header; 10] = [
     Header { module: "ggml", file: "ggml.h", api: "GGML_API" },
     Header { module: "alloc", file: "ggml-alloc.h", api: "GGML_API" },
     Header { module: "backend", file: "ggml-backend.h", api: "GGML_API" },
@@ -31,6 +31,7 @@ const HEADERS: [Header; 9] = [
     Header { module: "cpu", file: "ggml-cpu.h", api: "GGML_BACKEND_API" },
     Header { module: "opt", file: "ggml-opt.h", api: "GGML_API" },
     Header { module: "vulkan", file: "ggml-vulkan.h", api: "GGML_BACKEND_API" },
+    Header { module: "rpc", file: "ggml-rpc.h", api: "GGML_BACKEND_API" },
     Header { module: "rs", file: "ggml-rs.h", api: "GGML_API" },
     Header { module: "gguf", file: "gguf.h", api: "GGML_API" },
 ];

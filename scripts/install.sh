@@ -67,7 +67,7 @@ library() { # SOURCE NAME: a shared and a static library
 
 # The code first: a small file is no use without it.
 library "$release/libggml" libggml-base
-backends=ggml-cpu vulkan=OFF
+backends="ggml-cpu;ggml-rpc" vulkan=OFF
 for path in "$release"/small/libggml*.so; do
     name=$(basename "$path" .so)
     library "${path%.so}" "$name"
@@ -75,6 +75,8 @@ for path in "$release"/small/libggml*.so; do
         backends="$backends;ggml-vulkan" vulkan=ON
     fi
 done
+
+plan_file "$release/small/ggml-rpc-server" 755 bin/ggml-rpc-server
 
 mkdir "$work/include"
 for path in "$root"/include/*.h; do
@@ -184,7 +186,7 @@ place "$work/manifest" "$base/$manifest" 644
 
 echo "installed libggml $version in $base"
 # ldconfig gives each name to the file with the highest version.
-for path in "$lib"/libggml.so.*.* "$lib"/libggml-base.so.*.* "$lib"/libggml-cpu.so.*.* "$lib"/libggml-vulkan.so.*.*; do
+for path in "$lib"/libggml.so.*.* "$lib"/libggml-base.so.*.* "$lib"/libggml-cpu.so.*.* "$lib"/libggml-rpc.so.*.* "$lib"/libggml-vulkan.so.*.*; do
     if [ -f "$path" ] && [ ! -L "$path" ]; then printf '%s %s\n' "${path##*.so.}" "$path"; fi
 done | awk -v ours="$version" '
     function above(a, b,   i, n, x, y) {

@@ -12,6 +12,7 @@
 #   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
+#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for sections of test_rpc.py
 #   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of weights, "" for all
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
 #   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
@@ -36,7 +37,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts invariance vulkan peers placement drivers fuzz tsan status)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -111,6 +112,12 @@ suite_hosts() {
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "hosts: 0 passed, 1 failed"; return 1; }
     python3 scripts/test_hosts.py "$cache" target/install/lib
+}
+suite_rpc() { # RPC: sections of test_rpc.py
+    library || return 1
+    scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh hosts || { echo "rpc: 0 passed, 1 failed"; return 1; }
+    # shellcheck disable=SC2086
+    python3 scripts/test_rpc.py "$cache" target/install/lib ${RPC:-}
 }
 suite_invariance() { # INVARIANCE: formats of weights; empty for all
     library || return 1

@@ -22,7 +22,7 @@ if [ "${1:-}" = symbols ]; then
     trap 'rm -rf "$stage"' EXIT
     CARGO_TARGET_DIR=$target scripts/install.sh "$stage/all" > /dev/null || exit 1
     mkdir "$stage/libggml0" "$stage/libggml0-backend-vulkan"
-    for name in libggml-base libggml-cpu libggml; do cp "$stage/all/lib/$name.so.$version" "$stage/libggml0/"; done
+    for name in libggml-base libggml-cpu libggml-rpc libggml; do cp "$stage/all/lib/$name.so.$version" "$stage/libggml0/"; done
     cp "$stage/all/lib/libggml-vulkan.so.$version" "$stage/libggml0-backend-vulkan/"
     cp -r packaging/debian "$stage/debian"
     rm -f "$stage"/debian/*.symbols

@@ -26,7 +26,7 @@ says() { # TEXT COMMAND ...: the command works or not, its output has the text
 }
 install() { "$root/scripts/install.sh" "$@"; }
 uninstall() { "$root/scripts/uninstall.sh" "$@"; }
-libraries="libggml-base libggml libggml-cpu"
+libraries="libggml-base libggml libggml-cpu libggml-rpc"
 [ ! -e "$target/release/small/libggml-vulkan.so" ] || libraries="$libraries libggml-vulkan"
 
 prefix=$work/some\ where

@@ -28,7 +28,7 @@ build() {
 echo "building HEAD ($(git -C "$root" rev-parse --short HEAD)) twice ..."
 check "the first build" build "$one" "$work/home" TZ=UTC LC_ALL=C CARGO_BUILD_JOBS=2
 check "the second build" build "$two" "$work/home of/another" TZ=Asia/Tokyo CARGO_BUILD_JOBS=1
-for path in libggml.so libggml.a small/libggml.so small/libggml-cpu.so small/libggml-vulkan.so; do
+for path in libggml.so libggml.a small/libggml.so small/libggml-cpu.so small/libggml-rpc.so small/libggml-vulkan.so; do
     check "$path has the same bytes" cmp "$one/target/release/$path" "$two/target/release/$path"
 done
 check "all that is installed is the same" diff -r "$one/stage" "$two/stage"

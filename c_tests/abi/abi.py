@@ -18,7 +18,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CC, CXX, NM = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++"), os.environ.get("NM", "nm")
-HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-vulkan.h")
+HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h")
 passed = failed = 0
 
 

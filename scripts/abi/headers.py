@@ -6,7 +6,7 @@ import subprocess
 from .names import run
 
 CC, ABIDIFF = os.environ.get("CC", "cc"), os.environ.get("ABIDIFF", "abidiff")
-HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-backend-impl.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-vulkan.h")
+HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-backend-impl.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h")
 # For two libraries made of headers. abidiff calls a new value of an enum or a lost `const` harmless.
 STRICT = ("--harmless", "--non-reachable-types")
 # A definition may not carry the first of these; the second is what GGML_API leaves of itself.

@@ -11,7 +11,7 @@ C
 # Libraries of the original's names: stand_ins FOLDER VERSION. Every function answers 7; the version says who it is.
 stand_ins() {
     mkdir -p "$1"
-    for part in libggml-base libggml-cpu libggml libggml-vulkan; do
+    for part in libggml-base libggml-cpu libggml libggml-rpc libggml-vulkan; do
         if [ $part = libggml-base ]; then
             echo "const char *ggml_version(void) { return \"stand-in $2\"; }"
         else

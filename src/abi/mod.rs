@@ -14,6 +14,7 @@ pub mod graph;
 mod identity;
 pub mod opt;
 pub mod raw;
+pub mod rpc;
 pub mod rs;
 mod type_layout;
 pub mod vulkan;

@@ -20,6 +20,8 @@ pub struct Builtin {
     pub name: &'static str,
     /// Gives its registry, or `None` when it cannot work here.
     pub reg: fn() -> Option<RegRef>,
+    /// Whether hosts look for it even if it has no device yet.
+    pub without_devices: bool,
 }
 
 struct Entry {
@@ -53,8 +55,8 @@ thread_local! {
     static FILLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Registers the built-in backends, once it is known which they are. One without a device here is left out: hosts list the registered
-/// ones for their users.
+/// Registers the built-in backends, once it is known which they are. One without a device here is left out, unless hosts give it
+/// devices later: they list the registered ones for their users.
 ///
 /// Backends log while they look for devices, and the host's log callback may use the registry. It is called when all are registered.
 fn fill() {
@@ -73,8 +75,10 @@ fn fill() {
     let _shield = Shield::new();
     log::afterwards(|| {
         FILLED.call_once_force(|_| {
-            let here = list.iter().filter_map(|builtin| (builtin.reg)()).filter(|reg| reg.device_count() > 0);
-            here.for_each(|reg| _ = add(reg, None));
+            for builtin in *list {
+                let reg = (builtin.reg)().filter(|reg| builtin.without_devices || reg.device_count() > 0);
+                reg.into_iter().for_each(|reg| _ = add(reg, None));
+            }
         });
         drop(_filled);
     });

@@ -11,6 +11,7 @@
 
 use super::backend::registry::*;
 use super::cpu::{backend::*, convert::*, elements::*, features::*, graph::*, numa::*};
+use super::rpc::*;
 #[cfg(feature = "vulkan")]
 use super::vulkan::*;
 
@@ -138,6 +139,19 @@ forward! {
     }
 }
 
+forward! {
+    /// libggml-rpc: ggml-rpc.h.
+    ggml_rs_forward_rpc_e1e311e7 RPC {
+        ggml_backend_is_rpc
+        ggml_backend_rpc_add_server
+        ggml_backend_rpc_buffer_type
+        ggml_backend_rpc_get_device_memory
+        ggml_backend_rpc_init
+        ggml_backend_rpc_reg
+        ggml_backend_rpc_start_server
+    }
+}
+
 /// Name and version, and what of the build shows in headers. `scripts/install.sh` looks for it in the file.
 const BUILD: &str =
     concat!("libggml-rs build: version=", env!("CARGO_PKG_VERSION"), " max_name=", env!("GGML_MAX_NAME"), ";\0");
@@ -160,6 +174,7 @@ mod tests {
         let lists = [
             GGML,
             CPU,
+            RPC,
             #[cfg(feature = "vulkan")]
             VULKAN,
         ];

@@ -17,6 +17,7 @@ pub mod gguf;
 pub mod opt;
 mod plugin;
 mod plugin_quants;
+pub mod rpc;
 pub mod rs;
 mod variadic;
 #[cfg(feature = "vulkan")]

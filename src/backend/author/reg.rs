@@ -21,6 +21,11 @@ pub trait Reg: Send + Sync + 'static {
     /// All devices; asked once.
     fn devices(&self) -> Vec<Self::Device>;
 
+    /// The registration that its devices belong to, if it is another one.
+    fn owner(&self) -> Option<RegRef> {
+        None
+    }
+
     /// Address of a function beyond the interface (`function as *const c_void`), or NULL if there is none with this name.
     fn proc_address(&self, _name: &CStr) -> *const c_void {
         std::ptr::null()
@@ -51,7 +56,8 @@ pub fn publish<R: Reg>(author: R) -> RegRef {
         unreachable!("a family of `R`")
     };
     let devices = guard("devices", Vec::new, || family.author.devices());
-    family.devices.get_or_init(|| devices.into_iter().map(|d| leak_device(Some(reg), d)).collect());
+    let owner = family.author.owner().unwrap_or(reg);
+    family.devices.get_or_init(|| devices.into_iter().map(|d| leak_device(Some(owner), d)).collect());
     reg
 }
 

@@ -36,14 +36,17 @@ pub(super) enum Part {
     Registry,
     /// The backend of the CPU.
     Cpu,
+    /// The backend of other machines.
+    Rpc,
     /// The backend of Vulkan.
     Vulkan,
 }
 
 /// What the table of functions is called that a small file needs, but for the digest at its end: see `capi::forward`.
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("ggml_rs_forward_ggml_", Part::Registry),
     ("ggml_rs_forward_cpu_", Part::Cpu),
+    ("ggml_rs_forward_rpc_", Part::Rpc),
     ("ggml_rs_forward_vulkan_", Part::Vulkan),
 ];
 

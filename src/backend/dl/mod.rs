@@ -128,6 +128,7 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
             return None;
         }
         Part::Cpu => "CPU",
+        Part::Rpc => "RPC",
         Part::Vulkan => "Vulkan",
     };
     let reg = registry::reg_by_name(name.as_bytes());
@@ -371,8 +372,8 @@ mod tests {
         module(&dir, "libggml-musa-high.so", &["-DNAME=\"High\"", "-DSCORE=5"]).unwrap();
         module(&dir, "libggml-musa-none.so", &["-DNAME=\"None\"", "-DSCORE=0"]).unwrap();
         module(&dir, "libggml-musa-mute.so", &["-DNAME=\"Mute\""]).unwrap();
-        module(&dir, "libggml-rpc.so", &["-DNAME=\"Plain\""]).unwrap();
-        module(&dir, "libggml-rpc-never.so", &["-DNAME=\"Never\"", "-DSCORE=0"]).unwrap();
+        module(&dir, "libggml-sycl.so", &["-DNAME=\"Plain\""]).unwrap();
+        module(&dir, "libggml-sycl-never.so", &["-DNAME=\"Never\"", "-DSCORE=0"]).unwrap();
         module(&dir, "libggml-unknown.so", &["-DNAME=\"Unknown\""]).unwrap();
         // SAFETY: the modules of this test keep the module contract.
         unsafe { load_all(Some(&dir)) };

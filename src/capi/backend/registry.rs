@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The built-in backends, in the order of their registration.
 const BUILTINS: &[Builtin] = &[
     #[cfg(feature = "vulkan")]
-    Builtin { name: "Vulkan", reg: crate::vulkan::reg },
-    Builtin { name: "CPU", reg: || Some(cpu()) },
+    Builtin { name: "Vulkan", reg: crate::vulkan::reg, without_devices: false },
+    Builtin { name: "RPC", reg: || Some(crate::capi::rpc::reg()), without_devices: true },
+    Builtin { name: "CPU", reg: || Some(cpu()), without_devices: false },
 ];
 
 /// The CPU backend.
@@ -26,17 +27,23 @@ pub(in crate::capi) fn cpu() -> RegRef {
 }
 
 /// Gives the registry, a lower layer, the list of built-in backends. Called before every use of the registry. The first call also loads
-/// the module that GGML_BACKEND_PATH names: hosts built for a library with built-in backends never call `load_all`.
+/// the module that GGML_BACKEND_PATH names, as hosts built for a library with built-in backends never call `load_all`, and connects to the RPC
+/// servers that GGML_RS_RPC_SERVERS names.
 pub(in crate::capi) fn prepare() {
     static LOOKED: AtomicBool = AtomicBool::new(false);
     registry::set_builtins(BUILTINS, || Some(cpu()));
     // A flag and no `Once`: the module's own code may use the registry while it is loaded.
-    if !LOOKED.load(Ordering::Relaxed)
-        && !LOOKED.swap(true, Ordering::Relaxed)
-        && let Some(path) = env::trusted("GGML_BACKEND_PATH").filter(|p| !p.is_empty())
-    {
+    if LOOKED.load(Ordering::Relaxed) || LOOKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    if let Some(path) = env::trusted("GGML_BACKEND_PATH").filter(|p| !p.is_empty()) {
         // SAFETY: the host, or its user, vouches for the library.
         unsafe { dl::load(Path::new(&path), false) };
+    }
+    // For hosts that have no option for servers.
+    let servers = env::trusted("GGML_RS_RPC_SERVERS").unwrap_or_default();
+    for endpoint in servers.to_string_lossy().split(',').filter(|e| !e.is_empty()) {
+        crate::capi::rpc::add_server(endpoint).into_iter().for_each(registry::register);
     }
 }
 

@@ -1,0 +1,157 @@
+//! ggml-rpc.h: devices of other machines, and serving devices of this one.
+
+use crate::abi::alloc::*;
+use crate::abi::backend::*;
+use crate::backend::author::stream_author;
+use crate::backend::{BackendBox, DeviceRef, RegRef};
+use crate::capi::backend::registry::prepare;
+use crate::capi::convert::{self, objects, optional, outputs};
+use crate::cpu::check;
+use crate::error::{Result, invalid};
+use crate::guard::guarded;
+use crate::log_error;
+use crate::rpc::{client, server};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// The functions that hosts look up by their names.
+fn procs(name: &CStr) -> *const c_void {
+    match name.to_bytes() {
+        b"ggml_backend_rpc_add_server" => ggml_backend_rpc_add_server as *const c_void,
+        b"ggml_backend_rpc_start_server" => ggml_backend_rpc_start_server as *const c_void,
+        _ => std::ptr::null(),
+    }
+}
+
+/// The registration of all servers.
+pub(in crate::capi) fn reg() -> RegRef {
+    client::reg(procs)
+}
+
+fn text(p: Option<&CStr>) -> Result<&str> {
+    let endpoint = p.ok_or_else(|| invalid!("endpoint is NULL"))?;
+    endpoint.to_str().map_err(|_| invalid!("the endpoint is no text in UTF-8"))
+}
+
+/// The value, or `None` after a line in the log.
+fn logged<T>(function: &str, result: Result<T>) -> Option<T> {
+    result.map_err(|e| log_error!("{function}: {e}")).ok()
+}
+
+/// The registration of a server with its devices; `None`, after a line in the log, if it cannot be reached.
+pub(in crate::capi) fn add_server(endpoint: &str) -> Option<RegRef> {
+    logged("ggml_backend_rpc_add_server", client::add_server(endpoint, procs))
+}
+
+/// Device `index` of a server.
+fn found(endpoint: Option<&CStr>, index: u32) -> Result<DeviceRef> {
+    let endpoint = text(endpoint)?;
+    let reg = client::add_server(endpoint, procs)?;
+    let count = reg.device_count();
+    let device = (index as usize) < count;
+    let device = device.then(|| reg.device(index as usize)).flatten();
+    device.ok_or_else(|| invalid!("the server {endpoint} has {count} devices, and no device {index}"))
+}
+
+/// Creates a backend on one device of the server at `endpoint` ("host:port"). Free it with `ggml_backend_free`. Returns
+/// NULL on failure.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_init(endpoint: *const c_char, device: u32) -> ggml_backend_t {
+    prepare();
+    optional!(endpoint);
+    let backend = logged("ggml_backend_rpc_init", found(endpoint, device)).and_then(|d| d.init(None));
+    backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
+}
+
+/// Returns whether this is a backend of this kind. False for NULL.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_is_rpc(backend: ggml_backend_t) -> bool {
+    optional!(backend);
+    backend.is_some_and(|b| stream_author::<client::RpcStream>(&b).is_some())
+}
+
+/// Returns the buffer type of one device of a server. NULL if it cannot be reached. The `data` of its tensors is not a
+/// host address.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_buffer_type(
+    endpoint: *const c_char,
+    device: u32,
+) -> ggml_backend_buffer_type_t {
+    prepare();
+    optional!(endpoint);
+    let buft = logged("ggml_backend_rpc_buffer_type", found(endpoint, device)).and_then(DeviceRef::buffer_type);
+    buft.map_or(std::ptr::null_mut(), |b| b.as_ptr())
+}
+
+/// Writes the free and the total memory of one device of a server, in bytes; 0 if it cannot be reached.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_get_device_memory(
+    endpoint: *const c_char,
+    device: u32,
+    free: *mut usize,
+    total: *mut usize,
+) {
+    prepare();
+    optional!(endpoint);
+    outputs!(free, total);
+    let memory = text(endpoint).and_then(|e| client::server(e).memory(device));
+    let memory = logged("ggml_backend_rpc_get_device_memory", memory).unwrap_or((0, 0));
+    free.put(memory.0);
+    total.put(memory.1);
+}
+
+/// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in the
+/// folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_start_server(
+    endpoint: *const c_char,
+    cache_dir: *const c_char,
+    n_threads: usize,
+    n_devices: usize,
+    devices: *mut ggml_backend_dev_t,
+) {
+    prepare();
+    optional!(endpoint, cache_dir);
+    objects!(n_devices; devices);
+    let open = move |device: DeviceRef| {
+        let backend = device.init(None)?;
+        set_n_threads(&backend, n_threads);
+        Some(backend)
+    };
+    let check = |node| check::supported(node).map(|_| ());
+    let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), check);
+    logged("ggml_backend_rpc_start_server", text(endpoint).and_then(start));
+}
+
+/// Sets the number of threads, if the backend has threads.
+fn set_n_threads(backend: &BackendBox, n: usize) {
+    let reg = backend.device().reg();
+    let Some(address) = reg.and_then(|reg| reg.proc_address(c"ggml_backend_set_n_threads")) else { return };
+    // SAFETY: the header gives functions of this name this type.
+    let set: ggml_backend_set_n_threads_t = unsafe { std::mem::transmute(address.as_ptr()) };
+    if let Some(set) = set {
+        // SAFETY: **the vtable contract**: the function is of the backend's own registration.
+        unsafe { set(backend.as_ptr(), c_int::try_from(n).unwrap_or(c_int::MAX)) };
+    }
+}
+
+/// Returns the registration of all servers. It has no devices: those of a server come with
+/// `ggml_backend_rpc_add_server`.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_reg() -> ggml_backend_reg_t {
+    reg().as_ptr()
+}
+
+/// Returns a registration with the devices of one server, for the host to register. NULL if it cannot be reached.
+#[guarded]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ggml_backend_rpc_add_server(endpoint: *const c_char) -> ggml_backend_reg_t {
+    optional!(endpoint);
+    let endpoint = logged("ggml_backend_rpc_add_server", text(endpoint));
+    endpoint.and_then(add_server).map_or(std::ptr::null_mut(), RegRef::as_ptr)
+}

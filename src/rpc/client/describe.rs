@@ -1,0 +1,136 @@
+//! Tensors and graphs as messages.
+#![forbid(unsafe_code)]
+
+use super::buffer::RpcBuffer;
+use super::connection::Connection;
+use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC};
+use crate::backend::author::buffer_author;
+use crate::error::{Error, Result};
+use crate::graph::GraphRef;
+use crate::rpc::protocol::tensor::NAME;
+use crate::rpc::protocol::{Graph, WireTensor};
+use crate::tensor::TensorRef;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// Whether a message can say how large a tensor is: it has 32 bits for each count and each stride. The stride of a dimension of one element
+/// does not count.
+pub fn fits(t: TensorRef) -> bool {
+    std::iter::zip(t.ne(), t.nb())
+        .all(|(n, stride)| u32::try_from(n).is_ok() && (n == 1 || u32::try_from(stride).is_ok()))
+}
+
+/// A tensor without its sources, in the server's buffer with this number.
+///
+/// # Errors
+/// A message cannot say how large it is.
+pub fn in_buffer(t: TensorRef, number: u64) -> Result<WireTensor> {
+    if !fits(t) {
+        let text = format!(
+            "'{}' with shape {:?} and strides {:?} over RPC, which has 32 bits for each",
+            t.name(),
+            t.ne(),
+            t.nb()
+        );
+        return Err(Error::Unsupported(text));
+    }
+    // The stride of a dimension of one element says nothing; one that does not fit becomes that of a dense tensor.
+    let (ne, mut nb) = (t.ne(), [0u32; GGML_MAX_DIMS]);
+    for (i, stride) in t.nb().into_iter().enumerate() {
+        nb[i] = u32::try_from(stride).unwrap_or_else(|_| match i {
+            0 => t.dtype().type_size() as u32,
+            _ => u32::try_from(u64::from(nb[i - 1]).saturating_mul(ne[i - 1] as u64)).unwrap_or(!31),
+        });
+    }
+    let mut name = [0; NAME];
+    let bytes = t.name_bytes();
+    let n = bytes.len().min(NAME - 1);
+    name[..n].copy_from_slice(&bytes[..n]);
+    Ok(WireTensor {
+        id: 1,
+        dtype: t.dtype_raw() as u32,
+        buffer: number,
+        ne: ne.map(|n| n as u32),
+        nb,
+        op: t.op_raw() as u32,
+        op_params: t.op_params(),
+        flags: t.flags(),
+        view_offs: t.view_offs() as u64,
+        data: if number == 0 { 0 } else { t.data().addr() as u64 },
+        name,
+        ..WireTensor::default()
+    })
+}
+
+/// A tensor without its sources, as the server of a connection knows it: what is elsewhere has no data there.
+///
+/// # Errors
+/// As [`in_buffer`].
+pub fn tensor(t: TensorRef, connection: &Arc<Connection>) -> Result<WireTensor> {
+    let number = t.buffer().and_then(|b| buffer_author::<RpcBuffer>(&b).and_then(|b| b.number_on(connection)));
+    in_buffer(t, number.unwrap_or(0))
+}
+
+/// A graph with everything that its nodes refer to.
+///
+/// # Errors
+/// As [`in_buffer`].
+pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
+    let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
+    let nodes = graph.nodes().map(|node| all.add(node)).collect::<Result<_>>()?;
+    Ok(Graph { device, uid: graph.uid(), nodes, tensors: all.tensors })
+}
+
+struct All<'a> {
+    /// Numbers and no addresses: where this process has its tensors is nobody's business.
+    ids: HashMap<TensorRef, u64>,
+    tensors: Vec<WireTensor>,
+    graph: GraphRef,
+    connection: &'a Arc<Connection>,
+}
+
+impl All<'_> {
+    /// Whether the tensor is new; it gets its number.
+    fn enter(&mut self, t: TensorRef) -> bool {
+        let next = self.ids.len() as u64 + 1;
+        match self.ids.entry(t) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(next);
+                true
+            }
+        }
+    }
+
+    fn id(&self, t: Option<TensorRef>) -> u64 {
+        t.and_then(|t| self.ids.get(&t).copied()).unwrap_or(0)
+    }
+
+    /// Adds what a tensor needs, and then the tensor. Returns its number.
+    fn add(&mut self, root: TensorRef) -> Result<u64> {
+        let mut stack = Vec::new();
+        if self.enter(root) {
+            stack.push((root, 0));
+        }
+        while let Some((t, next)) = stack.last_mut() {
+            let (t, i) = (*t, *next);
+            *next += 1;
+            let needed = if i < GGML_MAX_SRC { t.src(i) } else { t.view_src() };
+            if i <= GGML_MAX_SRC {
+                if let Some(needed) = needed.filter(|&n| self.enter(n)) {
+                    stack.push((needed, 0));
+                }
+                continue;
+            }
+            stack.pop();
+            let mut described = tensor(t, self.connection)?;
+            described.id = self.id(Some(t));
+            described.src = std::array::from_fn(|i| self.id(t.src(i)));
+            described.view_src = self.id(t.view_src());
+            described.use_count = self.graph.use_count(t);
+            self.tensors.push(described);
+        }
+        Ok(self.id(Some(root)))
+    }
+}

@@ -1,0 +1,96 @@
+//! A device of a server, as one of this process.
+#![forbid(unsafe_code)]
+
+use super::buffer::RpcBufferType;
+use super::describe::fits;
+use super::lookup::Server;
+use super::stream::{RpcEvent, RpcStream};
+use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
+use crate::backend::author::{BufferType, Device, buffer_type_author, leak_buffer_type};
+use crate::backend::{BufferTypeRef, DeviceRef};
+use crate::error::Result;
+use crate::log_error;
+use crate::rpc::protocol::is_of_the_host;
+use crate::tensor::TensorRef;
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
+/// A device.
+pub struct RpcDevice {
+    server: &'static Server,
+    /// Its number at the server.
+    index: u32,
+    name: CString,
+    description: CString,
+    buffer_type: OnceLock<BufferTypeRef>,
+}
+
+impl RpcDevice {
+    /// Device `index` of a server, and device `number` of this kind in this process.
+    pub fn new(server: &'static Server, index: u32, number: u32) -> Self {
+        let name = CString::new(format!("RPC{number}")).unwrap_or_default();
+        let description = CString::new(server.endpoint()).unwrap_or_default();
+        Self { server, index, name, description, buffer_type: OnceLock::new() }
+    }
+}
+
+impl Device for RpcDevice {
+    type Stream = RpcStream;
+    type Event = RpcEvent;
+    const EVENTS: bool = true;
+
+    fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    fn description(&self) -> &CStr {
+        &self.description
+    }
+
+    fn memory(&self) -> (usize, usize) {
+        self.server.memory(self.index).unwrap_or_else(|e| {
+            log_error!("RPC: {e}");
+            (0, 0)
+        })
+    }
+
+    fn kind(&self) -> ggml_backend_dev_type {
+        ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU
+    }
+
+    fn caps(&self) -> ggml_backend_dev_caps {
+        ggml_backend_dev_caps {
+            r#async: true,
+            host_buffer: false,
+            buffer_from_host_ptr: false,
+            events: true,
+            mmap_support: true,
+        }
+    }
+
+    fn open(&self, this: DeviceRef, _params: Option<&CStr>) -> Result<RpcStream> {
+        let connection = self.server.connection()?;
+        // Asked once, so that nobody waits for it in the middle of work.
+        self.buffer_type(this).alignment();
+        let name = RpcBufferType::new(self.server, self.index).name().to_owned();
+        Ok(RpcStream::new(connection, self.index, name))
+    }
+
+    fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
+        let make = || leak_buffer_type(Some(this), RpcBufferType::new(self.server, self.index));
+        *self.buffer_type.get_or_init(make)
+    }
+
+    /// The protocol does not say what the server's device computes. So this is what a message can describe; a server refuses the rest.
+    fn supports_op(&self, op: TensorRef) -> bool {
+        !is_of_the_host(op.op()) && fits(op) && op.srcs().all(|(_, s)| fits(s))
+    }
+
+    fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {
+        buffer_type_author::<RpcBufferType>(buft).is_some_and(|t| t.is_of(self.server, self.index))
+    }
+
+    fn event_new(&self) -> Result<RpcEvent> {
+        Ok(RpcEvent::default())
+    }
+}

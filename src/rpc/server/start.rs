@@ -1,0 +1,94 @@
+//! Starting a server as hosts do: with an endpoint, devices, and what environment variables say.
+#![forbid(unsafe_code)]
+
+use super::{Cache, Host, Open, Options, serve};
+use crate::abi::backend::ggml_backend_dev_type;
+use crate::backend::DeviceRef;
+use crate::error::{Error, Result, invalid};
+use crate::rpc::client::key_from_environment;
+use crate::rpc::protocol::VERSION;
+use crate::rpc::transport::{Endpoint, is_local};
+use crate::sys::memory::physical;
+use crate::tensor::TensorRef;
+use crate::{log_info, log_warn};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+/// A number from an environment variable, at least 1.
+fn number(name: &str) -> Result<Option<u64>> {
+    let Some(text) = std::env::var_os(name).filter(|t| !t.is_empty()) else { return Ok(None) };
+    let number = text.to_str().and_then(|t| t.parse().ok()).filter(|&n| n > 0);
+    number.map(Some).ok_or_else(|| invalid!("{name}={}: not a number from 1 on", text.display()))
+}
+
+/// The memory that clients may have if the user sets no limit: that of the devices, and of this machine's seven eighths.
+fn default_memory(devices: &[DeviceRef]) -> u64 {
+    let own = physical() as u64 / 8 * 7;
+    let of = |d: &DeviceRef| {
+        let total = d.memory().1 as u64;
+        let is_cpu = d.kind_raw() == ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU as i32;
+        if is_cpu || total == 0 { own } else { total }
+    };
+    devices.iter().map(of).fold(0, u64::saturating_add)
+}
+
+fn options(devices: &[DeviceRef]) -> Result<Options> {
+    const MIB: u64 = 1 << 20;
+    let memory = match number("GGML_RPC_SERVER_MEMORY")? {
+        Some(mib) => mib.saturating_mul(MIB),
+        None => default_memory(devices),
+    };
+    let mut options = Options::new(memory);
+    if let Some(n) = number("GGML_RPC_SERVER_CLIENTS")? {
+        options.connections = usize::try_from(n).unwrap_or(usize::MAX);
+    }
+    if let Some(seconds) = number("GGML_RPC_SERVER_IDLE")? {
+        options.idle = Duration::from_secs(seconds);
+    }
+    options.key = key_from_environment()?;
+    Ok(options)
+}
+
+/// Listens at an endpoint and serves the devices; returns only with an error.
+///
+/// # Errors
+/// The endpoint, a variable, the cache or the listener.
+pub fn start(
+    endpoint: &str,
+    cache: Option<&Path>,
+    devices: Vec<DeviceRef>,
+    open: Open,
+    check: fn(TensorRef) -> Result<()>,
+) -> Result<()> {
+    if devices.is_empty() {
+        return Err(invalid!("there is no device to serve"));
+    }
+    let options = options(&devices)?;
+    let addresses = Endpoint::parse(endpoint)?.addresses()?;
+    let listening = |source| Error::Io { what: format!("listening at {endpoint}"), source };
+    let limit = number("GGML_RPC_CACHE_LIMIT")?.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20));
+    let cache = cache.map(|folder| Cache::open(folder, limit).map(|c| (c, folder))).transpose()?;
+    let listener = TcpListener::bind(addresses.as_slice()).map_err(listening)?;
+    let local = listener.local_addr().map_err(listening)?;
+
+    let [major, minor, patch] = VERSION;
+    log_info!("RPC server, protocol {major}.{minor}.{patch}, at {local}");
+    for d in &devices {
+        let (free, total) = d.memory();
+        log_info!("  {}: {} ({} MiB, {} MiB free)", d.name(), d.description(), total >> 20, free >> 20);
+    }
+    let keyed = if options.key.is_some() { "with the key of GGML_RPC_KEY_FILE" } else { "without a key" };
+    let folder = cache.as_ref().map_or("none".into(), |(_, folder)| folder.display().to_string());
+    log_info!(
+        "  clients: {} at once, {keyed}, {} MiB together; cache: {folder}",
+        options.connections,
+        options.memory >> 20
+    );
+    if options.key.is_none() && !is_local(&local) {
+        log_warn!(
+            "{local} can be reached from other machines, and this server has no key: whoever connects may compute"
+        );
+    }
+    serve(&listener, &Host::new(devices, open, check, options, cache.map(|(c, _)| c)))
+}

@@ -1,0 +1,246 @@
+//! Servers and clients of this process on the loopback: `hostile` has clients that mean harm, `faults` servers that do.
+
+mod faults;
+mod hostile;
+
+use super::client;
+use super::protocol::WireTensor;
+use super::server::{Cache, Host, Options, serve};
+use crate::abi::ggml::ggml_status::{self, *};
+use crate::abi::ggml::ggml_type::*;
+use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef, tensor_io};
+use crate::cpu;
+use crate::graph::{GraphRef, build};
+use crate::tensor::ops::{binary, matmul, view};
+use crate::tensor::{Context, TensorRef};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A server of the CPU.
+struct Served {
+    address: String,
+    host: Arc<Host>,
+}
+
+fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
+    let mut options = Options::new(64 << 20);
+    change(&mut options);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let check = |node| cpu::check::supported(node).map(|_| ());
+    let host = Host::new(vec![cpu::device::device()], Box::new(|d: DeviceRef| d.init(None)), check, options, cache);
+    let its = host.clone();
+    std::thread::spawn(move || serve(&listener, &its));
+    Served { address, host }
+}
+
+impl Served {
+    fn reg(&self) -> RegRef {
+        client::add_server(&self.address, |_| std::ptr::null()).unwrap()
+    }
+
+    fn device(&self) -> DeviceRef {
+        self.reg().device(0).unwrap()
+    }
+
+    fn backend(&self) -> BackendBox {
+        self.device().init(None).unwrap()
+    }
+}
+
+/// Waits until something holds, for at most ten seconds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn noise(n: usize, seed: u32) -> Vec<u8> {
+    let mut s = seed | 1;
+    let mut next = || {
+        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (s >> 8) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..n).flat_map(|_| next().to_le_bytes()).collect()
+}
+
+/// `(w x) + reshape(w x)`: a product, a view and a sum. Fields are dropped in their order.
+struct Work {
+    graph: GraphRef,
+    w: TensorRef,
+    x: TensorRef,
+    sum: TensorRef,
+    _buffer: BufferBox,
+    _ctx: Context,
+}
+
+impl Work {
+    fn new(backend: &BackendBox) -> Self {
+        let mut ctx = Context::with_size(1 << 18, true).unwrap();
+        let w = ctx.new_tensor(GGML_TYPE_F32, &[64, 8]).unwrap();
+        let x = ctx.new_tensor(GGML_TYPE_F32, &[64, 3]).unwrap();
+        let product = matmul::mul_mat(&mut ctx, w, x).unwrap();
+        let flat = view::reshape(&mut ctx, product, &[8, 3]).unwrap();
+        let sum = binary::add(&mut ctx, product, flat).unwrap();
+        let graph = build::new(&mut ctx, 16, false).unwrap();
+        graph.expand(sum, true);
+        graph.set_uid(crate::graph::next_uid());
+        let mut all: Vec<_> = [w, x, product, flat, sum].map(TensorRef::as_ptr).to_vec();
+        let buffer = backend.default_buffer_type().alloc_buffer_n(&mut all).unwrap().unwrap();
+        tensor_io::set_bytes(w, &noise(512, 7), 0);
+        Self { graph, w, x, sum, _buffer: buffer, _ctx: ctx }
+    }
+
+    fn try_run(&self, backend: &BackendBox, seed: u32) -> (ggml_status, Vec<u8>) {
+        tensor_io::set_bytes(self.x, &noise(192, seed), 0);
+        let status = backend.graph_compute(self.graph);
+        let mut out = vec![0xff; 96];
+        tensor_io::get_bytes(self.sum, &mut out, 0);
+        (status, out)
+    }
+
+    fn run(&self, backend: &BackendBox, seed: u32) -> Vec<u8> {
+        let (status, out) = self.try_run(backend, seed);
+        assert_eq!(status, GGML_STATUS_SUCCESS);
+        out
+    }
+}
+
+/// What the CPU of this process computes.
+fn expected(seed: u32) -> Vec<u8> {
+    let backend = cpu::device::device().init(None).unwrap();
+    Work::new(&backend).run(&backend, seed)
+}
+
+#[test]
+fn a_server_computes_what_this_process_would_and_forgets_it_afterwards() {
+    let s = served(|_| {}, None);
+    let device = s.device();
+    assert!(device.name().starts_with("RPC") && device.description() == s.address);
+    assert_eq!(device.reg(), Some(client::reg(|_| std::ptr::null())));
+    assert_eq!(device.memory().1, 64 << 20);
+    let backend = s.backend();
+    {
+        let work = Work::new(&backend);
+        // The second time only the number of the graph travels, the third time after another buffer was freed.
+        assert_eq!(work.run(&backend, 1), expected(1));
+        assert_eq!(work.run(&backend, 2), expected(2));
+        drop(Work::new(&backend));
+        assert_eq!(work.run(&backend, 3), expected(3));
+        assert!(s.host.used() > 0 && s.host.sessions() == 1);
+    }
+    drop(backend);
+    until("everything is given back", || s.host.used() == 0 && s.host.sessions() == 0);
+}
+
+#[test]
+fn every_way_into_and_out_of_a_tensor() {
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    let read = |t: TensorRef| {
+        let mut out = vec![0; t.nbytes()];
+        tensor_io::get_bytes(t, &mut out, 0);
+        out
+    };
+    let mut expected = noise(512, 7);
+    assert_eq!(read(work.w), expected);
+    tensor_io::memset(work.w, 9, 100, 30);
+    expected[100..130].fill(9);
+    assert_eq!(read(work.w), expected);
+    let p = tensor_io::Pieces { offset: 8, size: 12, count: 5, stride_tensor: 256, stride_data: 20 };
+    let data: Vec<u8> = (0..p.extent() as u8).collect();
+    // SAFETY: `data` has as many bytes as the pieces reach.
+    unsafe { tensor_io::set_2d(work.w, data.as_ptr(), p) };
+    (0..5).for_each(|i| expected[8 + 256 * i..][..12].copy_from_slice(&data[20 * i..][..12]));
+    assert_eq!(read(work.w), expected);
+    let mut back = vec![0xee; p.extent()];
+    // SAFETY: as above.
+    unsafe { tensor_io::get_2d(work.w, back.as_mut_ptr(), p) };
+    assert!((0..5).all(|i| back[20 * i..][..12] == data[20 * i..][..12]) && back[12..20] == [0xee; 8]);
+    let other = Work::new(&backend);
+    tensor_io::copy(work.w, other.w).unwrap();
+    assert_eq!(read(other.w), expected);
+    other._buffer.clear(3);
+    assert!(read(other.w).iter().all(|&b| b == 3) && read(work.w) == expected);
+    // Queued: the bytes are there when the stream has been synchronised.
+    let (mut a, mut b, fresh) = (vec![0; 64], vec![0; 2048], noise(512, 5));
+    // SAFETY: all stay until the stream is synchronised.
+    unsafe {
+        backend.set_async(other.w, fresh.as_ptr(), 0, 2048);
+        backend.get_async(other.w, a.as_mut_ptr(), 4, 64);
+        backend.get_async(work.w, b.as_mut_ptr(), 0, 2048);
+    }
+    backend.synchronize();
+    assert!(a == fresh[4..68] && b == expected);
+}
+
+#[test]
+fn several_clients_have_no_part_in_each_other() {
+    let s = served(|_| {}, None);
+    // A second name for the server is a second connection.
+    let other = Served { address: s.address.replace("127.0.0.1", "localhost"), host: s.host.clone() };
+    let threads = [s.backend(), other.backend()].map(|backend| {
+        std::thread::spawn(move || {
+            let work = Work::new(&backend);
+            for seed in 0..200 {
+                assert!(work.run(&backend, seed) == work.run(&backend, seed));
+            }
+            assert_eq!(work.run(&backend, 5), expected(5));
+        })
+    });
+    threads.into_iter().for_each(|t| t.join().unwrap());
+}
+
+#[test]
+fn weights_come_from_the_cache_the_second_time() {
+    let folder = std::env::temp_dir().join(format!("ggml-rpc-weights-{}", std::process::id()));
+    let s = served(|_| {}, Some(Cache::open(&folder, 1 << 30).unwrap()));
+    let upload = || {
+        let backend = s.backend();
+        let mut ctx = Context::with_size(1 << 12, true).unwrap();
+        let t = ctx.new_tensor(GGML_TYPE_F32, &[3 << 20]).unwrap();
+        let buffer = backend.default_buffer_type().alloc_buffer_n(&mut [t.as_ptr()]).unwrap().unwrap();
+        buffer.set_usage(crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        let data = noise(3 << 20, 11);
+        tensor_io::set_bytes(t, &data, 0);
+        let mut back = vec![0; data.len()];
+        tensor_io::get_bytes(t, &mut back, 0);
+        assert!(back == data);
+    };
+    upload();
+    let files = || std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).collect::<Vec<_>>();
+    assert_eq!(files().len(), 1);
+    // The name is the hash, as the original's files have it.
+    let name = format!("{:016x}", super::protocol::hash(&noise(3 << 20, 11)));
+    assert!(files()[0].ends_with(name));
+    upload();
+    // Somebody has changed the file: it is sent again.
+    std::fs::write(&files()[0], noise(3 << 20, 12)).unwrap();
+    upload();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_graph_that_a_message_cannot_describe_fails_and_harms_nothing() {
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    let nb = work.x.nb();
+    work.x.set_nb([nb[0], nb[1], usize::MAX / 2, usize::MAX / 2]);
+    assert_eq!(work.run(&backend, 4), expected(4));
+    work.x.set_nb([nb[0], 1 << 33, nb[2], nb[3]]);
+    assert!(!backend.device().supports_op(work.sum.src(0).unwrap()));
+    work.graph.set_uid(0);
+    assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
+    work.x.set_nb(nb);
+    assert_eq!(work.run(&backend, 4), expected(4));
+}
+
+/// A tensor of 16 floats at the start of a buffer.
+fn floats(buffer: u64, data: u64) -> WireTensor {
+    WireTensor { id: 1, buffer, ne: [16, 1, 1, 1], nb: [4, 64, 64, 64], data, flags: 16, ..WireTensor::default() }
+}

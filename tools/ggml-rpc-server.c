@@ -1,0 +1,184 @@
+// Serves devices of this machine to other machines: ggml-rpc-server --help. docs/DISTRIBUTED.md has more.
+
+#define _POSIX_C_SOURCE 200809L
+
+#include "ggml-backend.h"
+#include "ggml-rpc.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_DEVICES 64
+
+static const char USAGE[] =
+    "usage: ggml-rpc-server [options]\n"
+    "\n"
+    "Serves devices of this machine to programs on other machines that use ggml's RPC backend.\n"
+    "\n"
+    "  -H, --host HOST         address to listen at (default: 127.0.0.1, this machine only)\n"
+    "  -p, --port PORT         port (default: 50052)\n"
+    "  -d, --device NAME,...   devices (default: all accelerators, or the CPU if there are none)\n"
+    "  -t, --threads N         threads of the CPU for each client (default: half of the processors)\n"
+    "  -c, --cache             keep weights in LLAMA_CACHE, or in the user's cache folder\n"
+    "      --cache-dir DIR     keep weights in this folder\n"
+    "  -k, --key-file FILE     serve only clients with the key in this file\n"
+    "  -m, --memory MIB        memory of all clients together\n"
+    "      --clients N         clients at once (default: 16)\n"
+    "      --idle SECONDS      disconnect a client after so long without a request (default: a day)\n"
+    "  -h, --help              show this text\n";
+
+static int fail(const char * what, const char * which) {
+    fprintf(stderr, "ggml-rpc-server: %s%s; --help lists the options\n", what, which);
+    return 1;
+}
+
+// A number from 1 to max, or 0.
+static long number(const char * text, long max) {
+    char * end;
+    errno = 0;
+    const long n = strtol(text, &end, 10);
+    return *text != '\0' && *end == '\0' && errno == 0 && n > 0 && n <= max ? n : 0;
+}
+
+// The folder that the original's server has for weights, so that both can use it.
+static bool default_cache(char * out, size_t size) {
+    const char * base = getenv("LLAMA_CACHE");
+    int n;
+    if (base != NULL && *base != '\0') {
+        n = snprintf(out, size, "%s/rpc", base);
+    } else if ((base = getenv("XDG_CACHE_HOME")) != NULL && *base != '\0') {
+        n = snprintf(out, size, "%s/llama.cpp/rpc", base);
+    } else if ((base = getenv("HOME")) != NULL && *base != '\0') {
+        n = snprintf(out, size, "%s/.cache/llama.cpp/rpc", base);
+    } else {
+        return false;
+    }
+    return n > 0 && (size_t) n < size;
+}
+
+static void list_devices(FILE * out) {
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        fprintf(out, "  %s: %s\n", ggml_backend_dev_name(device), ggml_backend_dev_description(device));
+    }
+}
+
+static size_t named_devices(char * names, ggml_backend_dev_t * devices) {
+    size_t n = 0;
+    char * rest = NULL;
+    for (char * name = strtok_r(names, ",/", &rest); name != NULL; name = strtok_r(NULL, ",/", &rest)) {
+        ggml_backend_dev_t device = ggml_backend_dev_by_name(name);
+        if (device == NULL || n == MAX_DEVICES) {
+            fprintf(stderr, "ggml-rpc-server: %s: %s; the devices are\n", name, device == NULL ? "no such device" : "too many devices");
+            list_devices(stderr);
+            return 0;
+        }
+        devices[n++] = device;
+    }
+    return n;
+}
+
+static size_t default_devices(ggml_backend_dev_t * devices) {
+    size_t n = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count() && n < MAX_DEVICES; i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        const enum ggml_backend_dev_type type = ggml_backend_dev_type(device);
+        if (type != GGML_BACKEND_DEVICE_TYPE_CPU && type != GGML_BACKEND_DEVICE_TYPE_ACCEL) {
+            devices[n++] = device;
+        }
+    }
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (n == 0 && cpu != NULL) {
+        devices[n++] = cpu;
+    }
+    return n;
+}
+
+int main(int argc, char ** argv) {
+    const char * host = "127.0.0.1";
+    long port = 50052;
+    long threads = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+    char * names = NULL;
+    char cache[4096];
+    bool use_cache = false;
+    if (threads < 1) {
+        threads = 1;
+    }
+    // Limits go to the library by environment variables.
+    const struct { const char * shortly; const char * option; const char * variable; long max; } limits[] = {
+        { "-m", "--memory", "GGML_RPC_SERVER_MEMORY", 1L << 40 },
+        { "", "--clients", "GGML_RPC_SERVER_CLIENTS", 4096 },
+        { "", "--idle", "GGML_RPC_SERVER_IDLE", 1L << 30 },
+    };
+    for (int i = 1; i < argc; i++) {
+        const char * option = argv[i];
+        if (strcmp(option, "-h") == 0 || strcmp(option, "--help") == 0) {
+            fputs(USAGE, stdout);
+            return 0;
+        }
+        if (strcmp(option, "-c") == 0 || strcmp(option, "--cache") == 0) {
+            use_cache = true;
+            if (!default_cache(cache, sizeof(cache))) {
+                return fail("--cache: HOME is not set", "");
+            }
+            continue;
+        }
+        if (i + 1 == argc) {
+            return fail("no value, or no such option: ", option);
+        }
+        char * value = argv[++i];
+        if (strcmp(option, "-H") == 0 || strcmp(option, "--host") == 0) {
+            host = value;
+        } else if (strcmp(option, "-p") == 0 || strcmp(option, "--port") == 0) {
+            if ((port = number(value, 65535)) == 0) {
+                return fail("--port: no port: ", value);
+            }
+        } else if (strcmp(option, "-t") == 0 || strcmp(option, "--threads") == 0) {
+            if ((threads = number(value, 512)) == 0) {
+                return fail("--threads: not a number from 1 to 512: ", value);
+            }
+        } else if (strcmp(option, "-d") == 0 || strcmp(option, "--device") == 0) {
+            names = value;
+        } else if (strcmp(option, "--cache-dir") == 0) {
+            use_cache = true;
+            if (strlen(value) == 0 || strlen(value) >= sizeof(cache)) {
+                return fail("--cache-dir: no path: ", value);
+            }
+            strcpy(cache, value);
+        } else if (strcmp(option, "-k") == 0 || strcmp(option, "--key-file") == 0) {
+            setenv("GGML_RPC_KEY_FILE", value, 1);
+        } else {
+            size_t k = 0;
+            while (k < sizeof(limits) / sizeof(limits[0]) && strcmp(option, limits[k].option) != 0 && strcmp(option, limits[k].shortly) != 0) {
+                k++;
+            }
+            if (k == sizeof(limits) / sizeof(limits[0])) {
+                return fail("no such option: ", option);
+            }
+            if (number(value, limits[k].max) == 0) {
+                return fail("not a number that can be: ", value);
+            }
+            setenv(limits[k].variable, value, 1);
+        }
+    }
+
+    ggml_backend_load_all();
+    ggml_backend_dev_t devices[MAX_DEVICES];
+    const size_t n_devices = names != NULL ? named_devices(names, devices) : default_devices(devices);
+    if (n_devices == 0) {
+        return fail("there is no device to serve", "");
+    }
+    char endpoint[512];
+    const char * form = strchr(host, ':') != NULL ? "[%s]:%ld" : "%s:%ld";
+    const int length = snprintf(endpoint, sizeof(endpoint), form, host, port);
+    if (length < 0 || (size_t) length >= sizeof(endpoint)) {
+        return fail("--host: no address: ", host);
+    }
+    // It returns only if it cannot serve, and has said why.
+    ggml_backend_rpc_start_server(endpoint, use_cache ? cache : NULL, (size_t) threads, n_devices, devices);
+    return 1;
+}
