@@ -1,6 +1,11 @@
 //! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
 //! device starts early.
 
+mod replay;
+
+pub use replay::Kept;
+
+use super::abort::Abort;
 use super::core::Core;
 use super::hazard::{Hazards, Range};
 use super::memory::{Memory, Purpose, Span};
@@ -142,7 +147,8 @@ struct Open {
 
 struct Flight {
     value: u64,
-    commands: vk::CommandBuffer,
+    /// `None` if they are kept, or if only kept commands were submitted.
+    commands: Option<vk::CommandBuffer>,
     keep: Keep,
     stamps: Option<Stamps>,
 }
@@ -179,6 +185,11 @@ pub struct Recorder {
     piece: Piece,
     most: Piece,
     scratch: Option<(Arc<Memory>, u64)>,
+    /// The graph that is recorded now, if its commands are kept.
+    keeping: Option<Kept>,
+    abort: Abort,
+    /// Kept commands that were discarded. They may be in flight.
+    discarded: Vec<Kept>,
     stats: Stats,
     profile: Profile,
 }
@@ -197,6 +208,8 @@ pub struct Stats {
     pub submissions: u64,
     /// The longest piece, in nodes.
     pub longest: u32,
+    /// Graphs that were submitted again.
+    pub replays: u64,
 }
 
 /// Bytes of a page of staging memory. Larger copies get pages of their own size.
@@ -205,6 +218,8 @@ const PAGE: u64 = 1 << 20;
 const SPARE_PAGES: usize = 8;
 /// Maximum number of pieces in flight. Recording waits for the device if there are more.
 const MOST_FLYING: usize = 32;
+/// The same for hosts that may cancel a computation.
+const MOST_TO_CANCEL: usize = 2;
 /// Alignment of staging and scratch memory.
 const ALIGN: u64 = 256;
 
@@ -234,6 +249,9 @@ impl Recorder {
             piece: Piece { nodes: Piece::FIRST.nodes.min(most.nodes), ..Piece::FIRST },
             most,
             scratch: None,
+            keeping: None,
+            abort: Abort::NEVER,
+            discarded: Vec::new(),
             stats: Stats::default(),
             profile: Profile::new(),
         })
@@ -304,7 +322,10 @@ impl Recorder {
         let size = need.max(old.as_ref().map_or(PAGE, |(m, _)| m.size * 2).min(256 << 20));
         if let Some((memory, _)) = old {
             // Recorded work may use it.
-            self.opened()?.keep.memory.push(memory);
+            self.opened()?.keep.memory.push(memory.clone());
+            if let Some(kept) = &mut self.keeping {
+                kept.memory.push(memory);
+            }
         }
         let memory = Arc::new(Memory::new(&self.core, size, Purpose::Tensors, "scratch memory of a graph")?);
         let range = Range::new(memory.address, bytes);
@@ -437,7 +458,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends a node that read and wrote `bytes`. Submits the piece if it is long enough.
+    /// Ends a node that takes as long as reading and writing `bytes`. Submits the piece if it is long enough.
     pub fn end_node(&mut self, bytes: u64) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.nodes += 1;
@@ -446,8 +467,24 @@ impl Recorder {
         if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {
             self.piece = self.piece.grown(self.most);
             self.submit()?;
+            self.ask_host()?;
         }
         Ok(())
+    }
+
+    /// Sets the host's callback that cancels computations.
+    pub fn set_abort(&mut self, abort: Abort) {
+        self.abort = abort;
+    }
+
+    /// Fails with [`Error::Aborted`] if the host cancels the computation. Call it before a graph, and between its pieces.
+    pub fn ask_host(&mut self) -> Result<()> {
+        if !self.abort.is_set() {
+            return Ok(());
+        }
+        // What is submitted cannot be cancelled, so little is submitted ahead of the device.
+        self.wait_below(MOST_TO_CANCEL)?;
+        if self.abort.is_wanted() { Err(Error::Aborted) } else { Ok(()) }
     }
 
     /// Makes the work that is recorded from now on wait for a mark of another stream.
@@ -481,30 +518,47 @@ impl Recorder {
 
     /// Submits what is recorded.
     pub fn submit(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        open.barrier(&self.core, HOST);
-        // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
-        let ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
-        open.keep.waits = std::mem::take(&mut self.waits);
-        let waits: Vec<_> = open.keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
+        if self.open.is_some() { self.submit_with(&[]) } else { Ok(()) }
+    }
+
+    /// Submits what is recorded, and kept commands after it.
+    fn submit_with(&mut self, again: &[vk::CommandBuffer]) -> Result<()> {
+        let mut commands = Vec::with_capacity(again.len() + 1);
+        let mut ended = Ok(());
+        let (mut own, mut keep, mut stamps) = (None, Keep::default(), None);
+        if let Some(open) = self.open.take() {
+            open.barrier(&self.core, HOST);
+            // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
+            ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
+            commands.push(open.commands);
+            match &mut self.keeping {
+                Some(kept) => kept.pieces.push((open.commands, Piece { nodes: open.nodes, bytes: open.bytes })),
+                None => own = Some(open.commands),
+            }
+            (keep, stamps) = (open.keep, open.stamps);
+        }
+        commands.extend_from_slice(again);
+        keep.waits = std::mem::take(&mut self.waits);
+        let waits: Vec<_> = keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
         let value = self.submitted + 1;
         let result = match ended {
-            // SAFETY: the recording has just ended, so the commands are not in use. The flight below keeps what they use until the value is
-            // reached, `keep.waits` keeps the semaphores, and only this recorder uses the pool.
-            Ok(()) => unsafe { self.core.submit(&[open.commands], &waits, (self.timeline.semaphore, value)) },
+            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. The
+            // flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits
+            // them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
+            Ok(()) => unsafe { self.core.submit(&commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };
         if let Err(e) = result {
             self.hazards.clear();
-            if let Some(stamps) = open.stamps {
+            if let Some(stamps) = stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.recycle(open.commands, open.keep);
+            self.recycle(own, keep);
             return Err(e);
         }
         self.submitted = value;
         self.stats.submissions += 1;
-        self.flying.push_back(Flight { value, commands: open.commands, keep: open.keep, stamps: open.stamps });
+        self.flying.push_back(Flight { value, commands: own, keep, stamps });
         self.retire();
         self.wait_below(MOST_FLYING)
     }
@@ -602,7 +656,12 @@ impl Recorder {
                 made.first().copied().ok_or_else(|| Error::Backend("Vulkan: no command buffer".into()))?
             }
         };
-        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let once = if self.keeping.is_none() {
+            vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT
+        } else {
+            vk::CommandBufferUsageFlags::empty()
+        };
+        let info = vk::CommandBufferBeginInfo::default().flags(once);
         // SAFETY: the command buffer is new, or spare: retired after its work was done. Its pool allows the implicit reset.
         if let Err(e) = unsafe { vk.begin_command_buffer(commands, &info) } {
             self.spare.push(commands);
@@ -639,6 +698,7 @@ impl Recorder {
             }
             self.recycle(flight.commands, flight.keep);
         }
+        self.retire_discarded(reached);
     }
 
     /// Recycles all pieces after the device failed. Host memory is not filled.
@@ -652,8 +712,8 @@ impl Recorder {
         }
     }
 
-    fn recycle(&mut self, commands: vk::CommandBuffer, keep: Keep) {
-        self.spare.push(commands);
+    fn recycle(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
+        self.spare.extend(commands);
         for page in keep.pages {
             if self.pages.len() < SPARE_PAGES && page.memory.size == PAGE {
                 self.pages.push(page.memory);

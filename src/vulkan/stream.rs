@@ -1,9 +1,11 @@
 //! Streams: computing graphs, asynchronous copies, events.
 
+use super::abort::Abort;
 use super::buffer::{self, Location};
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
 use super::info::Info;
+use super::kept::KeptGraphs;
 use super::memory::Span;
 use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
@@ -24,6 +26,8 @@ pub struct VkStream {
     name: CString,
     // Dropped first: it waits for its work, which uses the pipelines of `gpu`.
     recorder: Mutex<Recorder>,
+    /// Locked after the recorder.
+    kept: Mutex<KeptGraphs>,
     gpu: Arc<Gpu>,
 }
 
@@ -91,7 +95,18 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 impl VkStream {
     pub(super) fn new(gpu: &Arc<Gpu>, name: CString) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
-        Ok(Self { gpu: gpu.clone(), name, recorder })
+        Ok(Self { gpu: gpu.clone(), name, recorder, kept: Mutex::default() })
+    }
+
+    /// Sets the host's callback that cancels computations.
+    pub(super) fn set_abort(&self, abort: Abort) {
+        lock(&self.recorder).set_abort(abort);
+    }
+
+    /// What was recorded so far.
+    #[cfg(test)]
+    pub(super) fn stats(&self) -> super::command::Stats {
+        lock(&self.recorder).stats()
     }
 
     fn place(&self, tensor: TensorRef) -> Result<Location> {
@@ -176,7 +191,7 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        super::graph::record(&mut recorder, &self.gpu.pipelines, graph)?;
+        lock(&self.kept).compute(&mut recorder, &self.gpu.pipelines, graph)?;
         self.settle(&mut recorder)
     }
 
