@@ -1,6 +1,7 @@
 //! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
 //! device starts early.
 
+mod pieces;
 mod replay;
 
 pub use replay::Kept;
@@ -180,6 +181,8 @@ pub struct Recorder {
     open: Option<Open>,
     flying: VecDeque<Flight>,
     submitted: u64,
+    /// What the timeline is known to have reached.
+    reached: Reached,
     hazards: Hazards,
     waits: Vec<Mark>,
     piece: Piece,
@@ -188,6 +191,8 @@ pub struct Recorder {
     /// The graph that is recorded now, if its commands are kept.
     keeping: Option<Kept>,
     abort: Abort,
+    /// The open piece is long enough.
+    full: bool,
     /// Kept commands that were discarded. They may be in flight.
     discarded: Vec<Kept>,
     stats: Stats,
@@ -244,6 +249,7 @@ impl Recorder {
             open: None,
             flying: VecDeque::new(),
             submitted: 0,
+            reached: Reached::default(),
             hazards: Hazards::default(),
             waits: Vec::new(),
             piece: Piece { nodes: Piece::FIRST.nodes.min(most.nodes), ..Piece::FIRST },
@@ -251,6 +257,7 @@ impl Recorder {
             scratch: None,
             keeping: None,
             abort: Abort::NEVER,
+            full: false,
             discarded: Vec::new(),
             stats: Stats::default(),
             profile: Profile::new(),
@@ -289,6 +296,7 @@ impl Recorder {
         if push.len() > MAX_PUSH || !push.len().is_multiple_of(4) {
             return Err(Error::Backend(format!("Vulkan: {} bytes of push constants", push.len())));
         }
+        self.next_piece()?;
         let commands = self.step(reads, writes)?;
         let rebind = self.open.as_mut().is_some_and(|o| o.bound.replace(program.pipeline) != Some(program.pipeline));
         let vk = &self.core.vk;
@@ -310,6 +318,7 @@ impl Recorder {
     /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two, because steps name
     /// what they read and write.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
+        self.next_piece()?;
         let need = aligned(bytes)?;
         if let Some((memory, at)) = &mut self.scratch
             && memory.size >= need
@@ -348,6 +357,7 @@ impl Recorder {
         let (read, written) = (reach(strides.0), reach(strides.1));
         from.check(read)?;
         to.check(written)?;
+        self.next_piece()?;
         let commands = self.step(&[from.range(read)], &[to.range(written)])?;
         self.keep([&from, &to])?;
         let regions: Vec<_> = (0..count)
@@ -370,6 +380,7 @@ impl Recorder {
         if len == 0 {
             return Ok(());
         }
+        self.next_piece()?;
         let head = (to.offset.next_multiple_of(4) - to.offset).min(len);
         let words = (len - head) / 4 * 4;
         let tail = len - head - words;
@@ -458,7 +469,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends a node that takes as long as reading and writing `bytes`. Submits the piece if it is long enough.
+    /// Ends a node that takes as long as reading and writing `bytes`.
     pub fn end_node(&mut self, bytes: u64) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.nodes += 1;
@@ -466,25 +477,10 @@ impl Recorder {
         self.stats.longest = self.stats.longest.max(open.nodes);
         if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {
             self.piece = self.piece.grown(self.most);
-            self.submit()?;
-            self.ask_host()?;
+            // Submitted when more is recorded: the last piece of a graph also makes its results visible to the host.
+            self.full = true;
         }
         Ok(())
-    }
-
-    /// Sets the host's callback that cancels computations.
-    pub fn set_abort(&mut self, abort: Abort) {
-        self.abort = abort;
-    }
-
-    /// Fails with [`Error::Aborted`] if the host cancels the computation. Call it before a graph, and between its pieces.
-    pub fn ask_host(&mut self) -> Result<()> {
-        if !self.abort.is_set() {
-            return Ok(());
-        }
-        // What is submitted cannot be cancelled, so little is submitted ahead of the device.
-        self.wait_below(MOST_TO_CANCEL)?;
-        if self.abort.is_wanted() { Err(Error::Aborted) } else { Ok(()) }
     }
 
     /// Makes the work that is recorded from now on wait for a mark of another stream.
@@ -518,16 +514,20 @@ impl Recorder {
 
     /// Submits what is recorded.
     pub fn submit(&mut self) -> Result<()> {
-        if self.open.is_some() { self.submit_with(&[]) } else { Ok(()) }
+        if self.open.is_some() { self.submit_with(&[], true) } else { Ok(()) }
     }
 
-    /// Submits what is recorded, and kept commands after it.
-    fn submit_with(&mut self, again: &[vk::CommandBuffer]) -> Result<()> {
+    /// Submits what is recorded, and kept commands after it. `visible`: the host may read the results once it has waited. Otherwise work that is
+    /// submitted later makes them visible, as barriers cover all earlier work of the queue.
+    fn submit_with(&mut self, again: &[vk::CommandBuffer], visible: bool) -> Result<()> {
+        self.full = false;
         let mut commands = Vec::with_capacity(again.len() + 1);
         let mut ended = Ok(());
         let (mut own, mut keep, mut stamps) = (None, Keep::default(), None);
         if let Some(open) = self.open.take() {
-            open.barrier(&self.core, HOST);
+            if visible {
+                open.barrier(&self.core, HOST);
+            }
             // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
             ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
             commands.push(open.commands);
@@ -590,6 +590,7 @@ impl Recorder {
 
     /// Staging memory that is kept until the work that is being recorded is done.
     fn stage(&mut self, bytes: u64) -> Result<Staged> {
+        self.next_piece()?;
         let need = aligned(bytes)?;
         self.opened()?;
         let room = |o: &Open| o.keep.pages.last().is_some_and(|p| p.memory.size - p.used >= need);
@@ -698,6 +699,7 @@ impl Recorder {
             }
             self.recycle(flight.commands, flight.keep);
         }
+        self.reached = self.reached.max(*reached);
         self.retire_discarded(reached);
     }
 

@@ -13,7 +13,7 @@ use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
-use crate::tensor::ops::{Place, glu, matmul, unary, view};
+use crate::tensor::ops::{Place, glu, matmul, rows, unary, view};
 use std::sync::{Arc, OnceLock};
 
 /// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without a driver.
@@ -115,11 +115,21 @@ fn gate_and_up(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
     vec![swiglu(l, all[1], all[0])]
 }
 
-const ALL: [(Make, [usize; 3], usize); 4] = [
+/// The values of a token go to the cache, under the name of a view.
+fn values_into_rows(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
+    let all = products(l, f, &[20, 12]);
+    let ids = l.i64s(&[1], &[3]);
+    let cache = l.f32s(&[12, 5], |i| i as f32 * 0.01);
+    let row = view::reshape(&mut l.ctx, all[1], &[12, 1]).unwrap();
+    vec![all[0], rows::set_rows(&mut l.ctx, cache, row, ids).unwrap()]
+}
+
+const ALL: [(Make, [usize; 3], usize); 5] = [
     (three, [3, 0, 0], 3),
     (two_and_biases, [2, 2, 0], 4),
     (bias_and_residual, [1, 2, 0], 3),
     (gate_and_up, [2, 0, 1], 3),
+    (values_into_rows, [2, 0, 0], 3),
 ];
 
 #[test]

@@ -1,5 +1,5 @@
 //! Products of one column, as in the generation of text: those of the same column with matrices of one format (Q, K and V), the additions after
-//! them, and the gated function of two of them. Their nodes need not be neighbours: what is computed earlier than the graph says must not
+//! them, the gated function of two of them, and SET_ROWS of one of them. Their nodes need not be neighbours: what is computed earlier than the graph says must not
 //! touch the memory of the nodes that it overtakes.
 
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 use super::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
+use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::backend::op_is_empty;
 use crate::graph::GraphRef;
@@ -24,8 +25,22 @@ pub struct Part {
     pub product: TensorRef,
     /// The summands. Two only if there is one part.
     pub summands: [Option<TensorRef>; 2],
-    /// The last addition, or the product.
+    /// The last addition, or the product. With `rows`: SET_ROWS, which writes it to a row by index.
     pub result: TensorRef,
+    /// Whether the result is such a row. One part of a join at most.
+    pub rows: bool,
+}
+
+impl Part {
+    /// What a dispatch reads for it, apart from the summands.
+    fn operands(&self) -> impl Iterator<Item = TensorRef> {
+        let index = self.result.src(1).filter(|_| self.rows);
+        self.product.srcs().map(|(_, s)| s).chain(index)
+    }
+
+    fn reads(&self) -> Vec<TensorRef> {
+        self.operands().chain(self.summands.into_iter().flatten()).collect()
+    }
 }
 
 /// Products of the same column.
@@ -86,7 +101,7 @@ impl Search<'_> {
     /// The product at node `i` with the additions after it, at most `most`, and the numbers of all these nodes.
     fn part(&self, i: usize, most: usize) -> (Part, Vec<usize>) {
         let product = self.graph.node(i);
-        let (mut part, mut nodes) = (Part { product, summands: [None; 2], result: product }, vec![i]);
+        let (mut part, mut nodes) = (Part { product, summands: [None; 2], result: product, rows: false }, vec![i]);
         for k in 0..most {
             let last = nodes[nodes.len() - 1];
             let next = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == part.result));
@@ -104,6 +119,38 @@ impl Search<'_> {
             nodes.push(n);
         }
         (part, nodes)
+    }
+
+    /// The part with SET_ROWS after it, and that node, which only views separate from the part.
+    fn into_row(&self, part: &Part, nodes: &[usize]) -> Option<(Part, Vec<usize>)> {
+        let (mut value, mut last) = (part.result, *nodes.last()?);
+        loop {
+            let (k, reader) = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == value))?;
+            if self.graph.use_count(value) != 1 || value.has_flag(GGML_TENSOR_FLAG_OUTPUT) {
+                return None;
+            }
+            let whole = reader.is_contiguous()
+                && reader.nelements() == value.nelements()
+                && reader.view_offs() == value.view_offs();
+            if matches!(reader.op(), GGML_OP_VIEW | GGML_OP_RESHAPE) && whole && reader.dtype() == value.dtype() {
+                (value, last) = (reader, k);
+                continue;
+            }
+            let (ids, m) = (reader.src(1)?, part.product.ne()[0]);
+            let fits = reader.op() == GGML_OP_SET_ROWS
+                && computed(reader)
+                && reader.src(0) == Some(value)
+                && value.ne() == [m, 1, 1, 1]
+                && reader.ne()[0] == m
+                && reader.ne()[2..] == [1, 1]
+                && reader.is_contiguous_rows()
+                && matches!(reader.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
+                && ids.nelements() == 1
+                && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64);
+            let with = Part { result: reader, rows: true, ..*part };
+            let good = fits && with.reads().iter().all(|t| apart(reader, *t));
+            return good.then(|| (with, nodes.iter().copied().chain([k]).collect()));
+        }
     }
 
     /// Whether a dispatch may write `result` while it reads the operands of the product, and the summands element by element.
@@ -149,7 +196,7 @@ impl Search<'_> {
         if !fits || !reads.iter().all(|s| apart(node, *s)) || !self.may_overtake(&nodes, &nodes, &reads, node) {
             return None;
         }
-        let part = |product| Some(Part { product, summands: [None; 2], result: product });
+        let part = |product| Some(Part { product, summands: [None; 2], result: product, rows: false });
         let joined = Joined { parts: [part(gate), part(up), None], gate: Some(node) };
         Some(Found { chain: Chain::Products(joined), nodes })
     }
@@ -165,34 +212,37 @@ impl Search<'_> {
             let mut all: Vec<usize> = Vec::new();
             let mut n = 0;
             for &i in [self.from].iter().chain(&others) {
-                let (part, nodes) = self.part(i, most);
-                let same =
-                    n == 0 || parts[0].is_some_and(|p: Part| p.summands[0].is_some() == part.summands[0].is_some());
-                let reads: Vec<_> =
-                    part.product.srcs().map(|(_, s)| s).chain(part.summands.into_iter().flatten()).collect();
-                let with: Vec<_> = all.iter().chain(&nodes).copied().collect();
-                // What one part writes must not be what another reads or writes.
-                let apart_from = |p: &Part| {
-                    let theirs = p.product.srcs().map(|(_, s)| s).chain(p.summands.into_iter().flatten());
-                    apart(part.result, p.result)
-                        && theirs.into_iter().all(|t| apart(part.result, t))
-                        && reads.iter().all(|t| apart(p.result, *t))
+                let plain = self.part(i, most);
+                let row =
+                    parts.iter().flatten().all(|p: &Part| !p.rows).then(|| self.into_row(&plain.0, &plain.1)).flatten();
+                let fits = |(part, nodes): &(Part, Vec<usize>)| {
+                    let adds = |p: &Part| p.summands[0].is_some();
+                    let same = parts[0].is_none_or(|p: Part| adds(&p) == adds(part));
+                    let with: Vec<_> = all.iter().chain(nodes).copied().collect();
+                    // What one part writes must not be what another reads or writes.
+                    let apart_from = |p: &Part| {
+                        apart(part.result, p.result)
+                            && p.reads().iter().all(|t| apart(part.result, *t))
+                            && part.reads().iter().all(|t| apart(p.result, *t))
+                    };
+                    same && n < 3
+                        && self.may_write(part.product, part.result, &[])
+                        && self.may_overtake(nodes, &with, &part.reads(), part.result)
+                        && parts.iter().flatten().all(apart_from)
                 };
-                let fits = same
-                    && n < 3
-                    && self.may_write(part.product, part.result, &[])
-                    && self.may_overtake(&nodes, &with, &reads, part.result)
-                    && parts.iter().flatten().all(apart_from);
-                if fits {
-                    parts[n] = Some(part);
-                    all = with;
-                    n += 1;
-                } else if i == self.from {
-                    break;
+                match row.into_iter().chain([plain]).find(fits) {
+                    Some((part, nodes)) => {
+                        parts[n] = Some(part);
+                        all.extend(nodes);
+                        n += 1;
+                    }
+                    None if i == self.from => break,
+                    None => {}
                 }
             }
             let adds = parts[0].is_some_and(|p: Part| p.summands[0].is_some());
-            if n > 1 || adds && n > 0 {
+            let rows = parts.iter().flatten().any(|p: &Part| p.rows);
+            if n > 1 || adds && n > 0 || rows {
                 return Some(Found { chain: Chain::Products(Joined { parts, gate: None }), nodes: all });
             }
             // Other products do not join after all, or the additions are in the way.

@@ -277,7 +277,7 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let (mut reads, mut writes) = (vec![b.range], Vec::new());
     let (mut a, mut d, mut s, mut ends) = ([0; 3], [0; 3], [0; 3], [0; 3]);
-    let mut adds = 0;
+    let (mut adds, mut rows, mut rows_type, mut index, mut place) = (0, 0, 0, 0, [0; 3]);
     for (i, part) in parts.iter().enumerate() {
         let matrix = View::of(src(part.product, 0)?)?;
         a[i] = matrix.at;
@@ -287,6 +287,12 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
             let result = View::of(part.result)?;
             d[i] = result.at;
             writes.push(result.range);
+            if part.rows {
+                let ids = View::of(src(part.result, 1)?)?;
+                reads.push(ids.range);
+                (rows, rows_type, index) = (i as u32 + 1, result.ty(), ids.ty());
+                place = [ids.at, u64::from(result.ne[1]), u64::from(result.nb[1])];
+            }
         }
         for (k, summand) in part.summands.iter().flatten().enumerate() {
             let summand = View::of(*summand)?;
@@ -305,10 +311,12 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let (threads, variant) = (tune::vector_threads(plan.info), format!(".{}", format_name(o.a.dtype)));
     let kernel = if b_type == BLOCKS {
-        let constants = |one_subgroup| constants::MulMatJoinedInts { one_subgroup, b: b_type, adds, gate };
+        let constants =
+            |one_subgroup| constants::MulMatJoinedInts { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
         tune::reduction_of(&variant, threads, constants, plan.info)?
     } else {
-        let constants = |one_subgroup| constants::MulMatJoined { one_subgroup, b: b_type, adds, gate };
+        let constants =
+            |one_subgroup| constants::MulMatJoined { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
         tune::reduction_of(&variant, threads, constants, plan.info)?
     };
     let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
@@ -329,6 +337,9 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
         end1,
         end2,
         param,
+        rows: place[1] as u32,
+        rows_nb: place[2] as u32,
+        index: place[0],
     };
     let g = Grid::list(n_groups.into(), threads, plan.info)?;
     plan.dispatch(kernel, push, g.groups, &reads, &writes);

@@ -393,12 +393,15 @@ interface! {
             56 s0: u64,
             64 s1: u64,
             72 s2: u64,
-            80 k: u32,
-            84 a_nb: u32,
-            88 end0: u32,
-            92 end1: u32,
-            96 end2: u32,
-            100 param: [f32; 2],
+            80 index: u64,
+            88 k: u32,
+            92 a_nb: u32,
+            96 end0: u32,
+            100 end1: u32,
+            104 end2: u32,
+            108 param: [f32; 2],
+            116 rows: u32,
+            120 rows_nb: u32,
         }
         LightningIndexer {
             0 q: u64,
@@ -910,12 +913,18 @@ interface! {
             4 b: u32,
             5 adds: u32,
             6 gate: u32,
+            7 rows: u32,
+            8 rows_type: u32,
+            9 index: u32,
         }
         MulMatJoinedInts of "mul_mat_joined_ints" pushed Joined {
             3 one_subgroup: bool,
             4 b: u32,
             5 adds: u32,
             6 gate: u32,
+            7 rows: u32,
+            8 rows_type: u32,
+            9 index: u32,
         }
         MulMatRows of "mul_mat_rows" pushed Product {
             3 b: u32,
