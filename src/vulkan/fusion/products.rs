@@ -122,7 +122,7 @@ impl Search<'_> {
     }
 
     /// The part with SET_ROWS after it, and that node, which only views separate from the part.
-    fn into_row(&self, part: &Part, nodes: &[usize]) -> Option<(Part, Vec<usize>)> {
+    fn with_row(&self, part: &Part, nodes: &[usize]) -> Option<(Part, Vec<usize>)> {
         let (mut value, mut last) = (part.result, *nodes.last()?);
         loop {
             let (k, reader) = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == value))?;
@@ -214,7 +214,7 @@ impl Search<'_> {
             for &i in [self.from].iter().chain(&others) {
                 let plain = self.part(i, most);
                 let row =
-                    parts.iter().flatten().all(|p: &Part| !p.rows).then(|| self.into_row(&plain.0, &plain.1)).flatten();
+                    parts.iter().flatten().all(|p: &Part| !p.rows).then(|| self.with_row(&plain.0, &plain.1)).flatten();
                 let fits = |(part, nodes): &(Part, Vec<usize>)| {
                     let adds = |p: &Part| p.summands[0].is_some();
                     let same = parts[0].is_none_or(|p: Part| adds(&p) == adds(part));
