@@ -10,6 +10,8 @@ const uint SCALE = 70; // param: factor, summand
 const uint LEAKY_RELU = 71; // param: slope
 const uint COPY = 72;
 const uint FILL = 73; // param: value
+const uint GATE_SIGMOID = 74; // of `gated`: no number of ggml_glu_op
+const uint GATE_SOFTPLUS = 75;
 
 // x * sigmoid(x), without NaN for large arguments.
 float silu(float x) { return x / (1.0 + exp(-x)); }
@@ -98,6 +100,8 @@ float gated(uint op, float gate, float up, vec2 param) {
         }
         case 4: return gelu_erf(gate) * up;
         case 5: return gelu_quick(gate) * up;
+        case GATE_SIGMOID: return up / (1.0 + exp(-gate));
+        case GATE_SOFTPLUS: return (gate > 20.0 ? gate : log(1.0 + exp(gate))) * up;
         default: return silu(min(gate, param.y)) * max(min(up, param.y), -param.y);
     }
 }

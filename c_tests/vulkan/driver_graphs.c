@@ -1,10 +1,11 @@
-/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count: driver_graphs [all]
+/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count: driver_graphs [all | time]
  *
  * Two models, of as many layers as each graph asks for: dense (the shapes of an 8B llama: 4096 x 14336, 32 heads over 8 pairs of keys and values)
  * and moe (those of a 30B Qwen: 2048 x 768, 128 experts of which 8 are used, norms of queries and keys). A graph is computed twice,
  * and the second time is counted: driver_layer_mark("MODEL FORMAT PHASE LAYERS"). Phases: text, a token after 4096 others, and prompt, 512 tokens.
  * `all` computes one operation of each kind in each format instead, so that the drivers compile their pipelines. The weights have no values: on a
- * device that computes nothing, none would matter.
+ * device that computes nothing, none would matter. `time` needs no layer: it computes tokens of a small model, as a host does that uses its graph again,
+ * and prints how many a second, and the processor time of one. On a device that computes nothing, that is the host's share of the time.
  *
  * The environment names the layer: DRIVER_LAYER=path of the library. */
 #include "ggml-alloc.h"
@@ -18,8 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { HEAD = 128, NODES = 4096, DEPTH = 4096, PROMPT = 512, MOST_LAYERS = 3 };
+enum { HEAD = 128, NODES = 4096, DEPTH = 4096, PROMPT = 512, COUNTED_LAYERS = 3, MOST_LAYERS = 16, TOKENS = 2000 };
 
 typedef struct ggml_tensor * tensor;
 
@@ -29,6 +31,7 @@ struct shape {
 };
 
 static const struct shape DENSE = { "dense", 4096, 14336, 32, 8, 128256, 0, 0 };
+static const struct shape SMALL = { "small", 1024, 2816, 8, 8, 32000, 0, 0 };
 static const struct shape MOE   = { "moe", 2048, 768, 32, 4, 151936, 128, 8 };
 
 struct layer {
@@ -170,7 +173,7 @@ static tensor experts(struct ggml_context * ctx, struct ggml_cgraph * graph, con
     return sum;
 }
 
-static struct ggml_cgraph * build(struct ggml_context * ctx, const struct model * m, int n_tokens, int n_past) {
+static struct ggml_cgraph * build(struct ggml_context * ctx, const struct model * m, int n_tokens, int n_past, struct inputs * set) {
     struct ggml_cgraph * graph = ggml_new_graph_custom(ctx, NODES, false);
     const struct inputs  in    = {
         input(ggml_new_tensor_2d(ctx, GGML_TYPE_F32, m->shape->embd, n_tokens)),
@@ -196,6 +199,7 @@ static struct ggml_cgraph * build(struct ggml_context * ctx, const struct model 
     tensor out = ggml_mul_mat(ctx, m->out, normed(ctx, x, m->norm));
     ggml_set_output(out);
     ggml_build_forward_expand(graph, out);
+    *set = in;
     return graph;
 }
 
@@ -214,18 +218,62 @@ static void compute(struct ggml_cgraph * graph, const char * name) {
 }
 
 static void count_model(const struct shape * s, enum ggml_type type) {
-    for (int layers = 2; layers <= MOST_LAYERS; layers++) {
+    for (int layers = 2; layers <= COUNTED_LAYERS; layers++) {
         struct model m = load(s, type, layers);
         for (int prompt = 0; prompt < 2; prompt++) {
             char name[64];
             snprintf(name, sizeof name, "%s %s %s %d", s->name, ggml_type_name(type), prompt ? "prompt" : "text", layers);
             struct ggml_context * ctx = new_context(NODES);
-            compute(build(ctx, &m, prompt ? PROMPT : 1, prompt ? 0 : DEPTH), name);
+            struct inputs         in;
+            compute(build(ctx, &m, prompt ? PROMPT : 1, prompt ? 0 : DEPTH, &in), name);
             ggml_free(ctx);
         }
         ggml_backend_buffer_free(m.buffer);
         ggml_free(m.ctx);
     }
+}
+
+static double seconds(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+/* Tokens a second of a small model: inputs set, the same graph computed, the result read. */
+static void time_text(enum ggml_type type) {
+    struct model          m   = load(&SMALL, type, MOST_LAYERS);
+    struct ggml_context * ctx = new_context(NODES);
+    struct inputs         in;
+    struct ggml_cgraph *  graph       = build(ctx, &m, 1, DEPTH, &in);
+    ggml_backend_t        backends[2] = { gpu, cpu };
+    ggml_backend_sched_t  sched       = ggml_backend_sched_new(backends, NULL, 2, NODES, false, true);
+    if (sched == NULL || !ggml_backend_sched_alloc_graph(sched, graph)) { fail("no memory for the graph"); }
+    tensor  out        = ggml_graph_node(graph, -1);
+    float * embeddings = calloc((size_t) SMALL.embd, sizeof(float)), *logits = calloc((size_t) SMALL.vocabulary, sizeof(float));
+    double  begun = 0.0, used = 0.0;
+    for (int i = -100; i < TOKENS; i++) {
+        if (i == 0) {
+            begun = seconds(CLOCK_MONOTONIC);
+            used  = seconds(CLOCK_PROCESS_CPUTIME_ID);
+        }
+        const int32_t position = DEPTH, wanted = 0;
+        const int64_t row = DEPTH;
+        ggml_backend_tensor_set(in.embeddings, embeddings, 0, ggml_nbytes(in.embeddings));
+        ggml_backend_tensor_set(in.positions, &position, 0, sizeof position);
+        ggml_backend_tensor_set(in.rows, &row, 0, sizeof row);
+        ggml_backend_tensor_set(in.wanted, &wanted, 0, sizeof wanted);
+        if (ggml_backend_sched_graph_compute_async(sched, graph) != GGML_STATUS_SUCCESS) { fail("text"); }
+        ggml_backend_tensor_get_async(gpu, out, logits, 0, ggml_nbytes(out));
+        ggml_backend_sched_synchronize(sched);
+    }
+    printf("text: %.0f tokens/s, %.1f us of processor time a token\n", TOKENS / (seconds(CLOCK_MONOTONIC) - begun),
+        1e6 * (seconds(CLOCK_PROCESS_CPUTIME_ID) - used) / TOKENS);
+    free(embeddings);
+    free(logits);
+    ggml_backend_sched_free(sched);
+    ggml_free(ctx);
+    ggml_backend_buffer_free(m.buffer);
+    ggml_free(m.ctx);
 }
 
 /* Computes one operation, if the device has it. */
@@ -281,6 +329,12 @@ int main(int argc, char ** argv) {
     gpu                = ggml_backend_init_by_name("Vulkan0", NULL);
     cpu                = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     if (gpu == NULL || cpu == NULL) { fail("no device Vulkan0"); }
+    if (argc > 1 && strcmp(argv[1], "time") == 0) {
+        time_text(GGML_TYPE_Q4_0);
+        ggml_backend_free(gpu);
+        ggml_backend_free(cpu);
+        return 0;
+    }
     layer = layer != NULL || path == NULL ? layer : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     if (layer == NULL) { fail("DRIVER_LAYER does not name a layer that is loaded"); }
     *(void **) &mark = dlsym(layer, "driver_layer_mark");

@@ -13,6 +13,7 @@ use crate::{ggml_abort, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a buffer of device memory reports as the address of its first byte. It is not an address, because the host has none for device
 /// memory. Offsets count from it.
@@ -28,12 +29,19 @@ pub struct VkBuffer {
     shift: u64,
     /// Bytes.
     size: u64,
+    /// No other buffer has this number, not even one that is later made at the same place.
+    serial: u64,
+}
+
+fn next_serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl VkBuffer {
     fn new(gpu: &Arc<Gpu>, memory: Memory) -> Self {
         let size = memory.size;
-        Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size }
+        Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size, serial: next_serial() }
     }
 
     /// Makes a buffer of host memory. Its tensors have host addresses.
@@ -50,7 +58,8 @@ impl VkBuffer {
         // alignment is at most a page, and is not written: `place` and `location` check bounds.
         let memory = unsafe { Memory::import(&gpu.core, ptr, (end - start) as u64) }?;
         let shift = (address - start) as u64;
-        Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: address, shift, size: size as u64 })
+        let serial = next_serial();
+        Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: address, shift, size: size as u64, serial })
     }
 
     /// The device.
@@ -95,6 +104,11 @@ pub fn location(tensor: TensorRef) -> Option<Location> {
 pub fn range(tensor: TensorRef) -> Result<Range> {
     with(tensor, |b, offset| Range::new(b.memory.address + offset, tensor.nbytes() as u64))
         .ok_or_else(|| Error::Invalid(format!("tensor '{}' is not in a buffer of a Vulkan device", tensor.name())))
+}
+
+/// The number of the buffer that has a tensor's data. While it is the same, the same data is at the same device address.
+pub fn serial(tensor: TensorRef) -> Option<u64> {
+    with(tensor, |b, _| b.serial)
 }
 
 fn with<T>(tensor: TensorRef, f: impl FnOnce(&VkBuffer, u64) -> T) -> Option<T> {

@@ -1,6 +1,12 @@
 //! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
 //! device starts early.
 
+mod pieces;
+mod replay;
+
+pub use replay::Kept;
+
+use super::abort::Abort;
 use super::core::Core;
 use super::hazard::{Hazards, Range};
 use super::memory::{Memory, Purpose, Span};
@@ -156,7 +162,8 @@ struct Open {
 
 struct Flight {
     value: u64,
-    commands: vk::CommandBuffer,
+    /// `None` if they are kept, or if only kept commands were submitted.
+    commands: Option<vk::CommandBuffer>,
     keep: Keep,
     stamps: Option<Stamps>,
 }
@@ -188,6 +195,8 @@ pub struct Recorder {
     open: Option<Open>,
     flying: VecDeque<Flight>,
     submitted: u64,
+    /// What the timeline is known to have reached.
+    reached: Reached,
     hazards: Hazards,
     waits: Vec<Mark>,
     /// Why pieces in flight were given up, until a call says so.
@@ -195,6 +204,13 @@ pub struct Recorder {
     piece: Piece,
     most: Piece,
     scratch: Option<(Arc<Memory>, u64)>,
+    /// The graph that is recorded now, if its commands are kept.
+    keeping: Option<Kept>,
+    abort: Abort,
+    /// The open piece is long enough.
+    full: bool,
+    /// Kept commands that were discarded. They may be in flight.
+    discarded: Vec<Kept>,
     stats: Stats,
     profile: Profile,
 }
@@ -213,6 +229,8 @@ pub struct Stats {
     pub submissions: u64,
     /// The longest piece, in nodes.
     pub longest: u32,
+    /// Graphs that were submitted again.
+    pub replays: u64,
 }
 
 /// Bytes of a page of staging memory. Larger copies get pages of their own size.
@@ -221,6 +239,8 @@ const PAGE: u64 = 1 << 20;
 const SPARE_PAGES: usize = 8;
 /// Maximum number of pieces in flight. Recording waits for the device if there are more.
 const MOST_FLYING: usize = 32;
+/// The same for hosts that may cancel a computation.
+const MOST_TO_CANCEL: usize = 2;
 /// Alignment of staging and scratch memory.
 const ALIGN: u64 = 256;
 
@@ -245,12 +265,17 @@ impl Recorder {
             open: None,
             flying: VecDeque::new(),
             submitted: 0,
+            reached: Reached::default(),
             hazards: Hazards::default(),
             waits: Vec::new(),
             given_up: None,
             piece: Piece { nodes: Piece::FIRST.nodes.min(most.nodes), ..Piece::FIRST },
             most,
             scratch: None,
+            keeping: None,
+            abort: Abort::NEVER,
+            full: false,
+            discarded: Vec::new(),
             stats: Stats::default(),
             profile: Profile::new(),
         })
@@ -288,6 +313,7 @@ impl Recorder {
         if push.len() > MAX_PUSH || !push.len().is_multiple_of(4) {
             return Err(Error::Backend(format!("Vulkan: {} bytes of push constants", push.len())));
         }
+        self.next_piece()?;
         let commands = self.step(reads, writes)?;
         let rebind = self.open.as_mut().is_some_and(|o| o.bound.replace(program.pipeline) != Some(program.pipeline));
         let vk = &self.core.vk;
@@ -309,6 +335,7 @@ impl Recorder {
     /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two, because steps name
     /// what they read and write.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
+        self.next_piece()?;
         let need = aligned(bytes)?;
         if let Some((memory, at)) = &mut self.scratch
             && memory.size >= need
@@ -321,7 +348,10 @@ impl Recorder {
         let size = need.max(old.as_ref().map_or(PAGE, |(m, _)| m.size * 2).min(256 << 20));
         if let Some((memory, _)) = old {
             // Recorded work may use it.
-            self.opened()?.keep.memory.push(memory);
+            self.opened()?.keep.memory.push(memory.clone());
+            if let Some(kept) = &mut self.keeping {
+                kept.memory.push(memory);
+            }
         }
         let memory = Arc::new(Memory::new(&self.core, size, Purpose::Tensors, "scratch memory of a graph")?);
         let range = Range::new(memory.address, bytes);
@@ -344,6 +374,7 @@ impl Recorder {
         let (read, written) = (reach(strides.0), reach(strides.1));
         from.check(read)?;
         to.check(written)?;
+        self.next_piece()?;
         let commands = self.step(&[from.range(read)], &[to.range(written)])?;
         self.keep([&from, &to])?;
         let regions: Vec<_> = (0..count)
@@ -366,6 +397,7 @@ impl Recorder {
         if len == 0 {
             return Ok(());
         }
+        self.next_piece()?;
         let head = (to.offset.next_multiple_of(4) - to.offset).min(len);
         let words = (len - head) / 4 * 4;
         let tail = len - head - words;
@@ -454,7 +486,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends a node that read and wrote `bytes`. Submits the piece if it is long enough.
+    /// Ends a node that takes as long as reading and writing `bytes`.
     pub fn end_node(&mut self, bytes: u64) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.nodes += 1;
@@ -465,7 +497,8 @@ impl Recorder {
         }
         if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {
             self.piece = self.piece.grown(self.most);
-            self.submit()?;
+            // Submitted when more is recorded: the last piece of a graph also makes its results visible to the host.
+            self.full = true;
         }
         Ok(())
     }
@@ -501,30 +534,51 @@ impl Recorder {
 
     /// Submits what is recorded.
     pub fn submit(&mut self) -> Result<()> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
-        open.barrier(&self.core, HOST);
-        // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
-        let ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
-        open.keep.waits = std::mem::take(&mut self.waits);
-        let waits: Vec<_> = open.keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
+        if self.open.is_some() { self.submit_with(&[], true) } else { Ok(()) }
+    }
+
+    /// Submits what is recorded, and kept commands after it. `visible`: the host may read the results once it has waited. Otherwise work that is
+    /// submitted later makes them visible, as barriers cover all earlier work of the queue.
+    fn submit_with(&mut self, again: &[vk::CommandBuffer], visible: bool) -> Result<()> {
+        self.full = false;
+        let mut commands = Vec::with_capacity(again.len() + 1);
+        let mut ended = Ok(());
+        let (mut own, mut keep, mut stamps) = (None, Keep::default(), None);
+        if let Some(open) = self.open.take() {
+            if visible {
+                open.barrier(&self.core, HOST);
+            }
+            // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
+            ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
+            commands.push(open.commands);
+            match &mut self.keeping {
+                Some(kept) => kept.pieces.push((open.commands, Piece { nodes: open.nodes, bytes: open.bytes })),
+                None => own = Some(open.commands),
+            }
+            (keep, stamps) = (open.keep, open.stamps);
+        }
+        commands.extend_from_slice(again);
+        keep.waits = std::mem::take(&mut self.waits);
+        let waits: Vec<_> = keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
         let value = self.submitted + 1;
         let result = match ended {
-            // SAFETY: the recording has just ended, so the commands are not in use. The flight below keeps what they use until the value is
-            // reached, `keep.waits` keeps the semaphores, and only this recorder uses the pool.
-            Ok(()) => unsafe { self.core.submit(&[open.commands], &waits, (self.timeline.semaphore, value)) },
+            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. The
+            // flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits
+            // them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
+            Ok(()) => unsafe { self.core.submit(&commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };
         if let Err(e) = result {
             self.hazards.clear();
-            if let Some(stamps) = open.stamps {
+            if let Some(stamps) = stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.lose(open.commands, open.keep);
+            self.lose(own, keep);
             return Err(e);
         }
         self.submitted = value;
         self.stats.submissions += 1;
-        self.flying.push_back(Flight { value, commands: open.commands, keep: open.keep, stamps: open.stamps });
+        self.flying.push_back(Flight { value, commands: own, keep, stamps });
         self.retire();
         self.wait_below(MOST_FLYING)
     }
@@ -556,6 +610,7 @@ impl Recorder {
 
     /// Staging memory that is kept until the work that is being recorded is done.
     fn stage(&mut self, bytes: u64) -> Result<Staged> {
+        self.next_piece()?;
         let need = aligned(bytes)?;
         self.opened()?;
         let room = |o: &Open| o.keep.pages.last().is_some_and(|p| p.memory.size - p.used >= need);
@@ -622,7 +677,12 @@ impl Recorder {
                 made.first().copied().ok_or_else(|| Error::Backend("Vulkan: no command buffer".into()))?
             }
         };
-        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        let once = if self.keeping.is_none() {
+            vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT
+        } else {
+            vk::CommandBufferUsageFlags::empty()
+        };
+        let info = vk::CommandBufferBeginInfo::default().flags(once);
         // SAFETY: the command buffer is new, or spare: retired after its work was done. Its pool allows the implicit reset.
         if let Err(e) = unsafe { vk.begin_command_buffer(commands, &info) } {
             self.spare.push(commands);
@@ -660,6 +720,8 @@ impl Recorder {
             }
             self.recycle(flight.commands, flight.keep);
         }
+        self.reached = self.reached.max(*reached);
+        self.retire_discarded(reached);
     }
 
     /// Recycles all pieces after the device failed. Host memory gets what marks it as not read.
@@ -674,14 +736,14 @@ impl Recorder {
     }
 
     /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not read.
-    fn lose(&mut self, commands: vk::CommandBuffer, keep: Keep) {
+    fn lose(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
         // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it gives up here.
         keep.landings.iter().for_each(|l| unsafe { l.miss() });
         self.recycle(commands, keep);
     }
 
-    fn recycle(&mut self, commands: vk::CommandBuffer, keep: Keep) {
-        self.spare.push(commands);
+    fn recycle(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
+        self.spare.extend(commands);
         for page in keep.pages {
             if self.pages.len() < SPARE_PAGES && page.memory.size == PAGE {
                 self.pages.push(page.memory);

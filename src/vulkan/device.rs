@@ -15,7 +15,7 @@ use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::{log, log_warn};
 use ash::vk;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A device of the backend.
@@ -187,6 +187,10 @@ impl Reg for VkReg {
 
     fn devices(&self) -> Vec<VkDevice> {
         self.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self.instance, card)).collect()
+    }
+
+    fn proc_address(&self, name: &CStr) -> *const c_void {
+        super::abort::address(name)
     }
 }
 

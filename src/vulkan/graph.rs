@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::command::Recorder;
-use super::fusion::{self, Chain};
+use super::converted::Converted;
+use super::fusion::{self, Chain, Found};
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
-use super::{Info, Range, env, ops};
+use super::{Info, Range, env, ops, tune};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::op_is_empty;
 use crate::error::{Error, Result};
@@ -17,9 +18,25 @@ use std::sync::OnceLock;
 
 /// What is planned together.
 #[derive(Clone, Copy)]
-enum Step {
+enum Work {
     Node(TensorRef),
     Chain(Chain),
+}
+
+/// A step of a graph, and the numbers of its nodes.
+struct Step {
+    work: Work,
+    nodes: Vec<usize>,
+}
+
+/// Walks the steps of a graph.
+struct Steps<'a> {
+    graph: GraphRef,
+    info: &'a Info,
+    next: usize,
+    /// Nodes that a chain has computed before their turn.
+    taken: Vec<bool>,
+    converted: Converted,
 }
 
 fn fuses() -> bool {
@@ -32,70 +49,95 @@ fn asks(node: TensorRef) -> bool {
     !op_is_empty(node.op()) && !node.is_empty() && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// The step at node `i`, and the number of the next node.
-fn step(graph: GraphRef, i: usize, info: &Info) -> (Option<Step>, usize) {
-    let node = graph.node(i);
-    if !asks(node) {
-        return (None, i + 1);
+impl<'a> Steps<'a> {
+    fn new(graph: GraphRef, info: &'a Info) -> Self {
+        Self { graph, info, next: 0, taken: vec![false; graph.n_nodes()], converted: Converted::default() }
     }
-    if fuses()
-        && let Some((chain, n)) = fusion::find(graph, i, info)
-    {
-        return (Some(Step::Chain(chain)), i + n);
-    }
-    (Some(Step::Node(node)), i + 1)
-}
 
-fn plan_step(step: Step, info: &Info, scratch: Scratch<'_>) -> Result<Vec<Dispatch>> {
-    let mut plan = DispatchList::new(info, scratch);
-    match step {
-        Step::Chain(chain) => chain.plan(&mut plan)?,
-        Step::Node(node) => {
-            let Some(op) = ops::find(node.op()) else {
-                return Err(Error::Unsupported(format!("{:?} on Vulkan", node.op())));
+    /// The same place of the same graph.
+    fn fork(&self) -> Self {
+        Self { taken: self.taken.clone(), converted: self.converted.clone(), ..*self }
+    }
+
+    /// The next step, if there is one left.
+    fn step(&mut self) -> Option<Step> {
+        while self.next < self.graph.n_nodes() {
+            let i = self.next;
+            self.next += 1;
+            if self.taken[i] || !asks(self.graph.node(i)) {
+                continue;
+            }
+            let found = if fuses() { fusion::find(self.graph, i, &self.taken, self.info) } else { None };
+            let step = match found {
+                Some(Found { chain, nodes }) => Step { work: Work::Chain(chain), nodes },
+                None => Step { work: Work::Node(self.graph.node(i)), nodes: vec![i] },
             };
-            (op.plan)(node, &mut plan)?;
+            step.nodes.iter().for_each(|&k| self.taken[k] = true);
+            return Some(step);
         }
+        None
     }
-    Ok(plan.dispatches)
+
+    /// The dispatches of a step. Later steps may read what it converts.
+    fn plan(&mut self, step: &Step, scratch: Scratch<'_>) -> Result<Vec<Dispatch>> {
+        let mut plan = DispatchList::new(self.info, scratch, &self.converted);
+        match step.work {
+            Work::Chain(chain) => chain.plan(&mut plan)?,
+            Work::Node(node) => {
+                let Some(op) = ops::find(node.op()) else {
+                    return Err(Error::Unsupported(format!("{:?} on Vulkan", node.op())));
+                };
+                (op.plan)(node, &mut plan)?;
+            }
+        }
+        let planned = plan.finish();
+        planned.note(&mut self.converted);
+        Ok(planned.dispatches)
+    }
+
+    /// Kernels of all steps that are left. Plans get made-up addresses of scratch memory.
+    fn kernels(mut self) -> Result<Vec<Kernel>> {
+        let mut all = Vec::new();
+        let mut end = 1 << 40;
+        let mut pretend = |bytes: u64| {
+            end += bytes.next_multiple_of(256);
+            Ok(Range::new(end - bytes.next_multiple_of(256), bytes))
+        };
+        while let Some(step) = self.step() {
+            all.extend(self.plan(&step, &mut pretend)?.iter().map(|d| d.kernel));
+        }
+        Ok(all)
+    }
 }
 
-/// Kernels of all nodes from `i` on. Plans get made-up addresses of scratch memory.
-fn kernels(graph: GraphRef, mut i: usize, info: &Info) -> Result<Vec<Kernel>> {
-    let mut all = Vec::new();
-    let mut pretend = |bytes| Ok(Range::new(1 << 40, bytes));
-    while i < graph.n_nodes() {
-        let (found, next) = step(graph, i, info);
-        if let Some(found) = found {
-            all.extend(plan_step(found, info, &mut pretend)?.iter().map(|d| d.kernel));
-        }
-        i = next;
-    }
-    Ok(all)
-}
-
-/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile.
-pub fn record(recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<()> {
+/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of its chains: whether they are
+/// fused depends on who else reads them.
+pub fn record(recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<Vec<TensorRef>> {
     let info = recorder.core().info.clone();
     recorder.start_graph();
-    let mut i = 0;
-    while i < graph.n_nodes() {
-        let (found, next) = step(graph, i, &info);
-        if let Some(found) = found {
-            let dispatches = plan_step(found, &info, &mut |bytes| recorder.scratch(bytes))?;
-            if dispatches.iter().any(|d| pipelines.find(&d.kernel).is_none()) {
-                pipelines.prepare(&kernels(graph, i, &info)?)?;
-            }
-            let mut bytes = 0;
-            for d in &dispatches {
-                let program = pipelines.get(&d.kernel)?;
-                recorder.dispatch(program, d.push.as_bytes(), d.groups, &d.reads, &d.writes)?;
-                bytes += d.reads.iter().chain(&d.writes).map(|r| r.len).sum::<u64>();
-            }
-            recorder.stamp(|| Label::of((i..next).map(|k| graph.node(k)).filter(|n| asks(*n)), bytes));
-            recorder.end_node(bytes)?;
+    let mut steps = Steps::new(graph, &info);
+    let mut fused = Vec::new();
+    while let Some(step) = steps.step() {
+        let dispatches = steps.plan(&step, &mut |bytes| recorder.scratch(bytes))?;
+        if dispatches.iter().any(|d| pipelines.find(&d.kernel).is_none()) {
+            let mut kernels: Vec<_> = dispatches.iter().map(|d| d.kernel).collect();
+            kernels.extend(steps.fork().kernels()?);
+            pipelines.prepare(&kernels)?;
         }
-        i = next;
+        let mut bytes = 0;
+        for d in &dispatches {
+            let program = pipelines.get(&d.kernel)?;
+            recorder.dispatch(program, d.push.as_bytes(), d.groups, &d.reads, &d.writes)?;
+            bytes += d.reads.iter().chain(&d.writes).map(|r| r.len).sum::<u64>();
+        }
+        recorder.stamp(|| Label::of(step.nodes.iter().map(|&k| graph.node(k)).filter(|n| asks(*n)), bytes));
+        // Pieces are limited by the time that they take: by the memory that they touch, or by their arithmetic.
+        let flops: u64 = step.nodes.iter().map(|&k| graph.node(k).flops()).sum();
+        recorder.end_node(bytes.max(flops / tune::flops_per_byte(&info)))?;
+        if step.nodes.len() > 1 {
+            fused.extend(step.nodes.iter().map(|&k| graph.node(k)));
+        }
     }
-    recorder.end_graph()
+    recorder.end_graph()?;
+    Ok(fused)
 }

@@ -39,6 +39,8 @@ impl Range {
 pub(super) struct Hazards {
     reads: Vec<Range>,
     writes: Vec<Range>,
+    /// Work was submitted whose ranges are not in the lists.
+    unknown: bool,
 }
 
 impl Hazards {
@@ -48,7 +50,8 @@ impl Hazards {
     /// Adds a step. Returns whether it needs a barrier before it.
     pub fn step(&mut self, reads: &[Range], writes: &[Range]) -> bool {
         let clash = |a: &[Range], b: &[Range]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
-        let barrier = clash(reads, &self.writes) || clash(writes, &self.writes) || clash(writes, &self.reads);
+        let barrier =
+            self.unknown || clash(reads, &self.writes) || clash(writes, &self.writes) || clash(writes, &self.reads);
         if barrier {
             self.clear();
         }
@@ -57,10 +60,16 @@ impl Hazards {
         barrier && !mutant::on("V8")
     }
 
+    /// Earlier work may have read and written anything: the next step gets a barrier.
+    pub fn forget(&mut self) {
+        self.unknown = true;
+    }
+
     /// Call this after a barrier, or when all earlier work is done.
     pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
+        self.unknown = false;
     }
 }
 
@@ -93,6 +102,8 @@ mod tests {
         assert!(!h.step(&[r(0, 10)], &[]));
         assert!(h.step(&[], &[r(9, 1)]), "write after read");
         assert!(!h.step(&[r(9, 0)], &[r(9, 0)]), "nothing touched");
+        h.forget();
+        assert!(h.step(&[r(5000, 1)], &[]) && !h.step(&[r(5000, 1)], &[]), "after unknown work");
         let mut many = Hazards::default();
         for i in 0..1000 {
             assert!(!many.step(&[], &[r(i * 10, 10)]));

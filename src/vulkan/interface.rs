@@ -348,6 +348,8 @@ mod tests {
             ("mul_mat_rows.plain.", formats::ALL),
             ("mul_mat_rows.lanes.", formats::ALL),
             ("mul_mat_vec.subgroup.", formats::ALL),
+            ("mul_mat_joined.subgroup.", formats::ALL),
+            ("mul_mat_joined_ints.subgroup.", formats::INTS),
             ("mul_mat_tile.", formats::ALL),
             ("mul_mat_coop.", formats::ALL),
             ("mul_mat_coop2.", formats::ALL),

@@ -127,12 +127,20 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
     info.features.coopmat.iter().filter(|_| enough).find(usable).map(|c| [c.m, c.n, c.k])
 }
 
+/// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
+fn requested() -> &'static (Option<String>, bool) {
+    static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
+    REQUESTED.get_or_init(|| (std::env::var("GGML_VK_PRODUCT").ok(), super::env::set("GGML_VK_TRY_COOPMAT")))
+}
+
+/// Whether the environment names a method.
+pub fn is_forced() -> bool {
+    requested().0.is_some()
+}
+
 /// How the device computes a product, from the table and the environment.
 pub fn product(info: &Info, request: &Request) -> Product {
-    // Read once per process.
-    static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
-    let read = || (std::env::var("GGML_VK_PRODUCT").ok(), super::env::set("GGML_VK_TRY_COOPMAT"));
-    let (forced, matrices) = REQUESTED.get_or_init(read);
+    let (forced, matrices) = requested();
     choose(info, request, forced.as_deref(), *matrices)
 }
 

@@ -13,7 +13,9 @@
 //!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
 //!   `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
-//! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes
+//! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that several products read as integers
+//! - `abort`: the host's callback that cancels computations
+//! - `kept`: the commands of graphs that come again
 //! - `device`: the backend "Vulkan" and its devices as backend objects
 //!
 //! # How memory is named
@@ -27,8 +29,10 @@
 //! queue is shared between threads, behind a lock. There is a barrier only where a step reads or writes what an earlier one
 //! wrote, or writes what an earlier one reads.
 
+mod abort;
 pub mod buffer;
 pub mod command;
+mod converted;
 mod coopmat2;
 pub mod core;
 pub mod device;
@@ -48,6 +52,7 @@ mod hazard;
 pub mod info;
 pub mod instance;
 mod interface;
+mod kept;
 #[cfg(test)]
 mod lab;
 pub mod ladder;
@@ -59,6 +64,8 @@ pub mod ops;
 pub mod pipeline;
 pub mod plan;
 mod probe;
+#[cfg(test)]
+mod product_tests;
 pub mod profile;
 mod query;
 pub mod shaders;

@@ -1,6 +1,7 @@
 //! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and the memory that is
 //! read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
 
+use super::converted::Converted;
 use super::interface::{Constants, Push, PushBlock};
 use super::shaders::Shader;
 use super::{Info, Range, buffer};
@@ -254,12 +255,44 @@ pub struct DispatchList<'a> {
     /// The dispatches so far.
     pub dispatches: Vec<Dispatch>,
     scratch: Scratch<'a>,
+    converted: &'a Converted,
+    fresh: Vec<(View, Range)>,
+}
+
+/// The dispatches of a step, and what they convert for later ones.
+pub struct Planned {
+    /// In the order of their execution.
+    pub dispatches: Vec<Dispatch>,
+    fresh: Vec<(View, Range)>,
+}
+
+impl Planned {
+    /// Notes what the step overwrites and converts.
+    pub fn note(&self, converted: &mut Converted) {
+        converted.written(&self.dispatches);
+        self.fresh.iter().for_each(|(view, blocks)| converted.add(view, *blocks));
+    }
 }
 
 impl<'a> DispatchList<'a> {
-    /// An empty plan.
-    pub fn new(info: &'a Info, scratch: Scratch<'a>) -> Self {
-        Self { info, dispatches: Vec::new(), scratch }
+    /// An empty plan. `converted`: what earlier steps have converted.
+    pub fn new(info: &'a Info, scratch: Scratch<'a>, converted: &'a Converted) -> Self {
+        Self { info, dispatches: Vec::new(), scratch, converted, fresh: Vec::new() }
+    }
+
+    /// The finished plan.
+    pub fn finish(self) -> Planned {
+        Planned { dispatches: self.dispatches, fresh: self.fresh }
+    }
+
+    /// The blocks of these rows that an earlier step has written.
+    pub fn converted(&self, rows: &View) -> Option<Range> {
+        self.converted.find(rows)
+    }
+
+    /// Says that this step writes the blocks of these rows, for later steps.
+    pub fn converts(&mut self, rows: &View, blocks: Range) {
+        self.fresh.push((*rows, blocks));
     }
 
     /// Adds a dispatch.

@@ -1,9 +1,11 @@
 //! Streams: computing graphs, asynchronous copies, events.
 
+use super::abort::Abort;
 use super::buffer::{self, Location};
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
 use super::info::Info;
+use super::kept::KeptGraphs;
 use super::memory::Span;
 use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
@@ -26,6 +28,8 @@ pub struct VkStream {
     name: CString,
     // Dropped first: it waits for its work, which uses the pipelines of `gpu`.
     recorder: Mutex<Recorder>,
+    /// Locked after the recorder.
+    kept: Mutex<KeptGraphs>,
     gpu: Arc<Gpu>,
     /// Writes that the recorder has not finished.
     writes: Queued,
@@ -94,7 +98,19 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 impl VkStream {
     pub(super) fn new(gpu: &Arc<Gpu>, name: CString) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
-        Ok(Self { gpu: gpu.clone(), name, recorder, writes: Queued::default(), failed: AtomicBool::new(false) })
+        let (kept, writes, failed) = (Mutex::default(), Queued::default(), AtomicBool::new(false));
+        Ok(Self { gpu: gpu.clone(), name, recorder, kept, writes, failed })
+    }
+
+    /// Sets the host's callback that cancels computations.
+    pub(super) fn set_abort(&self, abort: Abort) {
+        lock(&self.recorder).set_abort(abort);
+    }
+
+    /// What was recorded so far.
+    #[cfg(test)]
+    pub(super) fn stats(&self) -> super::command::Stats {
+        lock(&self.recorder).stats()
     }
 
     fn place(&self, tensor: TensorRef) -> Result<Location> {
@@ -207,7 +223,7 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        let recorded = super::graph::record(&mut recorder, &self.gpu.pipelines, graph);
+        let recorded = lock(&self.kept).compute(&mut recorder, &self.gpu.pipelines, graph);
         self.ended(recorded.and_then(|()| self.settle(&mut recorder)))
     }
 

@@ -14,6 +14,7 @@ pub struct Timeline {
 }
 
 /// A value that a timeline has reached: the driver has said so.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reached(u64);
 
 impl Reached {

@@ -39,13 +39,25 @@ pub fn reduction<C: Constants>(
     constants: impl FnOnce(bool) -> C,
     info: &Info,
 ) -> Result<(KernelFor<C::Push>, u32)> {
+    let threads = reduction_threads(columns, info);
+    Ok((reduction_of("", threads, constants, info)?, threads))
+}
+
+/// Invocations of the groups of [`reduction`].
+pub fn reduction_threads(columns: u32, info: &Info) -> u32 {
     // Mesa's software driver before version 23 ends the loops of a shader after 65,535 iterations in all, so long rows get large groups.
-    let threads = if one_subgroup(info) && columns <= 1 << 16 {
+    if one_subgroup(info) && columns <= 1 << 16 {
         info.limits.subgroup_size
     } else {
         columns.div_ceil(4).next_power_of_two().clamp(32, 512).min(info.limits.group_invocations)
-    };
-    Ok((reduction_of("", threads, constants, info)?, threads))
+    }
+}
+
+/// Whether a product of one column with `bytes` of weights should convert its column to integers in a step of its own. The step and the barrier after it
+/// take some microseconds, in which a card reads some MiB. A product with integers must save that time.
+pub fn converts_alone(bytes: u64, info: &Info) -> bool {
+    let least = if info.identity.kind == vk::PhysicalDeviceType::INTEGRATED_GPU { 4 << 20 } else { 64 << 20 };
+    bytes >= least
 }
 
 /// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if subgroups can have this
@@ -107,6 +119,11 @@ pub fn attention_threads(info: &Info) -> u32 {
 /// Invocations of a group of `mul_mat_vec`.
 pub fn vector_threads(info: &Info) -> u32 {
     if info.software { info.limits.subgroup_size } else { 64.min(info.limits.group_invocations) }
+}
+
+/// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short than too long.
+pub fn flops_per_byte(info: &Info) -> u64 {
+    if info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU { 40 } else { 10 }
 }
 
 /// The variant of `mul_mat_rows`, invocations of its groups, and rows for each of them.

@@ -5,9 +5,10 @@ use super::connection::Connection;
 use super::describe;
 use super::lookup::Server;
 use crate::abi::ggml::GGML_MAX_SRC;
-use crate::backend::author::{Buffer, BufferType, buffer_author};
+use crate::backend::author::{Buffer, BufferType, NOT_READ, buffer_author};
 use crate::backend::op_alloc_size_may_expand;
 use crate::backend::tensor_io::Pieces;
+use crate::backend::{BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::log_error;
 use crate::rpc::protocol::{self, HASH_THRESHOLD, Request, WireTensor};
@@ -165,6 +166,13 @@ impl RpcBuffer {
         result.map_err(|e| self.connection.complain(&e)).is_ok()
     }
 
+    /// Logs an error of a write, which graphs that read those bytes then fail with.
+    fn wrote(&self, t: TensorRef, offset: usize, size: usize, result: Result<()>) {
+        if !self.done(result) {
+            damage::unwritten(t, offset, size);
+        }
+    }
+
     /// The server's number for the buffer, if it is one of this connection's.
     pub fn number_on(&self, connection: &Arc<Connection>) -> Option<u64> {
         Arc::ptr_eq(&self.connection, connection).then_some(self.number)
@@ -232,17 +240,17 @@ impl Buffer for RpcBuffer {
             let (tensor, offset, size) = (self.described(t)?, offset as u64, size as u64);
             self.connection.post(&Request::MemsetTensor { tensor, offset, size, value }, &[], false)
         };
-        self.done(post());
+        self.wrote(t, offset, size, post());
     }
 
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
-        self.done(self.send(tensor, data, offset));
+        self.wrote(tensor, offset, data.len(), self.send(tensor, data, offset));
     }
 
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
         let request = self.wanted(tensor, offset, data.len());
         if !self.done(request.and_then(|r| self.connection.call_into(&r, data))) {
-            data.fill(0);
+            data.fill(NOT_READ);
         }
     }
 
@@ -253,7 +261,7 @@ impl Buffer for RpcBuffer {
             let request = Request::SetTensor2d { tensor: self.described(t)?, pieces: self.pieces(p) };
             self.connection.post(&request, &packed, false)
         };
-        self.done(post());
+        self.wrote(t, p.offset, p.extent_in_tensor(), post());
     }
 
     fn get_2d(&self, t: TensorRef, data: &mut [u8], p: Pieces) {
@@ -262,7 +270,9 @@ impl Buffer for RpcBuffer {
             let request = Request::GetTensor2d { tensor: self.described(t)?, pieces: self.pieces(p) };
             self.connection.call_into(&request, &mut packed)
         };
-        self.done(call());
+        if !self.done(call()) {
+            packed.fill(NOT_READ);
+        }
         for (i, piece) in packed.chunks_exact(p.size).enumerate() {
             data[i * p.stride_data..][..p.size].copy_from_slice(piece);
         }
@@ -279,7 +289,9 @@ impl Buffer for RpcBuffer {
             })
     }
 
-    fn clear(&self, value: u8) {
-        self.done(self.connection.post(&Request::BufferClear { buffer: self.number, value }, &[], false));
+    fn clear(&self, this: BufferRef, value: u8) {
+        if !self.done(self.connection.post(&Request::BufferClear { buffer: self.number, value }, &[], false)) {
+            damage::unwritten_buffer(this);
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::connection::{Connection, Mark};
 use super::describe;
 use crate::abi::ggml::ggml_guid;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, buffer_author};
+use crate::backend::damage;
 use crate::error::{Result, invalid};
 use crate::graph::GraphRef;
 use crate::rpc::protocol::Request;
@@ -40,15 +41,13 @@ impl RpcStream {
         Self { connection, device, name }
     }
 
-    /// Does something with the buffer of a tensor; failures are logged.
-    fn with(&self, t: TensorRef, act: impl FnOnce(&RpcBuffer) -> Result<()>) {
+    /// Does something with the buffer of a tensor. Logs an error and returns false if that fails.
+    fn with(&self, t: TensorRef, act: impl FnOnce(&RpcBuffer) -> Result<()>) -> bool {
         let done = match t.data_buffer().as_ref().and_then(buffer_author::<RpcBuffer>) {
             Some(buffer) => act(buffer),
             None => Err(invalid!("'{}' is in no buffer of this backend", t.name())),
         };
-        if let Err(e) = done {
-            self.connection.complain(&e);
-        }
+        done.map_err(|e| self.connection.complain(&e)).is_ok()
     }
 }
 
@@ -74,13 +73,16 @@ impl Stream for RpcStream {
         self.connection.post_graph(self.device, graph.uid(), described)
     }
 
-    fn synchronize(&self) {
+    fn synchronize(&self) -> Result<()> {
         self.connection.mark().wait();
+        self.connection.alive()
     }
 
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
         // Sent, or copied, before this returns.
-        self.with(tensor, |buffer| buffer.send(tensor, data.bytes(), offset));
+        if !self.with(tensor, |buffer| buffer.send(tensor, data.bytes(), offset)) {
+            damage::unwritten(tensor, offset, data.bytes().len());
+        }
     }
 
     fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {

@@ -7,9 +7,9 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::{Info, Range};
 
 /// Floats. The first source has the shape of the node, and the second one repeats to it.
 pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {
@@ -104,5 +104,33 @@ pub fn add_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         ids_nb: [ids.nb[0], ids.nb[1]],
     };
     plan.dispatch(kernel, push, g.groups, &[a.range, b.range, ids.range], &[d.range]);
+    Ok(())
+}
+
+/// The sum of `n` tensors in F32 with contiguous rows: `first`, and those after it at a distance of `spacing` elements each.
+pub fn spaced_sum(
+    first: TensorRef,
+    n: u32,
+    spacing: u32,
+    result: TensorRef,
+    plan: &mut DispatchList<'_>,
+) -> Result<()> {
+    let (a, d) = (View::of(first)?, View::of(result)?);
+    let g = grid(d.ne[0], d.n_rows(), plan.info)?;
+    let kernel = KernelFor::new("", g.size, &constants::SpacedSum {})?;
+    let push = push::SpacedSum {
+        a: a.at,
+        d: d.at,
+        columns: d.ne[0],
+        n_rows: d.n_rows(),
+        ne1: d.ne[1],
+        ne2: d.ne[2],
+        n,
+        spacing,
+        a_nb: a.nb123(),
+        d_nb: d.nb123(),
+    };
+    let all = Range::new(a.at, u64::from(spacing) * 4 * u64::from(n - 1) + a.range.len);
+    plan.dispatch(kernel, push, g.groups, &[all], &[d.range]);
     Ok(())
 }

@@ -63,13 +63,18 @@ fn gate_into(op: u32, param: [f32; 2], (gate, up): (View, View), d: View, plan: 
     Ok(())
 }
 
-/// Activation of `gate`, times `up`, into `result`. All are F32 and have the same shape.
+/// Numbers of gated functions in `functions.glsl` that `ggml_glu_op` does not have.
+pub const SIGMOID: u32 = 74;
+/// The same, for softplus.
+pub const SOFTPLUS: u32 = 75;
+
+/// Activation of `gate`, times `up`, into `result`. All are F32 and have the same shape. `op`: a number of `ggml_glu_op`, or one of those above.
 pub fn fused_gate(
-    op: crate::abi::ggml::ggml_glu_op,
+    op: u32,
     gate: TensorRef,
     up: TensorRef,
     result: TensorRef,
     plan: &mut DispatchList<'_>,
 ) -> Result<()> {
-    gate_into(op as u32, [0.0; 2], (View::of(gate)?, View::of(up)?), View::of(result)?, plan)
+    gate_into(op, [0.0; 2], (View::of(gate)?, View::of(up)?), View::of(result)?, plan)
 }

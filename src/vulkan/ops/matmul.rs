@@ -10,6 +10,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::Owner;
+use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
@@ -60,6 +61,8 @@ enum Columns {
 
 /// Type of src1 as blocks of 8-bit integers: `BLOCKS` of `product.glsl`.
 const BLOCKS: u32 = 64;
+/// No gated function: `NO_GATE` of `joined.glsl`.
+const NO_GATE: u32 = 255;
 /// Bytes of such a block of 32 integers.
 const BLOCK_BYTES: u64 = 40;
 /// Maximum number of experts for `product_lists`.
@@ -133,8 +136,8 @@ fn without_ints(method: Product) -> Product {
     }
 }
 
-/// Bytes of src1 as blocks of integers. `None` if there are too many blocks for their indices, or for scratch memory.
-fn block_bytes(b: &View) -> Option<u64> {
+/// Bytes of rows as blocks of integers. `None` if there are too many blocks for their indices, or for scratch memory.
+pub(super) fn block_bytes(b: &View) -> Option<u64> {
     let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
     (blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
 }
@@ -148,7 +151,33 @@ fn to_blocks(b: &View, to: Range, plan: &mut DispatchList<'_>) -> Result<View> {
     let ne = [n, b.ne[1], b.ne[2]];
     let push = push::ProductBlocks { a: b.at, d: to.address, ne, n_rows: b.n_rows(), a_nb: b.nb123() };
     plan.dispatch(kernel, push, grid.groups, &[b.range], &[to]);
-    Ok(View { at: to.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: to, ..*b })
+    plan.converts(b, to);
+    Ok(block_view(b, to))
+}
+
+/// Rows as the blocks at `at`.
+fn block_view(b: &View, at: Range) -> View {
+    let n = b.ne[0] / 32;
+    View { at: at.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: at, ..*b }
+}
+
+/// src1 as blocks: those that an earlier step wrote, or new ones. `None` if there are too many.
+fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
+    if let Some(at) = plan.converted(b) {
+        return Ok(Some(block_view(b, at)));
+    }
+    let Some(bytes) = block_bytes(b) else { return Ok(None) };
+    let room = plan.scratch(bytes)?;
+    to_blocks(b, room, plan).map(Some)
+}
+
+/// Whether a product with one column for each matrix should rather read its column as it is, because nobody else needs the blocks.
+fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
+    let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
+    method == Product::VectorInts
+        && !ladder::is_forced()
+        && plan.converted(&o.b).is_none()
+        && !tune::converts_alone(bytes, plan.info)
 }
 
 /// Operands and result of a product.
@@ -199,11 +228,13 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut method = ladder::product(plan.info, &o.request(node, n));
     let repeat = [o.b.ne[2] / o.a.ne[2], o.b.ne[3] / o.a.ne[3], o.b.ne[2]];
     let mut b_type = o.b.ty();
+    if n == 1 && is_too_small_for_ints(method, &o, matrices, plan) {
+        method = without_ints(method);
+    }
     if matches!(method, Product::VectorInts | Product::TileInts) {
-        match block_bytes(&o.b) {
-            Some(bytes) => {
-                let room = plan.scratch(bytes)?;
-                o.b = to_blocks(&o.b, room, plan)?;
+        match in_blocks(&o.b, plan)? {
+            Some(blocks) => {
+                o.b = blocks;
                 b_type = BLOCKS;
             }
             None => method = without_ints(method),
@@ -227,6 +258,91 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &[written]);
         first += rows;
     }
+    Ok(())
+}
+
+/// Products of one column with several matrices, and what follows them (`fusion::products`).
+pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
+    let parts: Vec<&Part> = j.parts.iter().flatten().collect();
+    let o = Operands::of(parts[0].product)?;
+    let mut method = ladder::product(plan.info, &o.request(parts[0].product, 1));
+    if parts.len() == 1 && is_too_small_for_ints(method, &o, 1, plan) {
+        method = Product::Vector;
+    }
+    let (mut b, mut b_type) = (o.b, o.b.ty());
+    if method == Product::VectorInts
+        && let Some(blocks) = in_blocks(&o.b, plan)?
+    {
+        (b, b_type) = (blocks, BLOCKS);
+    }
+    let (mut reads, mut writes) = (vec![b.range], Vec::new());
+    let (mut a, mut d, mut s, mut ends) = ([0; 3], [0; 3], [0; 3], [0; 3]);
+    let (mut adds, mut rows, mut rows_type, mut index, mut place) = (0, 0, 0, 0, [0; 3]);
+    for (i, part) in parts.iter().enumerate() {
+        let matrix = View::of(src(part.product, 0)?)?;
+        a[i] = matrix.at;
+        reads.push(matrix.range);
+        ends[i..].iter_mut().for_each(|end| *end += matrix.ne[1]);
+        if j.gate.is_none() {
+            let result = View::of(part.result)?;
+            d[i] = result.at;
+            writes.push(result.range);
+            if part.rows {
+                let ids = View::of(src(part.result, 1)?)?;
+                reads.push(ids.range);
+                (rows, rows_type, index) = (i as u32 + 1, result.ty(), ids.ty());
+                place = [ids.at, u64::from(result.ne[1]), u64::from(result.nb[1])];
+            }
+        }
+        for (k, summand) in part.summands.iter().flatten().enumerate() {
+            let summand = View::of(*summand)?;
+            s[i + k] = summand.at;
+            reads.push(summand.range);
+            adds = k as u32 + 1;
+        }
+    }
+    let (mut gate, mut param, mut n_groups) = (NO_GATE, [0.0; 2], ends[2].div_ceil(2));
+    if let Some(node) = j.gate {
+        let result = View::of(node)?;
+        d[0] = result.at;
+        writes.push(result.range);
+        (gate, n_groups) = (node.op_param_i32(0) as u32, ends[0]);
+        param = [node.op_param_f32(2), node.op_param_f32(3)];
+    }
+    let (threads, variant) = (tune::vector_threads(plan.info), format!(".{}", format_name(o.a.dtype)));
+    let kernel = if b_type == BLOCKS {
+        let constants =
+            |one_subgroup| constants::MulMatJoinedInts { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
+        tune::reduction_of(&variant, threads, constants, plan.info)?
+    } else {
+        let constants =
+            |one_subgroup| constants::MulMatJoined { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
+        tune::reduction_of(&variant, threads, constants, plan.info)?
+    };
+    let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
+    let push = push::Joined {
+        b: b.at,
+        a0,
+        a1,
+        a2,
+        d0,
+        d1,
+        d2,
+        s0,
+        s1,
+        s2,
+        k: o.a.ne[0],
+        a_nb: o.a.nb[1],
+        end0,
+        end1,
+        end2,
+        param,
+        rows: place[1] as u32,
+        rows_nb: place[2] as u32,
+        index: place[0],
+    };
+    let g = Grid::list(n_groups.into(), threads, plan.info)?;
+    plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())
 }
 
@@ -262,21 +378,27 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
             method = Product::Rows;
         }
     }
-    let blocks = match method {
-        Product::VectorInts | Product::TileInts => block_bytes(&o.b),
-        _ => Some(0),
-    };
+    if tokens == 1 && is_too_small_for_ints(method, &o, slots.min(experts), plan) {
+        method = without_ints(method);
+    }
+    let with_ints = matches!(method, Product::VectorInts | Product::TileInts);
+    // Lists need scratch memory, which could be that of the blocks.
+    let ready = plan.converted(&o.b).filter(|_| with_ints && !lists);
+    let blocks = if with_ints && ready.is_none() { block_bytes(&o.b) } else { Some(0) };
     if blocks.is_none() {
         method = without_ints(method);
     }
     let blocks = blocks.unwrap_or(0);
+    let as_blocks = blocks > 0 || ready.is_some();
     let (b_type, columns) =
-        (if blocks > 0 { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
+        (if as_blocks { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
     let form = form(method, &o.a, b_type, columns, if lists { share } else { 1 }, info)?;
 
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
     let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
-    if blocks > 0 {
+    if let Some(at) = ready {
+        o.b = block_view(&o.b, at);
+    } else if blocks > 0 {
         o.b = to_blocks(&o.b, block_room, plan)?;
     }
     let repeat = [experts, 1, o.b.ne[1]];

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, check_f32, ensure, src};
+use super::{check_all_f32, check_f32, ensure, matmul, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
@@ -25,16 +25,17 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
 
 /// NORM, RMS_NORM, L2_NORM.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    fused(node, None, None, node, plan)
+    fused(node, None, None, node, false, plan)
 }
 
 /// A norm, and what is fused with it: `add` is an addition whose sum is also written, and `w` a factor that repeats over rows. The result
-/// goes to `result`.
+/// goes to `result`, and also to blocks of integers, if these are asked for and the device can make them.
 pub fn fused(
     node: TensorRef,
     add: Option<TensorRef>,
     w: Option<TensorRef>,
     result: TensorRef,
+    blocks: bool,
     plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     let a = View::of(match add {
@@ -51,20 +52,31 @@ pub fn fused(
         reads.push(b.range);
         writes.push(sum.range);
     }
-    let (mut w_at, [mut w_columns, mut w_ne1, mut w_nb1]) = (0, [1, 1, 0]);
+    let (mut mul, mut w_at, [mut w_ne1, mut w_nb1]) = (0, 0, [1, 0]);
     if let Some(w) = w {
         let w = View::of(w)?;
+        mul = if w.ne[0] == 1 { 2 } else { 1 };
         w_at = w.at;
-        [w_columns, w_ne1, w_nb1] = [w.ne[0], w.ne[1], w.nb[1]];
+        [w_ne1, w_nb1] = [w.ne[1], w.nb[1]];
         reads.push(w.range);
+    }
+    let threads = tune::reduction_threads(d.ne[0], plan.info);
+    let mut blocks_at = 0;
+    let fits = blocks && d.is_dense() && d.ne[0].is_multiple_of(32) && threads.is_multiple_of(8);
+    if let Some(bytes) = matmul::block_bytes(&d).filter(|_| fits) {
+        let room = plan.scratch(bytes)?;
+        blocks_at = room.address;
+        writes.push(room);
+        plan.converts(&d, room);
     }
     let op = match node.op() {
         GGML_OP_NORM => 0,
         GGML_OP_RMS_NORM => 1,
         _ => 2,
     };
-    let constants = |one_subgroup| constants::Norm { one_subgroup, op, mul: w.is_some(), add: add.is_some() };
-    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
+    let (add, blocks) = (add.is_some(), blocks_at != 0);
+    let constants = |one_subgroup| constants::Norm { one_subgroup, op, mul, add, blocks };
+    let kernel = tune::reduction_of("", threads, constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let push = push::Norm {
         a: a.at,
@@ -72,6 +84,7 @@ pub fn fused(
         w: w_at,
         b: b_at,
         sum: sum_at,
+        blocks: blocks_at,
         columns: d.ne[0],
         n_rows: d.n_rows(),
         ne1: d.ne[1],
@@ -80,11 +93,10 @@ pub fn fused(
         d_nb: d.nb123(),
         b_nb,
         sum_nb,
-        w_columns,
         w_ne1,
         w_nb1,
         eps: node.op_param_f32(0),
-        a_step: if add.is_some() { 1 } else { a.nb[0] },
+        a_step: if add { 1 } else { a.nb[0] },
     };
     plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())

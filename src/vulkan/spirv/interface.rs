@@ -382,6 +382,27 @@ interface! {
             92 pad: [i32; 2],
             100 dilation: [i32; 2],
         }
+        Joined {
+            0 b: u64,
+            8 a0: u64,
+            16 a1: u64,
+            24 a2: u64,
+            32 d0: u64,
+            40 d1: u64,
+            48 d2: u64,
+            56 s0: u64,
+            64 s1: u64,
+            72 s2: u64,
+            80 index: u64,
+            88 k: u32,
+            92 a_nb: u32,
+            96 end0: u32,
+            100 end1: u32,
+            104 end2: u32,
+            108 param: [f32; 2],
+            116 rows: u32,
+            120 rows_nb: u32,
+        }
         LightningIndexer {
             0 q: u64,
             8 k: u64,
@@ -421,19 +442,19 @@ interface! {
             16 w: u64,
             24 b: u64,
             32 sum: u64,
-            40 columns: u32,
-            44 n_rows: u32,
-            48 ne1: u32,
-            52 ne2: u32,
-            56 a_nb: [u32; 3],
-            68 d_nb: [u32; 3],
-            80 b_nb: [u32; 3],
-            92 sum_nb: [u32; 3],
-            104 w_columns: u32,
-            108 w_ne1: u32,
-            112 w_nb1: u32,
-            116 eps: f32,
-            120 a_step: u32,
+            40 blocks: u64,
+            48 columns: u32,
+            52 n_rows: u32,
+            56 ne1: u32,
+            60 ne2: u32,
+            64 a_nb: [u32; 3],
+            76 d_nb: [u32; 3],
+            88 b_nb: [u32; 3],
+            100 sum_nb: [u32; 3],
+            112 w_ne1: u32,
+            116 w_nb1: u32,
+            120 eps: f32,
+            124 a_step: u32,
         }
         NormBack {
             0 dy: u64,
@@ -619,6 +640,18 @@ interface! {
             44 a_nb: [u32; 3],
             56 b_nb: [u32; 4],
             72 d_nb: [u32; 4],
+        }
+        SpacedSum {
+            0 a: u64,
+            8 d: u64,
+            16 columns: u32,
+            20 n_rows: u32,
+            24 ne1: u32,
+            28 ne2: u32,
+            32 n: u32,
+            36 spacing: u32,
+            40 a_nb: [u32; 3],
+            52 d_nb: [u32; 3],
         }
         SsmConv {
             0 x: u64,
@@ -875,6 +908,24 @@ interface! {
             5 scope: u32,
             6 side: u32,
         }
+        MulMatJoined of "mul_mat_joined" pushed Joined {
+            3 one_subgroup: bool,
+            4 b: u32,
+            5 adds: u32,
+            6 gate: u32,
+            7 rows: u32,
+            8 rows_type: u32,
+            9 index: u32,
+        }
+        MulMatJoinedInts of "mul_mat_joined_ints" pushed Joined {
+            3 one_subgroup: bool,
+            4 b: u32,
+            5 adds: u32,
+            6 gate: u32,
+            7 rows: u32,
+            8 rows_type: u32,
+            9 index: u32,
+        }
         MulMatRows of "mul_mat_rows" pushed Product {
             3 b: u32,
             4 columns: u32,
@@ -902,8 +953,9 @@ interface! {
         Norm of "norm" pushed Norm {
             3 one_subgroup: bool,
             4 op: u32,
-            5 mul: bool,
+            5 mul: u32,
             6 add: bool,
+            7 blocks: bool,
         }
         NormBack of "norm_back" pushed NormBack {
             3 one_subgroup: bool,
@@ -956,6 +1008,7 @@ interface! {
             5 sinks: bool,
         }
         SolveTri of "solve_tri" pushed SolveTri {}
+        SpacedSum of "spaced_sum" pushed SpacedSum {}
         SsmConv of "ssm_conv" pushed SsmConv {}
         SsmScan of "ssm_scan" pushed SsmScan {
             3 n: u32,

@@ -1,4 +1,5 @@
-//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS.
+//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS, and products of one column
+//! with what follows them (`products`), sums of several tensors.
 //!
 //! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An allocator that does
 //! not know about fusion may let them overlap (V1). The result may have exactly the memory of a source if each element is written by the
@@ -6,13 +7,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::ops::{glu, norm, rope};
+pub mod products;
+
+use super::ops::{binary, glu, matmul, norm, rope};
 use super::plan::DispatchList;
 use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{ggml_glu_op, ggml_op, ggml_unary_op};
+use crate::backend::op_is_empty;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::mutant;
@@ -31,11 +35,13 @@ pub enum Chain {
         mul: TensorRef,
         /// Its weight.
         weight: TensorRef,
+        /// Whether products read the result as blocks of integers.
+        blocks: bool,
     },
     /// An activation times a factor.
     Gated {
-        /// The gated function.
-        op: ggml_glu_op,
+        /// The gated function: a number of `ggml_glu_op`, or one of `ops::glu`.
+        op: u32,
         /// The argument of the activation.
         gate: TensorRef,
         /// The factor.
@@ -50,30 +56,59 @@ pub enum Chain {
         /// SET_ROWS.
         set: TensorRef,
     },
+    /// Additions of tensors at evenly spaced addresses: the results of a token's experts.
+    SpacedSum {
+        /// The first tensor.
+        first: TensorRef,
+        /// Number of tensors.
+        n: u32,
+        /// Elements from one to the next.
+        spacing: u32,
+        /// The last addition.
+        result: TensorRef,
+    },
+    /// Products of one column, with their additions or their gated function.
+    Products(products::Joined),
+}
+
+/// A chain, and the numbers of its nodes.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The chain.
+    pub chain: Chain,
+    /// The first one is the place where it is computed. Others may be after nodes that do not belong to the chain.
+    pub nodes: Vec<usize>,
 }
 
 impl Chain {
     /// Adds its dispatch.
     pub fn plan(&self, plan: &mut DispatchList<'_>) -> Result<()> {
         match *self {
-            Chain::Norm { add, norm, mul, weight } => norm::fused(norm, add, Some(weight), mul, plan),
+            Chain::Norm { add, norm, mul, weight, blocks } => norm::fused(norm, add, Some(weight), mul, blocks, plan),
             Chain::Gated { op, gate, up, mul } => glu::fused_gate(op, gate, up, mul, plan),
             Chain::RopeRows { rope, set } => rope::into_rows(rope, set, plan),
+            Chain::SpacedSum { first, n, spacing, result } => binary::spaced_sum(first, n, spacing, result, plan),
+            Chain::Products(ref joined) => matmul::joined(joined, plan),
         }
     }
 }
 
-/// The chain that starts at node `i`, and its number of nodes.
-pub fn find(graph: GraphRef, i: usize, info: &Info) -> Option<(Chain, usize)> {
-    let at = |k: usize| (i + k < graph.n_nodes()).then(|| graph.node(i + k));
+/// The chain that starts at node `i`. `taken`: for each node, whether a chain before has computed it.
+pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
+    let at = |k: usize| (i + k < graph.n_nodes() && !taken[i + k]).then(|| graph.node(i + k));
     let first = at(0)?;
-    match first.op() {
-        GGML_OP_RMS_NORM | GGML_OP_NORM => norm_chain(graph, None, first, at(1)?, info).map(|c| (c, 2)),
-        GGML_OP_ADD => norm_chain(graph, Some(first), at(1)?, at(2)?, info).map(|c| (c, 3)),
-        GGML_OP_UNARY => gate_chain(graph, first, at(1)?).map(|c| (c, 2)),
-        GGML_OP_ROPE => rope_chain(graph, first, at(1)?, at(2)?).map(|c| (c, 3)),
-        _ => None,
-    }
+    let (chain, n) = match first.op() {
+        GGML_OP_RMS_NORM | GGML_OP_NORM => (norm_chain(graph, i, None, first, at(1)?, info)?, 2),
+        GGML_OP_ADD => match at(1).zip(at(2)).and_then(|(n, m)| norm_chain(graph, i, Some(first), n, m, info)) {
+            Some(chain) => (chain, 3),
+            None => return sum_chain(graph, i, taken),
+        },
+        GGML_OP_UNARY => (gate_chain(graph, first, at(1)?)?, 2),
+        GGML_OP_ROPE => (rope_chain(graph, first, at(1)?, at(2)?)?, 3),
+        GGML_OP_MUL_MAT => return products::find(graph, i, taken, info),
+        _ => return None,
+    };
+    Some(Found { chain, nodes: (i..i + n).collect() })
 }
 
 /// Whether only `reader` reads `node`, so that it need not be written.
@@ -113,7 +148,14 @@ fn f32_rows(t: TensorRef) -> bool {
     t.dtype() == GGML_TYPE_F32 && t.is_contiguous_rows()
 }
 
-fn norm_chain(graph: GraphRef, add: Option<TensorRef>, norm: TensorRef, mul: TensorRef, info: &Info) -> Option<Chain> {
+fn norm_chain(
+    graph: GraphRef,
+    i: usize,
+    add: Option<TensorRef>,
+    norm: TensorRef,
+    mul: TensorRef,
+    info: &Info,
+) -> Option<Chain> {
     if !matches!(norm.op(), GGML_OP_RMS_NORM | GGML_OP_NORM) || mul.op() != GGML_OP_MUL || !only_for(graph, norm, mul) {
         return None;
     }
@@ -141,16 +183,51 @@ fn norm_chain(graph: GraphRef, add: Option<TensorRef>, norm: TensorRef, mul: Ten
             (norm.src(0)? == add && computed(add) && whole && memory).then_some(())
         }
     }?;
-    Some(Chain::Norm { add, norm, mul, weight })
+    let blocks = products::feeds_integers(graph, i, mul, info);
+    Some(Chain::Norm { add, norm, mul, weight, blocks })
+}
+
+/// Two additions or more from node `i` on, with nothing but views between them.
+fn sum_chain(graph: GraphRef, i: usize, taken: &[bool]) -> Option<Found> {
+    let add = graph.node(i);
+    let (first, second) = (add.src(0)?, add.src(1)?);
+    let address = |t: TensorRef| buffer::range(t).ok().map(|r| r.address);
+    let start = address(first)?;
+    let spacing = address(second)?.checked_sub(start).filter(|s| s.is_multiple_of(4) && *s > 0)?;
+    let alike = |t: TensorRef| f32_rows(t) && t.same_shape(add) && t.same_stride(first);
+    if !alike(first) || !alike(second) || !computed(add) {
+        return None;
+    }
+    let (mut nodes, mut result, mut summands) = (vec![i], add, vec![first, second]);
+    let rest = (i + 1..graph.n_nodes()).filter(|&k| !op_is_empty(graph.node(k).op()));
+    for k in rest {
+        let next = graph.node(k);
+        if taken[k] || next.op() != GGML_OP_ADD || next.src(0) != Some(result) || !only_for(graph, result, next) {
+            break;
+        }
+        let Some(summand) = next.src(1) else { break };
+        if !alike(summand) || address(summand) != Some(start + spacing * summands.len() as u64) {
+            break;
+        }
+        summands.push(summand);
+        nodes.push(k);
+        result = next;
+    }
+    let spacing = u32::try_from(spacing / 4).ok()?;
+    let fits = nodes.len() > 1 && f32_rows(result) && summands.iter().all(|s| apart_or_same(result, *s));
+    let chain = Chain::SpacedSum { first, n: summands.len() as u32, spacing, result };
+    fits.then_some(Found { chain, nodes })
 }
 
 fn gate_chain(graph: GraphRef, unary: TensorRef, mul: TensorRef) -> Option<Chain> {
     let op = match unary.unary_op()? {
-        ggml_unary_op::GGML_UNARY_OP_RELU => ggml_glu_op::GGML_GLU_OP_REGLU,
-        ggml_unary_op::GGML_UNARY_OP_GELU => ggml_glu_op::GGML_GLU_OP_GEGLU,
-        ggml_unary_op::GGML_UNARY_OP_SILU => ggml_glu_op::GGML_GLU_OP_SWIGLU,
-        ggml_unary_op::GGML_UNARY_OP_GELU_ERF => ggml_glu_op::GGML_GLU_OP_GEGLU_ERF,
-        ggml_unary_op::GGML_UNARY_OP_GELU_QUICK => ggml_glu_op::GGML_GLU_OP_GEGLU_QUICK,
+        ggml_unary_op::GGML_UNARY_OP_RELU => ggml_glu_op::GGML_GLU_OP_REGLU as u32,
+        ggml_unary_op::GGML_UNARY_OP_GELU => ggml_glu_op::GGML_GLU_OP_GEGLU as u32,
+        ggml_unary_op::GGML_UNARY_OP_SILU => ggml_glu_op::GGML_GLU_OP_SWIGLU as u32,
+        ggml_unary_op::GGML_UNARY_OP_GELU_ERF => ggml_glu_op::GGML_GLU_OP_GEGLU_ERF as u32,
+        ggml_unary_op::GGML_UNARY_OP_GELU_QUICK => ggml_glu_op::GGML_GLU_OP_GEGLU_QUICK as u32,
+        ggml_unary_op::GGML_UNARY_OP_SIGMOID => glu::SIGMOID,
+        ggml_unary_op::GGML_UNARY_OP_SOFTPLUS => glu::SOFTPLUS,
         _ => return None,
     };
     if mul.op() != GGML_OP_MUL || !only_for(graph, unary, mul) {

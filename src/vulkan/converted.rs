@@ -1,0 +1,89 @@
+//! Columns that a graph has converted to blocks of integers for products (`product_blocks`). Later products of the same columns read the blocks again.
+
+#![forbid(unsafe_code)]
+
+use super::Range;
+use super::plan::{Dispatch, View};
+
+/// Contiguous rows: their memory, and the length of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Source {
+    range: Range,
+    columns: u32,
+    dtype: u32,
+}
+
+impl Source {
+    /// `None` for rows with gaps, whose blocks have another order than their memory.
+    fn of(view: &View) -> Option<Self> {
+        let dense = view.is_dense() && view.ne[0].is_multiple_of(32);
+        dense.then(|| Self { range: view.range, columns: view.ne[0], dtype: view.ty() })
+    }
+}
+
+/// What has been converted, and was not written since.
+#[derive(Clone, Debug, Default)]
+pub struct Converted {
+    list: Vec<(Source, Range)>,
+}
+
+impl Converted {
+    /// The blocks of these rows.
+    pub fn find(&self, view: &View) -> Option<Range> {
+        let source = Source::of(view)?;
+        self.list.iter().find(|(s, _)| *s == source).map(|(_, blocks)| *blocks)
+    }
+
+    /// Adds the blocks of these rows. Call it after [`Self::written`] for the step that wrote them.
+    pub fn add(&mut self, view: &View, blocks: Range) {
+        if let Some(source) = Source::of(view) {
+            self.list.push((source, blocks));
+        }
+    }
+
+    /// Forgets what the dispatches overwrite: rows, or blocks, whose memory may serve again.
+    pub fn written(&mut self, dispatches: &[Dispatch]) {
+        dispatches.iter().for_each(|d| self.forget(&d.writes));
+    }
+
+    fn forget(&mut self, writes: &[Range]) {
+        for w in writes {
+            self.list.retain(|(source, blocks)| !w.overlaps(&source.range) && !w.overlaps(blocks));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::*;
+
+    #[test]
+    fn blocks_are_found_until_something_writes_over_them() {
+        let rows = |address, ne: [u32; 4]| {
+            let range = Range::new(address, u64::from(ne[0] * ne[1] * ne[2]) * 4);
+            let nb = [1, ne[0], ne[0] * ne[1], ne[0] * ne[1] * ne[2]];
+            View { at: address, ne, nb, dtype: GGML_TYPE_F32, range }
+        };
+        let mut all = Converted::default();
+        let (a, b) = (rows(0x1000, [64, 3, 1, 1]), rows(0x2000, [64, 1, 1, 1]));
+        all.add(&a, Range::new(0x8000, 240));
+        all.add(&b, Range::new(0x9000, 80));
+        assert_eq!(all.find(&a), Some(Range::new(0x8000, 240)));
+        // The same rows under another shape, other rows, rows of another length, rows with gaps.
+        assert_eq!(all.find(&rows(0x1000, [64, 1, 3, 1])), Some(Range::new(0x8000, 240)));
+        assert_eq!(all.find(&rows(0x1000, [64, 2, 1, 1])), None);
+        assert_eq!(all.find(&rows(0x1000, [96, 2, 1, 1])), None);
+        assert_eq!(all.find(&View { nb: [1, 96, 192, 192], ..a }), None);
+        assert_eq!(all.find(&View { dtype: GGML_TYPE_I32, ..a }), None);
+        let check = |writes: Range, left: [bool; 2]| {
+            let mut some = all.clone();
+            some.forget(&[writes]);
+            assert_eq!([&a, &b].map(|v| some.find(v).is_some()), left, "{writes:?}");
+        };
+        check(Range::new(0x1000 + 768, 100), [true, true]);
+        check(Range::new(0x1000 + 767, 1), [false, true]);
+        check(Range::new(0x8000 + 239, 0x2000), [false, false]);
+        check(Range::new(0x9000, 1), [true, false]);
+    }
+}

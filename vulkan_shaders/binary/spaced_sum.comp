@@ -1,0 +1,24 @@
+#version 460
+// d = a0 + a1 + ...: the sum of tensors of one shape, whose addresses are evenly spaced, as the results of a token's experts are.
+#include "common.glsl"
+#include "rows.glsl"
+
+layout(push_constant, scalar) uniform Push {
+    uint64_t a, d;
+    uint columns, n_rows, ne1, ne2;
+    uint n, spacing;  // tensors, elements from one to the next
+    uvec3 a_nb, d_nb; // strides of dimensions 1 to 3
+} p;
+
+void main() {
+    const uint r = my_row();
+    if (r >= p.n_rows) { return; }
+    const uvec3 i = row_coords(r, p.ne1, p.ne2);
+    const uint64_t a = at(p.a, offset3(i, p.a_nb), 4);
+    F32s d = F32s(at(p.d, offset3(i, p.d_nb), 4));
+    for (uint c = first_column(); c < p.columns; c += column_step()) {
+        float sum = F32s(a).v[c];
+        for (uint k = 1; k < p.n; ++k) { sum += F32s(at(a, uint64_t(k) * p.spacing, 4)).v[c]; }
+        d.v[c] = sum;
+    }
+}
