@@ -116,8 +116,9 @@ fn products_of_experts_with_the_same_columns_are_one_step() {
         let values: Vec<i32> = (0..3 * tokens as i32).map(|i| if i == 4 { -1 } else { (i * 5 + i / 3) % 8 }).collect();
         let ids = integers(&mut n.c, &[3, tokens], &values);
         let others = integers(&mut n.c, &[3, tokens], &vec![2; values.len()]);
-        let mut product = |w: usize, ids: TensorRef| n.add(|c| matmul::mul_mat_id(c, weights[w], x, ids));
-        (product(0, ids), product(1, ids), product(2, others), product(1, others));
+        for (w, ids) in [(0, ids), (1, ids), (2, others), (1, others)] {
+            n.add(|c| matmul::mul_mat_id(c, weights[w], x, ids));
+        }
         assert_eq!(n.steps(2), [[0, 1], [2, 3]], "{dtype:?}");
         n.compare(&format!("{dtype:?}"));
     }
