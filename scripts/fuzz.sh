@@ -23,7 +23,7 @@ counts=
 if [ "${1:-}" = -c ]; then counts=1; shift; fi
 if [ -n "$together$counts" ]; then FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}; fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta rpc_server rpc_client)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_server rpc_client)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 

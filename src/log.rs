@@ -142,7 +142,7 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
 }
 
 /// The text with escapes in place of control characters (tabs aside), of line separators and of what changes the direction of text.
-fn escaped(text: String) -> String {
+pub fn escaped(text: String) -> String {
     let is_harmful = |c: char| {
         c.is_control() && c != '\t'
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

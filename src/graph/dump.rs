@@ -2,9 +2,23 @@
 
 use super::GraphRef;
 use crate::abi::ggml::{ggml_op, ggml_tensor_flag};
+use crate::log::escaped;
 use crate::tensor::{TensorRef, names};
 use std::collections::HashMap;
 use std::fmt::Write;
+
+/// A name in the label of a record: what could drive a terminal is escaped, as are characters with a meaning in records.
+fn label(name: String) -> String {
+    let mut label = String::with_capacity(name.len());
+    for c in escaped(name).chars() {
+        match c {
+            '"' => label.push('\''),
+            '\\' | '{' | '}' | '|' | '<' | '>' => label.extend(['\\', c]),
+            c => label.push(c),
+        }
+    }
+    label
+}
 
 impl GraphRef {
     /// One line a node and a leaf.
@@ -39,7 +53,7 @@ impl GraphRef {
         let mut s = String::from("digraph G {\n  newrank = true;\n  rankdir = TB;\n");
         let id = |t: TensorRef| format!("{:p}", t.as_ptr());
         let title = |t: TensorRef| match (t.has_name(), names::dtype(t.dtype())) {
-            (true, ty) => format!("{} ({ty})|", t.name().replace('"', "'")),
+            (true, ty) => format!("{} ({ty})|", label(t.name())),
             (false, ty) => format!("({ty})|"),
         };
         for (i, t) in self.nodes().enumerate().filter(|(_, t)| !parent_of.contains_key(t)) {
@@ -100,5 +114,17 @@ impl GraphRef {
         }
         s.push_str("}\n");
         s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_do_not_leave_their_label() {
+        assert_eq!(label("blk.0.attn_q.weight (view) \u{fc}".into()), "blk.0.attn_q.weight (view) \u{fc}");
+        assert_eq!(label("a\"]; b {|<x>\\".into()), r"a']; b \{\|\<x\>\\");
+        assert_eq!(label("\u{1b}[31m\n\r".into()), r"\\u\{1b\}[31m\\n\\r");
     }
 }
