@@ -9,6 +9,7 @@
 
 use super::graphs::Graphs;
 use crate::backend::author::HostTarget;
+use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result, invalid};
 use crate::log_error;
 use crate::rpc::protocol::{CAPS, Reader, Request, VERSION};
@@ -251,7 +252,7 @@ impl Connection {
     pub fn fetch(&self, request: &Request, mut target: HostTarget) -> Result<()> {
         let size = target.bytes().len();
         if let Err(e) = self.alive() {
-            target.bytes().fill(0);
+            target.bytes().fill(NOT_READ);
             return Err(e);
         }
         self.request(request, size, Target::Host(target)).map(|_| ())
@@ -308,16 +309,16 @@ impl Connection {
         if done.is_err()
             && let Target::Host(target) = &mut next.target
         {
-            target.bytes().fill(0);
+            target.bytes().fill(NOT_READ);
         }
         done
     }
 
-    /// Replies that will not come: the host finds zeros.
+    /// Replies that will not come: the host finds what marks bytes as not read.
     fn give_up(&self) {
         for mut expected in lock(&self.expected).drain(..) {
             if let Target::Host(target) = &mut expected.target {
-                target.bytes().fill(0);
+                target.bytes().fill(NOT_READ);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Work, expected, served, until};
 use crate::abi::ggml::ggml_status::*;
+use crate::backend::author::NOT_READ;
 use crate::rpc::client::tests::{Peer, connection};
 use crate::rpc::protocol::{CAPS, Request, VERSION};
 use crate::rpc::transport::Key;
@@ -51,10 +52,10 @@ fn a_lost_server_fails_and_can_be_used_again() {
     let work = Work::new(&backend);
     assert_eq!(work.run(&backend, 1), expected(1));
     wire.cut();
-    // What is read after that are zeros, and the next graph fails at the latest.
+    // What is read after that is marked as not read, and the next graph fails at the latest.
     let (_, out) = work.try_run(&backend, 2);
-    assert_eq!(out, [0; 96]);
-    assert_eq!(work.try_run(&backend, 2), (GGML_STATUS_FAILED, vec![0; 96]));
+    assert_eq!(out, [NOT_READ; 96]);
+    assert_eq!(work.try_run(&backend, 2), (GGML_STATUS_FAILED, vec![NOT_READ; 96]));
     until("the server has forgotten the client", || s.host.used() == 0);
     // The old objects stay lost; new ones of the same device work.
     let again = near.backend();
