@@ -128,7 +128,9 @@ class Driver:
         driver, kernel, variables = DRIVERS[name]
         self.environment = dict(os.environ, MESA_DRIVER=driver, MESA_SHIM=os.path.join(shim, f"lib{kernel}_noop_drm_shim.so"), VK_LAYER_PATH=out,
                                 VK_INSTANCE_LAYERS=LAYER, DRIVER_LAYER=os.path.join(out, "libdriver_layer.so"), GGML_VK_PIPELINE_CACHE_DIR="",
-                                MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=os.path.join(prefix, "lib"), **variables)
+                                MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=os.path.join(prefix, "lib"),
+                                # A graph that is kept has fewer dispatches the next time, or none.
+                                GGML_VK_DISABLE_KEPT_GRAPHS="1", **variables)
         self.environment.pop("GGML_VK_VISIBLE_DEVICES", None)
         self.run, self.program = os.path.join(mesa, "run"), os.path.join(out, "driver_graphs")
         self.device = self.why = ""
