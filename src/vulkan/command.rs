@@ -1,9 +1,11 @@
 //! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
 //! device starts early.
 
+mod barrier;
 mod pieces;
 mod replay;
 
+use barrier::{DEVICE, HOST};
 pub use replay::Kept;
 
 use super::abort::Abort;
@@ -762,32 +764,6 @@ fn total(len: usize, count: usize) -> Result<u64> {
 fn aligned(bytes: u64) -> Result<u64> {
     let size = bytes.max(1).checked_next_multiple_of(ALIGN);
     size.ok_or_else(|| Error::Invalid(format!("Vulkan: memory of {bytes} bytes")))
-}
-
-/// Stages and accesses that a barrier makes writes visible to.
-type Visible = (vk::PipelineStageFlags, vk::AccessFlags);
-
-/// Stages of this backend's commands.
-const STAGES: vk::PipelineStageFlags = vk::PipelineStageFlags::from_raw(
-    vk::PipelineStageFlags::COMPUTE_SHADER.as_raw() | vk::PipelineStageFlags::TRANSFER.as_raw(),
-);
-const WRITES: vk::AccessFlags =
-    vk::AccessFlags::from_raw(vk::AccessFlags::SHADER_WRITE.as_raw() | vk::AccessFlags::TRANSFER_WRITE.as_raw());
-const READS: vk::AccessFlags =
-    vk::AccessFlags::from_raw(vk::AccessFlags::SHADER_READ.as_raw() | vk::AccessFlags::TRANSFER_READ.as_raw());
-/// Later commands.
-const DEVICE: Visible = (STAGES, vk::AccessFlags::from_raw(READS.as_raw() | WRITES.as_raw()));
-/// The host, once it has waited for the work.
-const HOST: Visible = (vk::PipelineStageFlags::HOST, vk::AccessFlags::HOST_READ);
-
-impl Open {
-    /// Orders all earlier commands before `to`, and makes their writes visible to it.
-    fn barrier(&self, core: &Core, (stages, accesses): Visible) {
-        let barrier = [vk::MemoryBarrier::default().src_access_mask(WRITES).dst_access_mask(accesses)];
-        let none = vk::DependencyFlags::empty();
-        // SAFETY: `Open`: commands may be recorded. A compute queue has these stages, and each access belongs to one of them.
-        unsafe { core.vk.cmd_pipeline_barrier(self.commands, STAGES, stages, none, &barrier, &[], &[]) };
-    }
 }
 
 impl Drop for Recorder {

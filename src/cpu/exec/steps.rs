@@ -121,7 +121,7 @@ impl<'g> Builder<'g> {
         let found = |l: &Left<'_>| l.node.row().op == node.row().op && (l.shared.same)(*l.node, *node);
         let kept = shared.is_some() && self.left.as_ref().is_some_and(found);
         let mut planned = Planned { number, kernel, kept, joined: false, prepares: false };
-        let step = match self.joins(node, kept).filter(|_| wide) {
+        let step = match wide.then(|| self.joins(node, kept)).flatten() {
             Some(step) => {
                 planned.joined = true;
                 self.moved |= step + 1 < self.wide.len();

@@ -302,11 +302,11 @@ mod tests {
 
     #[test]
     fn every_request_comes_back_as_it_was() {
-        assert_eq!(every().len(), Command::ALL.len());
+        assert_eq!(every().len(), Command::all().count());
         for request in every() {
             let mut bytes = Vec::new();
             request.write(0, &mut bytes);
-            let command = Command::from_raw(bytes[0]).unwrap();
+            let command = Command::from_byte(bytes[0]).unwrap();
             let size = u64::from_le_bytes(*bytes[1..].first_chunk().unwrap());
             assert_eq!(size as usize, bytes.len() - 9, "{command:?}");
             assert_eq!(command.head_size(size).unwrap(), bytes.len() - 9, "{command:?}");

@@ -14,6 +14,7 @@ pub use wire::Reader;
 
 use crate::abi::ggml::ggml_op;
 use crate::error::{Result, invalid};
+use libggml_macros::Numbered;
 
 /// The version that both sides must have: the major number, and a minor number of the server that is not larger than the client's.
 pub const VERSION: [u8; 3] = [8, 0, 1];
@@ -31,7 +32,7 @@ pub const GRAPHS_KEPT: usize = 1024;
 pub const MAX_GRAPH_BYTES: u64 = 256 << 20;
 
 /// What a client requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Numbered)]
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum Command {
@@ -73,41 +74,17 @@ pub enum Body {
 
 impl Command {
     /// All, by their numbers.
-    pub const ALL: [Self; 23] = {
-        use Command::*;
-        [
-            AllocBuffer,
-            GetAlignment,
-            GetMaxSize,
-            BufferGetBase,
-            FreeBuffer,
-            BufferClear,
-            SetTensor,
-            SetTensorHash,
-            GetTensor,
-            CopyTensor,
-            GraphCompute,
-            GetDeviceMemory,
-            InitTensor,
-            GetAllocSize,
-            Hello,
-            DeviceCount,
-            GraphRecompute,
-            MemsetTensor,
-            SetTensor2d,
-            GetTensor2d,
-            CommInit,
-            CommAllreduce,
-            CommFree,
-        ]
-    };
+    #[cfg(test)]
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..=u8::MAX).map_while(|byte| Self::from_byte(byte).ok())
+    }
 
     /// The command with a number.
     ///
     /// # Errors
     /// There is none.
-    pub fn from_raw(raw: u8) -> Result<Self> {
-        Self::ALL.get(usize::from(raw)).copied().ok_or_else(|| invalid!("there is no command {raw}"))
+    pub fn from_byte(byte: u8) -> Result<Self> {
+        Self::from_raw(byte.into()).ok_or_else(|| invalid!("there is no command {byte}"))
     }
 
     /// The size of its request.
@@ -167,11 +144,12 @@ mod tests {
 
     #[test]
     fn numbers_are_the_originals() {
-        for (i, &c) in Command::ALL.iter().enumerate() {
-            assert_eq!((c as usize, Command::from_raw(i as u8).unwrap()), (i, c));
+        assert_eq!(Command::all().count(), 23);
+        for (i, c) in Command::all().enumerate() {
+            assert_eq!((c as usize, Command::from_byte(i as u8).unwrap()), (i, c));
         }
         assert_eq!((Command::Hello as u8, Command::CommFree as u8), (14, 22));
-        assert!((23..=255).all(|raw| Command::from_raw(raw).is_err()));
+        assert!((23..=255).all(|raw| Command::from_byte(raw).is_err()));
         assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
     }

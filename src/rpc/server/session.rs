@@ -83,7 +83,7 @@ impl Session {
     /// It requests what cannot be.
     pub fn run(&mut self) -> Result<()> {
         while let Some(raw) = self.channel.first()? {
-            let command = Command::from_raw(raw)?;
+            let command = Command::from_byte(raw)?;
             let size = self.channel.size()?;
             let head = self.channel.read_vec(command.head_size(size)?)?;
             let request = Request::read(command, &head)?;

@@ -309,7 +309,7 @@ fn on_the_rest() -> Vec<(String, Attack)> {
         let attack = move |raw: &mut Raw| raw.bytes(&[&[raw_command][..], &[0; 8]].concat());
         all.push((format!("command {raw_command}"), Box::new(attack)));
     }
-    for command in Command::ALL {
+    for command in Command::all() {
         let attack = move |raw: &mut Raw| raw.bytes(&[&[command as u8][..], &u64::MAX.to_le_bytes()].concat());
         // A tensor may be as large as its buffer: the head is read first, and this one is cut.
         if !matches!(command, Command::SetTensor | Command::SetTensor2d) {
