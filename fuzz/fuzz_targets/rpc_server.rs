@@ -84,7 +84,7 @@ fn main_of(data: &[u8]) {
     let mut left = data.len();
     while let Ok(raw) = r.u8() {
         left -= 1;
-        let Ok(command) = Command::from_raw(raw % 25) else {
+        let Some(command) = Command::from_raw((raw % 25).into()) else {
             let _ = stream.write_all(&[raw, 0, 0, 0, 0, 0, 0, 0, 0]);
             break;
         };
