@@ -39,7 +39,7 @@ COLUMNS = (2, 4, 8, 16, 32)
 LONG = SHORT + [([f"{n} columns" for n in COLUMNS], ["-p", ",".join(map(str, COLUMNS)), "-n", "0", "-r", "10"])]
 # Attention over a long context, in one format and one round: the cache is the same in all, and filling it takes most of the time.
 DEEP = [(["prompt 512 at 4096"], ["-p", "512", "-n", "0", "-d", "4096"]), (["text at 4096"], ["-p", "0", "-n", "32", "-d", "4096"])]
-DEEPER = [(["text at 16384"], ["-p", "0", "-n", "16", "-d", "16384"])]
+DEEPER = [(["prompt 512 at 16384"], ["-p", "512", "-n", "0", "-d", "16384"]), (["text at 16384"], ["-p", "0", "-n", "16", "-d", "16384"])]
 DEEP_FORMAT = "Q4_K"
 
 
@@ -194,7 +194,7 @@ def main():
     parser.add_argument("cache")
     parser.add_argument("ours")
     parser.add_argument("--short", action="store_true", help="prompt and text in three formats")
-    parser.add_argument("--deep", action="store_true", help="also text at 16384, which takes half an hour more")
+    parser.add_argument("--deep", action="store_true", help="also prompts and text at 16384, which takes ten minutes more")
     parser.add_argument("--level", choices=LEVELS, action="append")
     parser.add_argument("--formats", type=lambda s: s.split(","))
     parser.add_argument("--rounds", type=int)

@@ -1,5 +1,6 @@
-/* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds]. Prints a line
- * "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). turns.py runs it on two libraries in turns. */
+/* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds [repack]]. Prints a line
+ * "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). With a fifth argument the weights are in CPU_REPACK, where the format can be.
+ * turns.py runs it on two libraries in turns. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"
@@ -13,6 +14,23 @@ static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+/* Gives `weights` memory in CPU_REPACK, if the CPU then computes `product`. NULL if it does not. */
+static ggml_backend_buffer_t in_repack(struct ggml_tensor * weights, const struct ggml_tensor * product) {
+    ggml_backend_dev_t                 cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_dev_get_extra_bufts_t get =
+        (ggml_backend_dev_get_extra_bufts_t) ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_buffer_type_t * type = get != NULL ? get(cpu) : NULL;
+    while (type != NULL && *type != NULL && strcmp(ggml_backend_buft_name(*type), "CPU_REPACK") != 0) { type++; }
+    if (type == NULL || *type == NULL) { return NULL; }
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(*type, ggml_backend_buft_get_alloc_size(*type, weights));
+    weights->buffer              = buffer;
+    const bool can               = ggml_backend_dev_supports_op(cpu, product);
+    weights->buffer              = NULL;
+    if (can && ggml_backend_tensor_alloc(buffer, weights, ggml_backend_buffer_get_base(buffer)) == GGML_STATUS_SUCCESS) { return buffer; }
+    ggml_backend_buffer_free(buffer);
+    return NULL;
 }
 
 int main(int argc, char ** argv) {
@@ -29,15 +47,20 @@ int main(int argc, char ** argv) {
         struct ggml_tensor *  a = ggml_new_tensor_2d(ctx, type, k, m), * b = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, k, n);
         struct ggml_cgraph *  graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, ggml_mul_mat(ctx, a, b));
+        /* A type refuses the formats that it does not have when the tensor gets its memory there. */
+        ggml_backend_buffer_t interleaved = argc > 5 ? in_repack(a, ggml_graph_node(graph, 0)) : NULL;
+        if (argc > 5 && interleaved == NULL) {
+            ggml_free(ctx);
+            continue;
+        }
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
         uint64_t              state  = 1;
         float *               x      = ggml_get_data(b);
         for (int64_t i = 0; i < k * n; i++) { x[i] = data_float(&state, -1.0f, 1.0f); }
-        if (type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16) {
-            memset(ggml_get_data(a), 0, ggml_nbytes(a));
-        } else {
-            data_blocks(type, ggml_get_data(a), ggml_nbytes(a), 5);
-        }
+        void * bytes = calloc(1, ggml_nbytes(a));
+        if (type != GGML_TYPE_F32 && type != GGML_TYPE_F16 && type != GGML_TYPE_BF16) { data_blocks(type, bytes, ggml_nbytes(a), 5); }
+        ggml_backend_tensor_set(a, bytes, 0, ggml_nbytes(a));
+        free(bytes);
         double best = 1e9;
         for (int r = 0; r < rounds; r++) {
             const double start = seconds();
@@ -47,6 +70,7 @@ int main(int argc, char ** argv) {
         }
         printf("%s\t%.1f\n", ggml_type_name(type), 1e6 * best);
         ggml_backend_buffer_free(buffer);
+        if (interleaved != NULL) { ggml_backend_buffer_free(interleaved); }
         ggml_free(ctx);
     }
     ggml_backend_free(backend);
