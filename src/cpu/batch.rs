@@ -77,6 +77,11 @@ fn for_all<T: Copy>(
     }
 }
 
+/// Bytes from a row to that which is to be loaded while it is used, also behind these rows; 0 for rows that are in a cache.
+fn ahead<T: Number>(rows: &[*const u8]) -> usize {
+    if T::IN_MEMORY && rows.len() > AHEAD { rows[AHEAD].addr().wrapping_sub(rows[0].addr()) } else { 0 }
+}
+
 /// Products of the rows `keys`, at most [`MAX_ROWS`], and each row in `which` of `rows`: `out[i][j] = keys[j] . rows[i]`. A row of `out` has room for a multiple of
 /// four results, of which those after the keys are arbitrary.
 pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out: Results<'_>) {
@@ -89,7 +94,7 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
     for (at, key) in all.iter_mut().zip(keys) {
         *at = key.as_ptr().cast();
     }
-    let ahead = if T::IN_MEMORY && n > AHEAD { all[AHEAD].addr().wrapping_sub(all[0].addr()) } else { 0 };
+    let ahead = ahead::<T>(&all[..n]);
     for_all(T::products(&kernels().products), rows, k, which, out, |kernel, rows, to| {
         for k0 in (0..k.max(1)).step_by(STEP) {
             let later;
@@ -115,10 +120,11 @@ pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[us
     for (at, value) in at[..values.len()].iter_mut().zip(values) {
         *at = value.as_ptr().cast();
     }
+    let ahead = ahead::<T>(&at[..values.len()]);
     for_all(T::sums(&kernels().products), weights, values.len(), which, out, |kernel, weights, to| {
         // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and a weight each, and there is
         // room for the results in different rows of `out`, which is a `&mut`.
-        unsafe { kernel(k, values.len(), at.as_ptr(), weights.as_ptr(), to.as_ptr()) };
+        unsafe { kernel(k, values.len(), at.as_ptr(), ahead, weights.as_ptr(), to.as_ptr()) };
     });
 }
 

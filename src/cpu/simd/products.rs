@@ -49,13 +49,20 @@ pub type RowProduct = unsafe fn(k: usize, n: usize, rows: *const *const u8, colu
 /// Bytes of a column up to which rows are multiplied one after the other: it stays in the L1 cache while rows are read from memory.
 pub const BY_ROW_BYTES: usize = 16 << 10;
 
-/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`.
+/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`. What is `ahead`
+/// bytes after the rows will be needed next, unless that is 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `weights` and `dst` have as many pointers as the kernel has
 /// columns: each in `weights` is readable for `n` floats, and each in `dst` is readable and writable for `k` floats, which nothing else overlaps.
-pub type WeightedSum =
-    unsafe fn(k: usize, n: usize, rows: *const *const u8, weights: *const *const f32, dst: *const *mut f32);
+pub type WeightedSum = unsafe fn(
+    k: usize,
+    n: usize,
+    rows: *const *const u8,
+    ahead: usize,
+    weights: *const *const f32,
+    dst: *const *mut f32,
+);
 
 /// Kernels with their number of columns, in descending order, down to one column.
 pub type List<T> = &'static [(usize, T)];
@@ -376,6 +383,7 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
     k: usize,
     n: usize,
     rows: *const *const u8,
+    ahead: usize,
     weights: *const *const f32,
     dst: *const *mut f32,
 ) {
@@ -395,8 +403,9 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 }
                 for j in 0..n {
                     let row = *rows.add(j);
-                    let next = (*rows.add((j + AHEAD).min(n - 1))).wrapping_add(W::SIZE * i);
-                    prefetch(next, W::SIZE * $vectors * V::N);
+                    if ahead != 0 {
+                        prefetch(row.wrapping_add(W::SIZE * i + ahead), W::SIZE * $vectors * V::N);
+                    }
                     let mut weight = [V::splat(0.0); C];
                     for c in 0..C {
                         weight[c] = V::splat(weights[c].add(j).read_unaligned());
@@ -453,10 +462,10 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
-                k: usize, n: usize, rows: *const *const u8, weights: *const *const f32, dst: *const *mut f32,
+                k: usize, n: usize, rows: *const *const u8, ahead: usize, weights: *const *const f32, dst: *const *mut f32,
             ) {
                 // SAFETY: this function enables the features, and the contract of `WeightedSum` covers the rest.
-                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, weights, dst) }
+                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, ahead, weights, dst) }
             }
             pub static PRODUCTS: Products = Products {
                 together: ByFormat {

@@ -2,7 +2,8 @@
 //! arXiv:2205.14135).
 //!
 //! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. If there are few tiles, as for
-//! the text of a model with few heads of keys, threads divide the keys for the scores, and the values for their sums ([`spans`]).
+//! the text of a model with few heads of keys, threads divide the keys for the scores, and the values for their sums ([`spans`]). A thread that computes
+//! several small tiles goes over the keys once: in a cache the heads of a key are next to each other, and memory is read in longer pieces.
 //!
 //! The bits of a result depend only on the keys that a query sees and on their order, not on where they are among others or who computes it. Weights are
 //! relative to a power of two, so that a new maximum changes no digits of the sums. Each sum is one chain of additions in the order of the keys, to
@@ -308,36 +309,54 @@ impl Buffers {
         }
     }
 
-    /// Computes a part of the sums of the queries. `weights` are those of all keys, if they are known.
-    fn attend(&mut self, a: &Attention<'_>, tile: &Tile, part: &Part, weights: Option<&Apart<'_>>) {
-        self.visit_keys(a, tile, part, weights);
-        // An infinity times the weight 0 of a masked key is NaN.
-        if a.mask.is_some() && !mutant::on("R14") && !vec::all_finite(&self.acc[..self.queries.len() * part.len()]) {
-            self.skip_masked = true;
-            self.visit_keys(a, tile, part, weights);
-            self.skip_masked = false;
+    /// Computes a part of the sums of the queries of some tiles, each in its buffers. `weights` are those of all keys, if they are known.
+    fn attend(some: &mut [Self], a: &Attention<'_>, tiles: &[Tile], part: &Part, weights: Option<&Apart<'_>>) {
+        Self::visit_keys(some, a, tiles, part, weights);
+        for (one, tile) in some.iter_mut().zip(tiles) {
+            // An infinity times the weight 0 of a masked key is NaN.
+            let sums = &one.acc[..one.queries.len() * part.len()];
+            if a.mask.is_some() && !mutant::on("R14") && !vec::all_finite(sums) {
+                one.skip_masked = true;
+                Self::visit_keys(std::slice::from_mut(one), a, std::slice::from_ref(tile), part, weights);
+                one.skip_masked = false;
+            }
         }
     }
 
-    fn visit_keys(&mut self, a: &Attention<'_>, tile: &Tile, part: &Part, weights: Option<&Apart<'_>>) {
-        self.queries.iter_mut().for_each(|query| query.softmax = Softmax::EMPTY);
-        self.acc[..self.queries.len() * part.len()].fill(0.0);
+    fn visit_keys(some: &mut [Self], a: &Attention<'_>, tiles: &[Tile], part: &Part, weights: Option<&Apart<'_>>) {
+        for one in &mut *some {
+            one.queries.iter_mut().for_each(|query| query.softmax = Softmax::EMPTY);
+            one.acc[..one.queries.len() * part.len()].fill(0.0);
+        }
         for first in (0..a.k.ne[1]).step_by(KEYS) {
             let n = KEYS.min(a.k.ne[1] - first);
-            match weights {
-                Some(weights) => self.take_weights(a, tile, weights, first, n),
-                None => {
-                    self.score(a, tile, first, n);
-                    self.weigh(part.len(), n);
-                }
-            }
-            if self.live.is_empty() {
-                continue;
-            }
-            let ahead = if self.live.len() < CONVERT_FROM { 0 } else { KEYS };
-            a.v.load_ahead(first + n, ahead, tile.values);
-            self.gather(a, tile.values, part, first, n);
+            some.iter_mut().zip(tiles).for_each(|(one, tile)| one.visit(a, tile, part, weights, first, n));
         }
+    }
+
+    /// Adds the `n` keys from `first`.
+    fn visit(
+        &mut self,
+        a: &Attention<'_>,
+        tile: &Tile,
+        part: &Part,
+        weights: Option<&Apart<'_>>,
+        first: usize,
+        n: usize,
+    ) {
+        match weights {
+            Some(weights) => self.take_weights(a, tile, weights, first, n),
+            None => {
+                self.score(a, tile, first, n);
+                self.weigh(part.len(), n);
+            }
+        }
+        if self.live.is_empty() {
+            return;
+        }
+        let ahead = if self.live.len() < CONVERT_FROM { 0 } else { KEYS };
+        a.v.load_ahead(first + n, ahead, tile.values);
+        self.gather(a, tile.values, part, first, n);
     }
 
     /// Writes a part of the results of the queries.
@@ -374,20 +393,23 @@ struct Tile {
 pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let a = Attention::of(node, &d);
     let mut out = Writer::new(d);
-    let mut b = Buffers::new(&a, w.use_ref());
+    let reference = w.use_ref();
     if a.work.is_shared(w.nth()) {
-        return share_keys(w, &a, &mut b, &mut out);
+        return share_keys(w, &a, &mut Buffers::new(&a, reference), &mut out);
     }
-    // With a causal mask, later tiles have more keys than earlier ones, so threads take tiles one by one.
-    let whole = 0..a.v.ne[0];
+    // With a causal mask, later tiles have more keys than earlier ones, so threads take large tiles one by one.
+    let together = a.work.together(w.nth());
+    let mut buffers: Vec<Buffers> = (0..together).map(|_| Buffers::new(&a, reference)).collect();
+    let (whole, tiles) = (0..a.v.ne[0], a.work.tiles());
     loop {
-        let tile = w.next_chunk();
-        if tile >= a.work.tiles() {
+        let first = w.next_chunk().saturating_mul(together);
+        if first >= tiles {
             break;
         }
-        let at = b.start(&a, tile);
-        b.attend(&a, &at, &whole, None);
-        b.finish(&a, at.batch, &whole, &mut out);
+        let some = &mut buffers[..together.min(tiles - first)];
+        let at: Vec<Tile> = some.iter_mut().enumerate().map(|(i, b)| b.start(&a, first + i)).collect();
+        Buffers::attend(some, &a, &at, &whole, None);
+        some.iter_mut().zip(&at).for_each(|(b, at)| b.finish(&a, at.batch, &whole, &mut out));
     }
 }
 
@@ -426,7 +448,7 @@ fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writ
     let parts = work.parts(w.nth());
     for chunk in w.share(work.tiles() * parts) {
         let (at, part) = (b.start(a, chunk / parts), work.part(chunk % parts, parts));
-        b.attend(a, &at, &part, Some(&weights));
+        Buffers::attend(std::slice::from_mut(b), a, std::slice::from_ref(&at), &part, Some(&weights));
         for query in &mut b.queries {
             let total: &[f64] = totals.row([work.number(query.head, query.position, at.batch), 0, 0]);
             query.softmax = Softmax { exponent: total[0] as f32, sum: total[1] };

@@ -8,6 +8,13 @@ use std::ops::Range;
 
 /// Keys whose scores a thread computes, if threads share keys: a multiple of the keys that a tile processes at a time.
 pub const SPAN: usize = 512;
+/// Queries of a tile below which tiles are computed together.
+const SMALL: usize = 20;
+/// Maximum number of tiles that are computed together: 64 of their keys and values should stay in the L2 cache.
+const MAX_TOGETHER: usize = 8;
+/// Bytes that tiles must read next to each other to be computed together. With shorter pieces it takes longer than one tile after the other
+/// (docs/PERFORMANCE.md).
+const LONG: usize = 512;
 /// Queries in a tile.
 const QUERIES: usize = 128;
 /// Doubles of a row for a [`Softmax`]: a cache line, so that threads do not write the same one.
@@ -53,6 +60,8 @@ pub struct Work {
     heads: usize,
     batches: usize,
     values: usize,
+    /// Bytes of a key.
+    key_bytes: usize,
     /// Number of spans.
     pub spans: usize,
     /// Heads that share both their keys and their values.
@@ -73,6 +82,7 @@ impl Work {
             heads: q.ne[2],
             batches: q.ne[3],
             values: v.ne[0],
+            key_bytes: k.ne[0] / k.block() * k.dtype.type_size(),
             spans: k.ne[1].div_ceil(SPAN),
             group,
             per_tile: (QUERIES / group).max(1),
@@ -83,6 +93,13 @@ impl Work {
     /// Number of tiles.
     pub fn tiles(&self) -> usize {
         self.positions.div_ceil(self.per_tile) * (self.heads / self.group) * self.batches
+    }
+
+    /// Number of tiles, one after the other, that a thread computes together: their queries are few, so that reading keys and values takes the time.
+    pub fn together(&self, threads: usize) -> usize {
+        let tiles = (self.tiles() / threads.max(1)).clamp(1, MAX_TOGETHER);
+        let small = self.positions * self.group < SMALL;
+        if small && tiles * self.key_bytes >= LONG { tiles } else { 1 }
     }
 
     /// Number of queries.
