@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 MDBOOK = "0.5.4"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -79,6 +80,17 @@ def check():
     return errors, n
 
 
+def included(path, part):
+    """The lines of a file that a page includes, `name` of an anchor or first:last, without their common indentation."""
+    lines = read(path).splitlines()
+    if part.replace(":", "").isdigit():
+        first, last = map(int, part.split(":"))
+    else:
+        first = next(i for i, line in enumerate(lines, 1) if line.strip() == f"// ANCHOR: {part}") + 1
+        last = next(i for i, line in enumerate(lines, 1) if line.strip() == f"// ANCHOR_END: {part}") - 1
+    return textwrap.dedent("\n".join(lines[first - 1:last]))
+
+
 def stage():
     """Copies the pages to target/book/src, where links lead to pages or to copies of files."""
     source = os.path.join(OUT, "src")
@@ -114,8 +126,7 @@ def stage():
         text = "".join(p if p.startswith("```") else rewrite(page, p) for p in parts)
         # What a snippet is run with is for the tests.
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
-        # Files are included by their path in the repository.
-        text = re.sub(r"\{\{#include ([^\s:}]+)", lambda m: "{{#include " + os.path.relpath(os.path.join(ROOT, os.path.dirname(page), m[1]), source), text)
+        text = re.sub(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}", lambda m: included(os.path.join(os.path.dirname(page), m[1]), m[2]), text)
         with open(os.path.join(source, os.path.basename(page)), "w", encoding="utf-8") as f:
             f.write(text)
     with open(os.path.join(ROOT, "book.toml"), encoding="utf-8") as f:
