@@ -3,7 +3,7 @@
 
 Runs llama-completion of the test suites (scripts/oracle.sh hosts) with a random llama of four layers, the last one and the output on the first Vulkan device of the system, and writes the
 placement report and the trace to FOLDER (default: target/pictures). If both are there already, it only draws: the report by Chromium (Debian's package chromium), the
-timeline of the last token by this script, in colours that read on white and on black.
+timeline of the fastest token by this script, in colours that read on white and on black.
 """
 import json
 import os
@@ -23,12 +23,12 @@ def run(folder):
     program = os.path.join(cache, "hosts", "bin", "llama-completion")
     env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(ROOT, "target", "install", "lib"), GGML_VK_VISIBLE_DEVICES="0", GGML_SCHED_REPORT=os.path.join(folder, "report.html"),
                GGML_TRACE=os.path.join(folder, "trace.json"))
-    subprocess.run([program, "-m", os.path.join(cache, "models", "llama-Q4_0-ours.gguf"), "-p", "People die when they are killed. The cat sits outside", "-n", "4", "-t", "2",
+    subprocess.run([program, "-m", os.path.join(cache, "models", "llama-Q4_0-ours.gguf"), "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
                     "-ngl", "2", "-no-cnv"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def events(path):
-    """Bars of the last token, by lane, in microseconds from its start; and the names of lanes."""
+    """Bars of the fastest graph, by lane, in microseconds from its start; and the names of lanes."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     try:
@@ -37,8 +37,14 @@ def events(path):
         found = json.loads(text.rstrip().rstrip(",") + "]}")["traceEvents"]
     lanes = {e["tid"]: e["args"]["name"] for e in found if e["ph"] == "M" and e["name"] == "thread_name"}
     bars = [e for e in found if e["ph"] == "X"]
-    start = max(e["ts"] for e in bars if e["name"] == "split 0")
-    return lanes, [dict(e, at=e["ts"] - start) for e in bars if e["ts"] >= start], found
+    starts = sorted(e["ts"] for e in bars if e["name"] == "split 0")
+    graphs = [[dict(e, at=e["ts"] - a) for e in bars if a <= e["ts"] < b and e["cat"] != "scheduler"] for a, b in zip(starts, starts[1:] + [float("inf")])]
+    return lanes, min(graphs, key=lambda g: max(e["at"] + e["dur"] for e in g))
+
+
+def label(name):
+    """The host's lane of a device is when it was given work; the device's own lane when it did it."""
+    return "the device" if name.endswith("(device)") else name
 
 
 def draw(lanes, bars):
@@ -50,8 +56,8 @@ def draw(lanes, bars):
            "<title>Timeline of one token: splits, copies and nodes on the CPU and on a Vulkan device</title>"]
     for row, tid in enumerate(used):
         y = 8 + row * (LANE + 12)
-        out.append(f'<text x="8" y="{y + 21}" fill="{GREY}">{lanes[tid]}</text><line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y + LANE}" y2="{y + LANE}" stroke="{GREY}" stroke-opacity="0.4"/>')
-        colour = COLOURS["Vulkan0"] if "Vulkan" in lanes[tid] else COLOURS["CPU"]
+        out.append(f'<text x="8" y="{y + 21}" fill="{GREY}">{label(lanes[tid])}</text><line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y + LANE}" y2="{y + LANE}" stroke="{GREY}" stroke-opacity="0.4"/>')
+        colour = COLOURS["CPU"] if lanes[tid] == "CPU" else COLOURS["Vulkan0"]
         for e in sorted((e for e in bars if e["tid"] == tid), key=lambda e: -e["dur"]):
             x, w = LEFT + e["at"] * scale, max(e["dur"] * scale, 0.6)
             if e["cat"] == "split":
@@ -68,7 +74,7 @@ def draw(lanes, bars):
     for i in range(int(end / step) + 1):
         x = LEFT + i * step * scale
         out.append(f'<text x="{x:.0f}" y="{y}" fill="{GREY}" text-anchor="middle" font-size="10">{i * step / 1000:g} ms</text>')
-    for i, (name, colour) in enumerate((("nodes on the CPU", COLOURS["CPU"]), ("nodes on Vulkan0", COLOURS["Vulkan0"]), ("copies", COLOURS["copy"]))):
+    for i, (name, colour) in enumerate((("nodes on the CPU", COLOURS["CPU"]), ("nodes on the device", COLOURS["Vulkan0"]), ("copies", COLOURS["copy"]))):
         out.append(f'<rect x="{LEFT + i * 150}" y="{y + 12}" width="14" height="10" fill="{colour}"/><text x="{LEFT + i * 150 + 20}" y="{y + 21}" fill="{GREY}">{name}</text>')
     out.append("</svg>")
     with open(os.path.join(ROOT, "docs", "timeline.svg"), "w", encoding="utf-8") as f:
@@ -80,7 +86,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     if not all(os.path.exists(os.path.join(folder, n)) for n in ("report.html", "trace.json")):
         run(folder)
-    lanes, bars, _ = events(os.path.join(folder, "trace.json"))
+    lanes, bars = events(os.path.join(folder, "trace.json"))
     draw(lanes, bars)
     with browser.Browser() as b:
         b.shot("file://" + os.path.join(folder, "report.html"), os.path.join(ROOT, "docs", "report.png"), 1160, 800)
