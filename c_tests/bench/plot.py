@@ -51,7 +51,7 @@ def draw_costs(text):
         ax.set_ylabel("part of the original's time")
         ax.set_title(kind)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, ncols=1, fontsize="small", loc="upper center", bbox_to_anchor=(0.62, 1.05))
+        ax.legend(frameon=False, ncols=1, fontsize="small", loc="upper center", bbox_to_anchor=(0.62, 0.82))
     fig.savefig(GRAPHS, transparent=True, metadata={"Date": None})
     print(f"{os.path.relpath(GRAPHS, page.ROOT)}: {', '.join(kind for kind, _, _ in kinds)}")
 
