@@ -76,7 +76,7 @@ def check():
             if not os.path.exists(os.path.join(ROOT, os.path.dirname(page), path)):
                 errors.append(f"{page}: there is no {path} to include")
     listed = {os.path.normpath(os.path.join("docs", t)) for t in links(read("docs/SUMMARY.md"))}
-    errors += [f"docs/SUMMARY.md: {p} is not in the book" for p in pages() if p.startswith("docs/") and p != "docs/SUMMARY.md" and p not in listed]
+    errors += [f"docs/SUMMARY.md: {p} is not in the book" for p in pages() if p != "docs/SUMMARY.md" and p not in listed]
     return errors, n
 
 
@@ -94,6 +94,11 @@ def included(path, part):
 def stage():
     """Copies the pages to target/book/src, where links lead to pages or to copies of files."""
     source = os.path.join(OUT, "src")
+
+    # mdBook takes a README for the first page of its folder.
+    def name_in_book(page):
+        return "overview.md" if page == "README.md" else os.path.basename(page)
+
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(os.path.join(ROOT, "docs"), source)
     known = set(pages())
@@ -103,8 +108,10 @@ def stage():
         if re.match(r"[a-z]+:", target) or not path:
             return target
         where = os.path.normpath(os.path.join(os.path.dirname(page), path))
+        if where == "docs/SUMMARY.md":
+            return "introduction.md"
         if where in known:
-            return os.path.basename(where) + ("#" + anchor if anchor else "")
+            return name_in_book(where) + ("#" + anchor if anchor else "")
         if os.path.isdir(os.path.join(ROOT, where)):
             return None
         if re.match(r"docs/[^/]+\.(svg|png)$", where):
@@ -127,7 +134,7 @@ def stage():
         # What a snippet is run with is for the tests.
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
         text = re.sub(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}", lambda m: included(os.path.join(os.path.dirname(page), m[1]), m[2]), text)
-        with open(os.path.join(source, os.path.basename(page)), "w", encoding="utf-8") as f:
+        with open(os.path.join(source, name_in_book(page)), "w", encoding="utf-8") as f:
             f.write(text)
     with open(os.path.join(ROOT, "book.toml"), encoding="utf-8") as f:
         config = f.read().replace('src = "docs"', 'src = "src"').replace("target/book/html", "html").replace("docs/book.css", "book.css")

@@ -14,7 +14,7 @@ import browser
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HTML = os.path.join(ROOT, "target", "book", "html")
-PAGES = ["introduction", "c-interface", "scheduler", "BENCHMARKS"]
+PAGES = ["introduction", "overview", "c-interface", "scheduler", "BENCHMARKS"]
 VIEWS = [("light", False, 1300, 900), ("dark", True, 1300, 900)]
 NARROW = [("narrow", False, 500, 900)]
 
@@ -77,6 +77,17 @@ def main():
         missing = [p for p in re.findall(r'<img src="([^":]+)"', text) if not os.path.exists(os.path.join(HTML, p))]
         check(not missing, f"{page}: every picture is there" + (f", not {missing}" if missing else ""))
         check("{{#" not in text, f"{page}: every snippet is included")
+    dead, n = [], 0
+    for name in sorted(os.listdir(HTML)):
+        if not name.endswith(".html") or name in ("404.html", "print.html", "toc.html"):
+            continue
+        with open(os.path.join(HTML, name), encoding="utf-8") as f:
+            for link in re.findall(r'<a href="([^"]*)"', f.read()):
+                path = link.partition("#")[0]
+                n += 1
+                if path and not re.match(r"[a-z]+:", path) and not os.path.exists(os.path.join(HTML, path)):
+                    dead.append(f"{name}: {link}")
+    check(n > 100 and not dead, f"{n} links of the built pages lead to files" + (f", not {dead[:5]}" if dead else ""))
     if browser.find() is None:
         print("book: the browser is skipped: chromium is missing (install the package chromium)")
     else:
