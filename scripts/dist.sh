@@ -26,12 +26,14 @@ git archive --format=tar --prefix="$name/" HEAD | gzip -9n > "$out/$name.tar.gz"
 echo "binaries ..."
 tree=$name-$system
 scripts/install.sh "$work/$tree" > /dev/null
-mkdir -p "$work/debug/$tree/lib/debug"
 while IFS= read -r file; do
-    base=$(basename "$file")
-    objcopy --only-keep-debug "$file" "$work/debug/$tree/lib/debug/$base.debug"
+    # Where debuggers look: in the folder .debug beside the file.
+    symbols=$work/debug/${file#"$work"/}
+    symbols=$(dirname "$symbols")/.debug/$(basename "$file").debug
+    mkdir -p "$(dirname "$symbols")"
+    objcopy --only-keep-debug "$file" "$symbols"
     strip --strip-unneeded "$file"
-    objcopy --add-gnu-debuglink="$work/debug/$tree/lib/debug/$base.debug" "$file"
+    objcopy --add-gnu-debuglink="$symbols" "$file"
 done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
 find "$work/$tree" -name '*.a' -exec strip --strip-debug {} +
 # The pkg-config file and the manifest name no folder of this machine.
@@ -50,6 +52,9 @@ for archive in "$name" "$tree" "$tree-debug"; do tar -C "$work/check" -xzf "$out
 GGML_DISABLE_VULKAN=1 "$work/start" > /dev/null || die "a program does not run on the unpacked library"
 # Debuggers find the symbols: the link names a file that is there, and its build belongs to the library.
 link=$(readelf --string-dump=.gnu_debuglink "$work/check/$tree/lib/libggml-base.so.$version" | sed -n 's/.*]  *//p' | head -n 1)
-[ -f "$work/check/$tree/lib/debug/$link" ] || die "there is no $link"
+[ -f "$work/check/$tree/lib/.debug/$link" ] || die "there is no $link"
+if command -v gdb > /dev/null; then
+    gdb -batch -nx -ex 'info line ggml_init' "$work/check/$tree/lib/libggml-base.so.$version" 2> /dev/null | grep -q '^Line ' || die "gdb does not find the lines of ggml_init"
+fi
 (cd "$out" && sha256sum ./*.tar.gz > SHA256SUMS)
 (cd "$out" && ls -l ./*.tar.gz)
