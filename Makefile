@@ -1,4 +1,4 @@
-# libggml-rs. The main commands: make, make run, make test, make install PREFIX=...
+# libggml-rs. `make help` lists the targets, from the lines with ## below, and these settings:
 #
 #   MODEL=file.gguf    make run: the model, instead of MiniLM       SENTENCES="one|two"  the sentences to compare
 #   DEVICE=Vulkan0     make run: use this device, even a software driver; DEVICE=CPU: use only the CPU
@@ -20,69 +20,79 @@ override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
 export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
 
-.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall clean help
+.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom dist clean help
 
+## all: the release build, in target/release (also plain make)
 all:
 	@scripts/build.sh
 
-# Runs a real model in a plain C program: prints how similar some sentences are.
+## run: a real model in a plain C program: prints how similar some sentences are
 run: all
 	@exec env DESTDIR= scripts/run_embed.sh
 
-# Everything that CI checks. make test SUITES="headers c" runs some of it; scripts/test.sh lists the suites.
+## test: everything that CI checks; SUITES="headers c" for some of it
+# scripts/test.sh lists the suites.
 test:
 	@DESTDIR= scripts/test.sh $(SUITES)
 
-# All tests of the Vulkan backend, on the driver that GGML_VK_VISIBLE_DEVICES names (default 0: the first one, even a
+## test-vulkan: all tests of the Vulkan backend
+# On the driver that GGML_VK_VISIBLE_DEVICES names (default 0: the first one, even a
 # software driver).
 test-vulkan:
 	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
 
-# What Mesa's drivers for cards make of the Vulkan backend, on no-op kernel devices, compared with docs/DRIVERS.md (three minutes and a download).
+## test-drivers: what Mesa's drivers for cards make of the Vulkan backend, without a card
+# On no-op kernel devices, compared with docs/DRIVERS.md (three minutes and a download).
 # DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
 test-drivers:
 	@DESTDIR= DRIVERS="$(or $(DRIVERS),all)" scripts/test.sh drivers
 
-# Everything that CI runs only a sample of: every case of the original's test-backend-ops (hours on two cores) and the states of every
+## test-peers-all: every case of the original's test-backend-ops, every architecture (hours)
+## test-diff-all: every case of our comparison of operations with the original
+# What CI runs only a sample of: every case of the original's test-backend-ops (hours on two cores) and the states of every
 # architecture; every case of our own comparison of operations.
 test-peers-all:
 	@DESTDIR= PEERS="sampler models-all grad-all ops-all" scripts/test.sh peers
 test-diff-all:
 	@DESTDIR= DIFF_ALL=1 C_TESTS=ops scripts/test.sh c
 
-# Exported names, functions, layouts and enums against a build of the original: docs/TESTS.md.
+## test-abi: exported names, functions, layouts and enums against a build of the original
 test-abi:
 	@DESTDIR= scripts/test.sh abi
 
-# Tests for distributions and registries: both crates, the oldest supported Rust, cargo-c, the Debian packages.
+## test-package: both crates as a registry would get them
+## test-msrv: the oldest supported Rust
+## test-cinstall: cargo cinstall
+## test-debian: the Debian packages are built, installed, used and removed
 test-package test-msrv test-cinstall test-debian:
 	@DESTDIR= scripts/test.sh $(@:test-%=%)
 
-# Updates the symbols files of the Debian packages from the build, after a function has been added.
+## debian-symbols: updates the symbols files of the Debian packages, after a function has been added
 debian-symbols: all
 	@scripts/test_debian.sh symbols
 
-# All fuzz targets at once, for HOURS (a fraction is allowed); what they find is kept for the next time: docs/TESTS.md.
+## fuzz: all fuzz targets at once, for HOURS=1 (a fraction is allowed); what they find is kept
 fuzz:
 	@scripts/fuzz.sh -h "$(or $(HOURS),1)"
 
-# Schedulers, threads and graphs without end, for MINUTES: docs/TESTS.md.
+## soak: schedulers, threads and graphs without end, for MINUTES=10
 soak: all
 	@scripts/soak.sh "$(or $(MINUTES),10)"
 
-# The cost of graphs, compared with the original: docs/BENCHMARKS.md.
+## bench: the cost of graphs, compared with the original
 bench:
 	@DESTDIR= scripts/bench.sh $(BENCH)
 
-# The CPU backend in llama.cpp's llama-bench, compared with the original: docs/BENCHMARKS.md. BENCH=--short takes three minutes.
+## bench-cpu: llama-bench on the CPU, compared with the original; BENCH=--short takes three minutes
 bench-cpu:
 	@DESTDIR= scripts/bench.sh cpu $(BENCH)
 
-# The other ops of the CPU, each alone, compared with the original. BENCH="--turns 3 -t 1 -k NAME_PART".
+## bench-ops: each other operation alone, compared with the original; BENCH="--turns 3 -t 1 -k NAME_PART"
 bench-ops:
 	@DESTDIR= scripts/bench.sh ops $(BENCH)
 
-# Generates the C headers from the Rust sources and scripts/outlines/.
+## headers: generates include/*.h from the Rust sources and scripts/outlines/
+## check-headers: whether they are current
 headers:
 	$(CARGO) run --quiet --profile tools --features internals --example headers
 
@@ -92,14 +102,16 @@ check-headers:
 	@for h in include/*.h; do grep -q '^// Generated by' "$$h" || cp "$$h" target/headers/; done # the others are written by hand
 	@diff -ru include target/headers || { echo "the headers in include/ do not match the sources: run make headers"; exit 1; }
 
-# Generates docs/STATUS.md from the sources and the library's tables.
+## status: generates docs/STATUS.md from the sources and the library's tables
+## check-status: whether it is current
 status:
 	$(CARGO) run --quiet --profile tools --features internals --example status -- write
 
 check-status:
 	@$(CARGO) run --quiet --profile tools --features internals --example status -- check
 
-# Compiles vulkan_shaders/ to SPIR-V, packed in src/vulkan/spirv/. The first run builds glslang, which takes some minutes.
+## shaders: compiles vulkan_shaders/ to SPIR-V, packed in src/vulkan/spirv/ (the first run builds glslang)
+## check-shaders: whether they are current
 SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --
 shaders:
 	python3 scripts/shader_grids.py
@@ -109,25 +121,44 @@ check-shaders:
 	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
 
-# What changed in the original: make upstream-diff VERSION=0.12.0 (of the crate that scripts/fetch.py pins; CRATE=name names another), or
+## upstream-diff: what changed in the original; VERSION=0.12.0, or DIR=path
+# VERSION (of the crate that scripts/fetch.py pins; CRATE=name names another), or
 # DIR=path of a tree. BASE=path, or BASE_CRATE and BASE_VERSION: what to compare with; CHECK=1: any change is a failure. docs/UPSTREAM.md.
 upstream-diff:
 	@python3 scripts/upstream_diff.py
 
-# Generates the lists in c_tests/abi from the sources of the version that scripts/fetch.py pins, or as for upstream-diff; CHECK=1 writes nothing.
+## upstream-facts: generates the lists in c_tests/abi from the pinned original; CHECK=1 writes nothing
 upstream-facts:
 	@python3 scripts/upstream_facts.py
 
+## book: builds the book of docs/ in target/book, after checking its links
+book:
+	@python3 -B scripts/book.py
+
+## sbom: a bill of materials (CycloneDX) in target/sbom
+sbom:
+	@scripts/sbom.sh
+
+## dist: the archives of a release in target/dist
+dist: all
+	@scripts/dist.sh
+
 # Copies the build, and builds only if there is none, so that root needs no compiler.
+## install: installs into PREFIX=/usr/local
 install:
 	@scripts/build.sh if-needed
 	@scripts/install.sh "$(PREFIX)" "$(LIBDIR)" "$(INCLUDEDIR)"
 
+## uninstall: removes what make install has installed into PREFIX
 uninstall:
 	@scripts/uninstall.sh "$(PREFIX)" "$(LIBDIR)"
 
+## clean: removes target/, with its cache
 clean:
 	$(CARGO) clean
 
+## help: this list
 help:
-	@sed -n '/^# libggml-rs/,/^$$/p' Makefile
+	@sed -n 's/^## \([a-z-]*\): \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "make %-16s %s\n", $$1, $$2 }'
+	@echo
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))

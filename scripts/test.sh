@@ -24,6 +24,8 @@
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md says the truth
+#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
+#   book      the book is built, and its main pages are looked at in Chromium, light and dark
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
@@ -37,8 +39,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status)
-known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian nmse)
+all=(fmt clippy unit headers shaders install package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status docs)
+known=("${all[@]}" book asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -200,6 +202,10 @@ suite_msrv() { scripts/test_msrv.sh; }
 suite_cinstall() { library && scripts/test_cinstall.sh; }
 suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
+suite_docs() { library && python3 -B scripts/test_docs.py "$cache" ${DOCS:-}; }
+suite_book() { # Debian's package chromium; the first time builds mdbook
+    python3 -B scripts/book.py && python3 -B scripts/test_book.py
+}
 
 failed=()
 n=0

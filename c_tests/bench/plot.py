@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws docs/bench-cpu.svg from the tables that cpu.py has written to docs/BENCHMARKS.md: for each level, how much faster this library is than the
-original in prompts, text and batches, by format. Needs matplotlib. Colours and a transparent ground that read on white and on black.
+"""Draws the plots of docs/BENCHMARKS.md from its tables: docs/bench-cpu.svg, for each level how much faster this library is than the original in prompts,
+text and batches, by format; docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. Needs matplotlib. Colours and a transparent ground that read on white and on black.
 """
 import os
 import re
@@ -16,7 +16,9 @@ import page  # noqa: E402
 
 SHOWN = {"prompt 512": "#4c78a8", "text": "#f58518", "8 columns": "#54a24b"}
 GREY = "#808080"
+SHADES = ["#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#f58518"]
 OUT = os.path.join(page.ROOT, "docs", "bench-cpu.svg")
+GRAPHS = os.path.join(page.ROOT, "docs", "bench-graphs.svg")
 
 
 def tables(text):
@@ -30,9 +32,34 @@ def tables(text):
         yield part[1], found
 
 
+def costs(text):
+    """Of each kind of scheduler: its name, the numbers of nodes, and for each measure the ratios by number of nodes."""
+    for part in re.finditer(r"^([^\n:]+): nanoseconds a node here[^\n]*\n\n((?:\|[^\n]*\n)+)", text, re.M):
+        head, _, *rows = ([c.strip() for c in row.strip("|").split("|")] for row in part[2].splitlines())
+        found = {name: [float(m[1]) for c in cells if (m := re.search(r"\*\*([\d.]+)\*\*", c))] for name, *cells in rows}
+        yield part[1], head[1:], {name: ratios for name, ratios in found.items() if len(ratios) == len(head) - 1}
+
+
+def draw_costs(text):
+    kinds = list(costs(text))
+    fig, axes = plt.subplots(len(kinds), 1, figsize=(10, 3 * len(kinds)), squeeze=False, layout="constrained")
+    for ax, (kind, nodes, measures) in zip(axes[:, 0], kinds):
+        for i, n in enumerate(nodes):
+            ax.bar([x + 0.16 * (i - (len(nodes) - 1) / 2) for x in range(len(measures))], [r[i] for r in measures.values()], 0.15, color=SHADES[i % len(SHADES)], label=f"{n} nodes")
+        ax.axhline(1.0, color=GREY, linewidth=1)
+        ax.set_xticks(range(len(measures)), measures, rotation=30, ha="right")
+        ax.set_ylabel("part of the original's time")
+        ax.set_title(kind)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, ncols=1, fontsize="small", loc="upper center", bbox_to_anchor=(0.62, 0.82))
+    fig.savefig(GRAPHS, transparent=True, metadata={"Date": None})
+    print(f"{os.path.relpath(GRAPHS, page.ROOT)}: {', '.join(kind for kind, _, _ in kinds)}")
+
+
 def main():
     with open(page.TARGET, encoding="utf-8") as f:
-        text = f.read().split("<!-- cpu: begin -->")[1].split("<!-- cpu: end -->")[0]
+        whole = f.read()
+    text = whole.split("<!-- cpu: begin -->")[1].split("<!-- cpu: end -->")[0]
     levels = list(tables(text))
     plt.rcParams.update({"svg.hashsalt": "bench-cpu", "svg.fonttype": "none", "font.family": "sans-serif", "text.color": GREY, "axes.labelcolor": GREY,
                          "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY})
@@ -49,6 +76,7 @@ def main():
         ax.legend(frameon=False, ncols=len(SHOWN))
     fig.savefig(OUT, transparent=True, metadata={"Date": None})
     print(f"{os.path.relpath(OUT, page.ROOT)}: {', '.join(level for level, _ in levels)}")
+    draw_costs(whole.split("<!-- cost: begin -->")[1].split("<!-- cost: end -->")[0])
 
 
 if __name__ == "__main__":
