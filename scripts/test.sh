@@ -23,7 +23,7 @@
 #   asan      everything that can fail in a scheduler fails once, and other C hosts, with AddressSanitizer and LeakSanitizer
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
-#   status    docs/STATUS.md says the truth
+#   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
