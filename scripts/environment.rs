@@ -156,7 +156,7 @@ fn original(root: &Path) -> Vec<String> {
 fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the sources") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             files(&path, endings, found);
         } else if path.extension().is_some_and(|e| endings.iter().any(|x| e == *x)) {
             found.push(path);

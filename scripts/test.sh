@@ -6,6 +6,7 @@
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
+#   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
 #   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
@@ -37,7 +38,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status)
+all=(fmt clippy unit headers shaders install info package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status)
 known=("${all[@]}" asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -99,6 +100,12 @@ suite_install() {
     local oracle=${GGML_ORACLE_PREFIX:-}
     [ -n "$oracle" ] || [ ! -e "$cache/original/done" ] || oracle=$cache/original
     GGML_ORACLE_PREFIX=$oracle scripts/test_install.sh
+}
+suite_info() {
+    library || return 1
+    local oracle=
+    [ ! -e "$cache/original/done" ] || oracle=$cache/original
+    GGML_ORACLE_PREFIX=$oracle scripts/test_info.sh target/install
 }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }

@@ -80,11 +80,17 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     }
     let inside = needed == 0 && libraries.is_empty();
     let defines = program.has.iter().filter(|n| is_ggml(n)).count().max(own);
-    let note = match () {
-        () if inside && defines > 0 && !program.is_part_of_ggml() => Some("ggml is inside this file (linked statically): no other library can take its place"),
-        () if inside && defines == 0 => Some("neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)"),
-        () if loaded.objects[0].elf.needed.is_empty() && !program.has_interpreter => Some("a static program"),
-        () => None,
+    let note = if program.is_blind {
+        problems.push(format!("{} has no table of sections: what it needs cannot be seen", path.display()));
+        None
+    } else if inside && defines > 0 && !program.is_part_of_ggml() {
+        Some("ggml is inside this file (linked statically): no other library can take its place")
+    } else if inside && program.needed.is_empty() {
+        Some("it needs no library at all: a static program")
+    } else if inside && defines == 0 {
+        Some("neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)")
+    } else {
+        None
     };
     Ok(json!({
         "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,

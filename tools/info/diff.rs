@@ -92,7 +92,7 @@ fn rows(all: &Value) -> Vec<[String; 3]> {
         true => bytes(v[1].as_u64().unwrap_or(0)),
         false => v[1].to_string(),
     };
-    let [a, b] = [0, 1].map(|i| list(&all["sides"][i], "numbers"));
+    let [a, b] = [0usize, 1].map(|i| list(&all["sides"][i], "numbers"));
     let mut out: Vec<[String; 3]> = Vec::new();
     for x in a {
         let other = b.iter().find(|y| y[0] == x[0]).map_or("-".into(), value);
@@ -127,7 +127,7 @@ pub fn text(all: &Value) -> String {
             let _ = writeln!(out, "  and {} more: --json lists all", pairs.len() - SHOWN);
         }
     }
-    for i in 0..2 {
+    for i in 0..2usize {
         let only = all["only"][i].as_array().map_or(&[][..], Vec::as_slice);
         if only.is_empty() {
             continue;
