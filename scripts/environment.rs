@@ -25,7 +25,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS", "make test", "how many cases: `c_tests/run.sh`, `scripts/test_rpc.py`"),
     ("GGML_PREFIX, GGML_ORACLE_PREFIX, GGML_ORACLE_SRC, GGML_MODULES, GGML_FORMER, GGML_WHISPER, GGML_MESA, MINILM_GGUF", "c_tests/run.sh", "the libraries, sources and files that tests compare; `scripts/test.sh` sets them"),
     ("C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, MUTANTS_TARGET, GGML_RELEASE_TARGET", "tests", "where they write or find builds"),
-    ("TESTS_ONLY, RUNNER, KEEP, CI, UPSTREAM_FETCH", "tests", "names of tests, a program to run them in, whether folders stay, whether long parts are left out, whether cargo may fetch"),
+    ("TESTS_ONLY, RUNNER, KEEP, CI, BEAT, UPSTREAM_FETCH", "tests", "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life, whether cargo may fetch"),
     ("CRATE, VERSION, BASE, BASE_CRATE, BASE_VERSION, DIR, CHECK", "make upstream-diff, upstream-facts", "the versions of the original ([UPSTREAM.md](UPSTREAM.md))"),
     ("BROWSER", "scripts/screenshots.py", "the browser that takes pictures of pages (default: chromium)"),
     ("DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES", "scripts/fetch_mesa.py", "where drivers are fetched from, and which"),
@@ -35,7 +35,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
 const INTERNAL: &[&str] = &[
     "ASAN_OPTIONS", "ASYNC_CAREFUL", "A_CARD", "CACHE_LAYER", "CACHE_LAYER_DRIVER", "CACHE_LAYER_REPORT", "CMAKE_BUILD_PARALLEL_LEVEL", "DEB_BUILD_OPTIONS",
     "DRIVER_LAYER", "DRIVER_LAYER_CODE", "DRIVER_LAYER_LIMITS", "DRIVER_LAYER_REPORT", "FAKE_LAYERS", "FAKE_MODULE", "FAKE_OFFLOAD", "FAKE_PIP",
-    "FAKE_PIP_CALLS", "FAKE_REJECT", "FAKE_SLOW", "GGML_LOUD", "HOME", "LD_LIBRARY_PATH", "MESA", "NEVER", "PATH", "STACKS_LIMITED", "TMPDIR",
+    "FAKE_PIP_CALLS", "FAKE_REJECT", "FAKE_SLOW", "GGML_LOUD", "HOME", "LD_LIBRARY_PATH", "MESA", "NAP", "NEVER", "PATH", "STACKS_LIMITED", "TMPDIR",
     "XDG_CACHE_HOME",
 ];
 

@@ -208,10 +208,36 @@ suite_cinstall() { library && scripts/test_cinstall.sh; }
 suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 
+# How long a suite took the last time, in seconds; nothing for the first time.
+last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' "$logs/times" 2> /dev/null; }
+remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
+    { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
+}
+# Says every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that nobody writes, not for a program that would
+# outlive it.
+beat() { # SUITE
+    local usual start=$SECONDS fd left
+    usual=$(last_time "$1")
+    exec {fd}<> <(:)
+    while :; do
+        read -rt "${BEAT:-30}" -u "$fd"
+        left=
+        [ -z "$usual" ] || [ "$usual" -le $((SECONDS - start)) ] || left=", about $((usual - SECONDS + start)) s left"
+        echo "   ... $1: $((SECONDS - start)) s$left"
+    done
+}
+
 failed=()
 n=0
-beside= began=
-trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null' EXIT
+beside= began= pulse=
+ended() { # what runs in the background ends with this script
+    [ -z "$pulse" ] || kill "$pulse" 2> /dev/null
+    [ -z "$beside" ] || kill "$beside" 2> /dev/null
+    rm -f "$logs/times.$$"
+}
+trap ended EXIT
+trap 'echo "test: interrupted${suite:+ in the suite $suite}; the next run starts anew"; exit 130' INT
+trap 'exit 143' TERM
 for suite in "${suites[@]}"; do
     n=$((n + 1))
     declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
@@ -225,11 +251,23 @@ for suite in "${suites[@]}"; do
     fi
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
-    "suite_$suite" || failed+=("$suite")
+    beat "$suite" &
+    pulse=$!
+    if "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse=
     echo "   ($((SECONDS - start)) s)"
 done
+suite=
 if [ -n "$beside" ]; then
+    suite=vulkan
+    beat vulkan &
+    pulse=$!
     wait "$beside" || failed+=(vulkan)
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse= suite=
     echo "== vulkan"
     cat "$logs/vulkan.out"
     echo "   ($((SECONDS - began)) s)"
