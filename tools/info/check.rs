@@ -85,7 +85,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         None
     } else if inside && defines > 0 && !program.is_part_of_ggml() {
         Some("ggml is inside this file (linked statically): no other library can take its place")
-    } else if inside && program.needed.is_empty() {
+    } else if inside && program.needed.is_empty() && !program.has_interpreter {
         Some("it needs no library at all: a static program")
     } else if inside && defines == 0 {
         Some("neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)")

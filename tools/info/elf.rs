@@ -57,7 +57,8 @@ pub struct Note {
 /// Whether a name belongs to ggml: of its C interface, or of one of its few C++ functions.
 pub fn is_ggml(name: &str) -> bool {
     ["ggml_", "gguf_", "quantize_row_", "dequantize_row_"].iter().any(|p| name.starts_with(p)) || {
-        name.starts_with("_Z") && (name.contains("gguf_") || name.contains("ggml_")) && !name.contains("llama")
+        let plain = name.strip_prefix("_Z").map(|n| n.trim_start_matches(|c: char| c.is_ascii_digit()));
+        plain.is_some_and(|n| n.len() + 2 < name.len() && (n.starts_with("gguf_") || n.starts_with("ggml_")))
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn names_of_ggml() {
         assert!(is_ggml("ggml_init") && is_ggml("gguf_get_n_kv") && is_ggml("_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb"));
-        assert!(!is_ggml("llama_decode") && !is_ggml("_ZN11llama_model7ggml_xE") && !is_ggml("my_ggml_init"));
+        assert!(!is_ggml("llama_decode") && !is_ggml("_ZN11llama_model7ggml_xE") && !is_ggml("_ZN9ggml_info4mainE") && !is_ggml("my_ggml_init"));
     }
 
     #[test]

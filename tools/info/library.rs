@@ -38,6 +38,16 @@ macro_rules! functions {
     (@ $result:ty) => { $result };
 }
 
+/// `ggml_log_callback`.
+pub type LogCallback = Option<unsafe extern "C" fn(c_int, *const c_char, *mut c_void)>;
+
+/// Shows warnings (3) and errors (4) of the library.
+unsafe extern "C" fn log(level: c_int, text: *const c_char, _: *mut c_void) {
+    if (3..5).contains(&level) {
+        eprint!("{}", Ggml::text(text));
+    }
+}
+
 /// `struct ggml_init_params`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -53,6 +63,7 @@ pub struct InitParams {
 #[allow(missing_docs)]
 impl Ggml {
     functions! {
+        fn ggml_log_set(callback: LogCallback, user_data: *mut c_void);
         fn ggml_version() -> *const c_char;
         fn ggml_commit() -> *const c_char;
         fn ggml_backend_reg_count() -> usize;
@@ -116,11 +127,16 @@ impl Ggml {
         for name in names {
             // SAFETY: the initialisers of a ggml library only set up tables, as for every program that is linked to it.
             match unsafe { Library::new(&name) } {
-                Ok(library) => return Ok(Self { library: Box::leak(Box::new(library)), name }),
+                Ok(library) => {
+                    let this = Self { library: Box::leak(Box::new(library)), name };
+                    // SAFETY: the header's contract: the callback may be called from any thread, and needs no data.
+                    unsafe { this.ggml_log_set(Some(log), std::ptr::null_mut())? };
+                    return Ok(this);
+                }
                 Err(e) => why = e.to_string(),
             }
         }
-        Err(format!("no ggml library can be loaded: {why} (--library FILE names one)"))
+        Err(format!("no ggml library can be loaded: {why} (--library FILE names one, LD_LIBRARY_PATH the folder of its parts)"))
     }
 
     /// The text of a function that returns one.

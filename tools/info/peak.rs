@@ -17,23 +17,24 @@ fn speed(operations: usize, work: unsafe fn(), threads: usize) -> f64 {
     (operations * CHAINS * STEPS * threads) as f64 / best.min().unwrap_or(Duration::MAX).as_secs_f64() * 1e-9
 }
 
-/// The time that threads need which start together, each with its number.
+/// The time from the first start to the last end of threads that start together, each with its number. The threads look at the clock: this one may be
+/// waiting for a processor when they begin.
 fn together(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
-    let barrier = &Barrier::new(threads + 1);
-    let work = &work;
-    std::thread::scope(|scope| {
-        for i in 0..threads {
+    let (barrier, work) = (&Barrier::new(threads), &work);
+    let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
+        let one = |i| {
             scope.spawn(move || {
                 barrier.wait();
+                let from = Instant::now();
                 work(i);
-                barrier.wait();
-            });
-        }
-        barrier.wait();
-        let from = Instant::now();
-        barrier.wait();
-        from.elapsed()
-    })
+                (from, Instant::now())
+            })
+        };
+        let all: Vec<_> = (0..threads).map(one).collect();
+        all.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let (from, to) = (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.1).max());
+    from.zip(to).map_or(Duration::MAX, |(from, to)| to - from)
 }
 
 /// Independent chains of a loop: more than the latency of a product times the products per cycle.
