@@ -11,9 +11,17 @@ use std::{env, fs, process};
 
 /// What `make` and the scripts read, for users and developers: name, where, what it does.
 const SCRIPTS: &[(&str, &str, &str)] = &[
-    ("PREFIX, LIBDIR, INCLUDEDIR, DESTDIR", "make install, uninstall", "where the library is installed ([INSTALL.md](INSTALL.md))"),
+    (
+        "PREFIX, LIBDIR, INCLUDEDIR, DESTDIR",
+        "make install, uninstall",
+        "where the library is installed ([INSTALL.md](INSTALL.md))",
+    ),
     ("STRIP, STRIP_PROGRAM", "make install", "install without debug information, and the program that removes it"),
-    ("CARGO, CARGO_FLAGS, CARGO_TARGET_DIR, CARGO_HOME, CARGO_C", "make", "cargo, options for it, and its folders; cargo-c for the suite `cinstall`"),
+    (
+        "CARGO, CARGO_FLAGS, CARGO_TARGET_DIR, CARGO_HOME, CARGO_C",
+        "make",
+        "cargo, options for it, and its folders; cargo-c for the suite `cinstall`",
+    ),
     ("GGML_MAX_NAME", "make", "bytes of a tensor's name (default 64); hosts must be compiled with the same"),
     ("GGML_BACKEND_DIR", "make", "a folder for modules that is compiled into the library"),
     ("RUSTFLAGS, CARGO_ENCODED_RUSTFLAGS, RUSTUP_HOME, RUSTC", "make", "as Rust's own tools read them"),
@@ -21,21 +29,74 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("GGML_CACHE", "make run, test", "where downloads and builds are kept (default: target/cache)"),
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
-    ("SUITES, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT", "make test", "the suites, and parts of them: the head of `scripts/test.sh`"),
-    ("DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS", "make test", "how many cases: `c_tests/run.sh`, `scripts/test_rpc.py`"),
-    ("GGML_PREFIX, GGML_ORACLE_PREFIX, GGML_ORACLE_SRC, GGML_MODULES, GGML_FORMER, GGML_WHISPER, GGML_MESA, MINILM_GGUF", "c_tests/run.sh", "the libraries, sources and files that tests compare; `scripts/test.sh` sets them"),
-    ("C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, MUTANTS_TARGET, GGML_RELEASE_TARGET", "tests", "where they write or find builds"),
-    ("TESTS_ONLY, RUNNER, KEEP, CI, BEAT, UPSTREAM_FETCH", "tests", "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life, whether cargo may fetch"),
-    ("CRATE, VERSION, BASE, BASE_CRATE, BASE_VERSION, DIR, CHECK", "make upstream-diff, upstream-facts", "the versions of the original ([UPSTREAM.md](UPSTREAM.md))"),
+    (
+        "SUITES, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "make test",
+        "the suites, and parts of them: the head of `scripts/test.sh`",
+    ),
+    (
+        "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS",
+        "make test",
+        "how many cases: `c_tests/run.sh`, `scripts/test_rpc.py`",
+    ),
+    (
+        "GGML_PREFIX, GGML_ORACLE_PREFIX, GGML_ORACLE_SRC, GGML_MODULES, GGML_FORMER, GGML_WHISPER, GGML_MESA, MINILM_GGUF",
+        "c_tests/run.sh",
+        "the libraries, sources and files that tests compare; `scripts/test.sh` sets them",
+    ),
+    (
+        "C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, MUTANTS_TARGET, GGML_RELEASE_TARGET",
+        "tests",
+        "where they write or find builds",
+    ),
+    (
+        "TESTS_ONLY, RUNNER, KEEP, CI, BEAT, UPSTREAM_FETCH",
+        "tests",
+        "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life, whether cargo may fetch",
+    ),
+    (
+        "CRATE, VERSION, BASE, BASE_CRATE, BASE_VERSION, DIR, CHECK",
+        "make upstream-diff, upstream-facts",
+        "the versions of the original ([UPSTREAM.md](UPSTREAM.md))",
+    ),
     ("BROWSER", "scripts/screenshots.py", "the browser that takes pictures of pages (default: chromium)"),
-    ("DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES", "scripts/fetch_mesa.py", "where drivers are fetched from, and which"),
+    (
+        "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES",
+        "scripts/fetch_mesa.py",
+        "where drivers are fetched from, and which",
+    ),
 ];
 
 /// Variables by which tests talk to their own helpers, and those of systems and other programs.
 const INTERNAL: &[&str] = &[
-    "ASAN_OPTIONS", "ASYNC_CAREFUL", "A_CARD", "CACHE_LAYER", "CACHE_LAYER_DRIVER", "CACHE_LAYER_REPORT", "CMAKE_BUILD_PARALLEL_LEVEL", "DEB_BUILD_OPTIONS",
-    "DRIVER_LAYER", "DRIVER_LAYER_CODE", "DRIVER_LAYER_LIMITS", "DRIVER_LAYER_REPORT", "FAKE_LAYERS", "FAKE_MODULE", "FAKE_OFFLOAD", "FAKE_PIP",
-    "FAKE_PIP_CALLS", "FAKE_REJECT", "FAKE_SLOW", "GGML_LOUD", "HOME", "LD_LIBRARY_PATH", "MESA", "NAP", "NEVER", "PATH", "STACKS_LIMITED", "TMPDIR",
+    "ASAN_OPTIONS",
+    "ASYNC_CAREFUL",
+    "A_CARD",
+    "CACHE_LAYER",
+    "CACHE_LAYER_DRIVER",
+    "CACHE_LAYER_REPORT",
+    "CMAKE_BUILD_PARALLEL_LEVEL",
+    "DEB_BUILD_OPTIONS",
+    "DRIVER_LAYER",
+    "DRIVER_LAYER_CODE",
+    "DRIVER_LAYER_LIMITS",
+    "DRIVER_LAYER_REPORT",
+    "FAKE_LAYERS",
+    "FAKE_MODULE",
+    "FAKE_OFFLOAD",
+    "FAKE_PIP",
+    "FAKE_PIP_CALLS",
+    "FAKE_REJECT",
+    "FAKE_SLOW",
+    "GGML_LOUD",
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "MESA",
+    "NAP",
+    "NEVER",
+    "PATH",
+    "STACKS_LIMITED",
+    "TMPDIR",
     "XDG_CACHE_HOME",
 ];
 
@@ -127,8 +188,10 @@ fn page() -> String {
 
 /// What is wrong about the original's variables.
 fn original(root: &Path) -> Vec<String> {
-    let list = fs::read_to_string(root.join("c_tests/abi/environment.txt")).expect("the list of the original's variables is there");
-    let theirs: BTreeMap<&str, &str> = list.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once(' ')).collect();
+    let list = fs::read_to_string(root.join("c_tests/abi/environment.txt"))
+        .expect("the list of the original's variables is there");
+    let theirs: BTreeMap<&str, &str> =
+        list.lines().filter(|l| !l.starts_with('#')).filter_map(|l| l.split_once(' ')).collect();
     let absent: BTreeSet<&str> = ABSENT.iter().flat_map(|row| row.names).copied().collect();
     let mut wrong = Vec::new();
     if theirs.len() < 100 {
@@ -191,7 +254,9 @@ fn reads_in_the_library(root: &Path) -> Vec<String> {
 
 /// The names that a line of a script or of a test in C reads.
 fn names_in(line: &str) -> Vec<&str> {
-    let upper = |rest: &'_ str| rest.find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')).unwrap_or(rest.len());
+    let upper = |rest: &'_ str| {
+        rest.find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')).unwrap_or(rest.len())
+    };
     let mut found = Vec::new();
     for start in ["getenv(\"", "environ.get(\"", "environ[\""] {
         found.extend(line.split(start).skip(1).map(|rest| &rest[..upper(rest)]));
@@ -209,7 +274,12 @@ fn names_in(line: &str) -> Vec<&str> {
 
 /// Variables of scripts and tests that no table has.
 fn reads_in_scripts(root: &Path) -> Vec<String> {
-    let known: BTreeSet<&str> = SCRIPTS.iter().flat_map(|s| s.0.split(", ")).chain(ALL.iter().map(|v| v.name)).chain(INTERNAL.iter().copied()).collect();
+    let known: BTreeSet<&str> = SCRIPTS
+        .iter()
+        .flat_map(|s| s.0.split(", "))
+        .chain(ALL.iter().map(|v| v.name))
+        .chain(INTERNAL.iter().copied())
+        .collect();
     let mut sources = vec![root.join("Makefile")];
     for folder in ["scripts", "c_tests", "tools"] {
         files(&root.join(folder), &["sh", "py", "c", "cpp", "h"], &mut sources);

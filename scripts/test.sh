@@ -82,7 +82,7 @@ lints() { # what everybody gets, and what this repository's tools see
 }
 suite_clippy() { once clippy lints; }
 suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
-    { cargo test --quiet --features internals --lib && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
+    { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
         tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"

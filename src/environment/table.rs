@@ -47,8 +47,8 @@ variables! {
         "Writes the placement report of the largest graph of the process.";
     SCHED_DEBUG = "GGML_SCHED_DEBUG", Scheduler, since "0.26.0", original Same, Anyone, values "0, 1, 2", default "0",
         "Logs the splits of each graph (1), and every node with its backend and the cause (2), at debug level.";
-    SCHED_DEBUG_REALLOC = "GGML_SCHED_DEBUG_REALLOC", Scheduler, since "0.26.0", original Same, Anyone, values "0, 1", default "0",
-        "Ends the process when a graph needs larger buffers than were reserved.";
+    SCHED_DEBUG_REALLOC = "GGML_SCHED_DEBUG_REALLOC", Scheduler, since "0.26.0", original Same, Anyone, values "0, 1, 2", default "0",
+        "Ends the process when a graph that should fit needs a new plan of its memory (1), or when any graph does (2).";
     SCHED_SANITIZE = "GGML_SCHED_SANITIZE", Scheduler, since "0.26.0", original NO, Anyone, values "0, 1", default "0 (1 in debug builds)",
         "Looks for races between the queues of a scheduler: reads and writes of the same memory that nothing orders.";
 

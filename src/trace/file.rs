@@ -118,7 +118,9 @@ impl Sink {
             (0, _) => format!("{name} (device)"),
             (1, _) => name.to_owned(),
             // Threads that have no name of their own have that of the program.
-            (t, Some(own)) if own != self.program && !self.program.starts_with(&own) => format!("{name} (thread {t}: {own})"),
+            (t, Some(own)) if own != self.program && !self.program.starts_with(&own) => {
+                format!("{name} (thread {t}: {own})")
+            }
             (t, _) => format!("{name} (thread {t})"),
         };
         self.tracks.insert(key, n);

@@ -75,7 +75,10 @@ impl<'a> Cpu<'a> {
             let graph = ggml.ggml_new_graph(rest)?;
             ggml.ggml_build_forward_expand(graph, product)?;
             let buft = self.interleaved.filter(|_| interleave).unwrap_or(self.buft);
-            let buffers = [ggml.ggml_backend_alloc_ctx_tensors_from_buft(weights, buft)?, ggml.ggml_backend_alloc_ctx_tensors_from_buft(rest, self.buft)?];
+            let buffers = [
+                ggml.ggml_backend_alloc_ctx_tensors_from_buft(weights, buft)?,
+                ggml.ggml_backend_alloc_ctx_tensors_from_buft(rest, self.buft)?,
+            ];
             let bytes = ggml.ggml_nbytes(a)?;
             if buffers.contains(&std::ptr::null_mut()) || bytes > data.len() {
                 return Err(format!("no memory for weights of {bytes} bytes"));
@@ -115,7 +118,17 @@ fn weights(ggml: &Ggml, kind: c_int) -> Result<Vec<u8>, String> {
     let values: Vec<f32> = (0..K as usize * ROWS).map(|i| ((i * 2_654_435_761) % 1021) as f32 / 510.0 - 1.0).collect();
     let mut rows = vec![0u8; size_of_val(&values[..])];
     // SAFETY: the header's contract: whole rows of values, room for more bytes than any of the formats takes, and none of them needs importance.
-    let n = unsafe { ggml.ggml_quantize_chunk(kind, values.as_ptr(), rows.as_mut_ptr().cast::<c_void>(), 0, ROWS as i64, K, std::ptr::null())? };
+    let n = unsafe {
+        ggml.ggml_quantize_chunk(
+            kind,
+            values.as_ptr(),
+            rows.as_mut_ptr().cast::<c_void>(),
+            0,
+            ROWS as i64,
+            K,
+            std::ptr::null(),
+        )?
+    };
     if n == 0 || n > rows.len() {
         return Err(format!("the library cannot quantize to format {kind}"));
     }
@@ -175,7 +188,8 @@ pub fn run(ggml: &Ggml, threads: usize, progress: bool) -> Result<Value, String>
 
 /// The same for people.
 pub fn text(all: &Value) -> String {
-    let mut out = format!("{} threads, kernels {}\n\n", all["threads"], all["level"].as_str().unwrap_or("of another library"));
+    let mut out =
+        format!("{} threads, kernels {}\n\n", all["threads"], all["level"].as_str().unwrap_or("of another library"));
     let number = |v: &Value| v.as_f64().unwrap_or(0.0);
     for (name, speed) in all["peaks_gops"].as_object().into_iter().flatten() {
         let _ = writeln!(out, "  {name:<14} {:>8.1} 10^9 operations per second", number(speed));
@@ -184,7 +198,11 @@ pub fn text(all: &Value) -> String {
         let _ = writeln!(out, "  {name:<14} {:>8.1} GB/s", number(&all["read_gb_per_s"][key]));
     }
     let shape = &all["shape"];
-    let _ = writeln!(out, "\n  weights of {} x {}   {} columns                one column", shape["values"], shape["rows"], shape["columns"]);
+    let _ = writeln!(
+        out,
+        "\n  weights of {} x {}   {} columns                one column",
+        shape["values"], shape["rows"], shape["columns"]
+    );
     for p in all["products"].as_array().into_iter().flatten() {
         let share = |key: &str| p[key].as_f64().map_or("-".into(), |s| format!("{s:.0} %"));
         let _ = writeln!(
@@ -192,7 +210,10 @@ pub fn text(all: &Value) -> String {
             "  {:<8}{:<12} {:>8.1} 10^9 op/s {:>6} of peak {:>8.1} GB/s {:>6} of reading",
             p["format"].as_str().unwrap_or_default(),
             if p["interleaved"] == true { "interleaved" } else { "" },
-            number(&p["gops"]), share("per_cent_of_peak"), number(&p["read_gb_per_s"]), share("per_cent_of_reading"),
+            number(&p["gops"]),
+            share("per_cent_of_peak"),
+            number(&p["read_gb_per_s"]),
+            share("per_cent_of_reading"),
         );
     }
     out.push_str("\nThe peaks are of products of single precision for floats, and of bytes for formats in blocks. Small shares in one column: the weights may\nbe in the cache, or the processor may be busy with something else.\n");

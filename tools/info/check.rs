@@ -10,7 +10,10 @@ use std::path::Path;
 /// What is known about the version of a file of ggml.
 fn identity(elf: &Elf) -> String {
     if let Some(note) = &elf.note {
-        return format!("libggml-rs {} (interface {:016x}, GGML_MAX_NAME {})", note.version, note.digest, note.max_name);
+        return format!(
+            "libggml-rs {} (interface {:016x}, GGML_MAX_NAME {})",
+            note.version, note.digest, note.max_name
+        );
     }
     if elf.needs.keys().any(|n| n.starts_with("ggml_rs_forward_")) {
         return "libggml-rs: jumps into its libggml-base".into();
@@ -18,7 +21,9 @@ fn identity(elf: &Elf) -> String {
     let real = elf.path.canonicalize().unwrap_or_else(|_| elf.path.clone());
     let file = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match file.split_once(".so.") {
-        Some((_, version)) if version.contains('.') => format!("not libggml-rs; version {version} by the name of its file"),
+        Some((_, version)) if version.contains('.') => {
+            format!("not libggml-rs; version {version} by the name of its file")
+        }
         _ => "not libggml-rs".into(),
     }
 }
@@ -63,7 +68,9 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         problems.push("two copies of libggml-rs would be loaded, each with its own registry and state".into());
     }
     let is_of_ours = |e: &Elf| e.note.is_some() || e.needs.keys().any(|n| n.starts_with("ggml_rs_"));
-    if ours > 0 && let Some(other) = parts.iter().find(|e| !is_of_ours(e)) {
+    if ours > 0
+        && let Some(other) = parts.iter().find(|e| !is_of_ours(e))
+    {
         problems.push(format!("{} is a part of another ggml, beside libggml-rs", other.path.display()));
     }
     let (mut needed, mut missing) = (0, Vec::new());
@@ -88,7 +95,9 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     } else if inside && program.needed.is_empty() && !program.has_interpreter {
         Some("it needs no library at all: a static program")
     } else if inside && defines == 0 {
-        Some("neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)")
+        Some(
+            "neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)",
+        )
     } else {
         None
     };
@@ -111,7 +120,14 @@ pub fn text(answer: &Value) -> String {
     for l in answer["libraries"].as_array().into_iter().flatten() {
         match l["file"].as_str() {
             Some(file) => {
-                let _ = writeln!(out, "  {:<18} {file} ({})\n{:21}{}", of(&l["name"]), of(&l["found_by"]), "", of(&l["what"]));
+                let _ = writeln!(
+                    out,
+                    "  {:<18} {file} ({})\n{:21}{}",
+                    of(&l["name"]),
+                    of(&l["found_by"]),
+                    "",
+                    of(&l["what"])
+                );
             }
             None => {
                 let _ = writeln!(out, "  {:<18} not found", of(&l["name"]));

@@ -20,8 +20,11 @@ fn backend(report: &Value, index: &Value) -> String {
     name.map_or_else(|| "none".into(), |b| text_of(&b["name"]))
 }
 
+/// A node: its name, its operation, and which of several with both.
+type Key = (String, String, usize);
+
 /// Nodes by name and operation, and which of several of that name. Names repeat in graphs of several sequences.
-fn nodes(report: &Value) -> (Vec<(String, String, usize)>, HashMap<(String, String, usize), &Value>) {
+fn nodes(report: &Value) -> (Vec<Key>, HashMap<Key, &Value>) {
     let (mut seen, mut order, mut all) = (HashMap::new(), Vec::new(), HashMap::new());
     for node in list(report, "nodes").iter().filter(|n| n["view"] != true) {
         let name = (text_of(&node["name"]), text_of(&node["op"]));
@@ -55,13 +58,22 @@ pub fn diff(reports: &[Value; 2], names: &[String; 2]) -> Result<Value, String> 
             changed.push(json!([p, q]));
         }
     }
-    let only = |order: &[(String, String, usize)], here: &HashMap<_, &Value>, there: &HashMap<_, &Value>, r: usize| {
-        order.iter().filter(|k| !there.contains_key(*k)).filter_map(|k| here.get(k)).map(|n| line(&reports[r], n)).collect::<Vec<_>>()
+    let only = |order: &[Key], here: &HashMap<_, &Value>, there: &HashMap<_, &Value>, r: usize| {
+        order
+            .iter()
+            .filter(|k| !there.contains_key(*k))
+            .filter_map(|k| here.get(k))
+            .map(|n| line(&reports[r], n))
+            .collect::<Vec<_>>()
     };
     let only_a = only(&order_a, &a, &b, 0);
     let only_b = only(&order_b, &b, &a, 1);
     let sides: Vec<Value> = reports.iter().zip(names).map(|(r, name)| side(r, name)).collect();
-    let same = moved.is_empty() && changed.is_empty() && only_a.is_empty() && only_b.is_empty() && sides[0]["numbers"] == sides[1]["numbers"];
+    let same = moved.is_empty()
+        && changed.is_empty()
+        && only_a.is_empty()
+        && only_b.is_empty()
+        && sides[0]["numbers"] == sides[1]["numbers"];
     Ok(json!({ "same": same, "sides": sides, "moved": moved, "changed": changed, "only": [only_a, only_b] }))
 }
 
@@ -120,7 +132,8 @@ pub fn text(all: &Value) -> String {
         for p in pairs.iter().take(SHOWN) {
             let of = |i: usize, key: &str| text_of(&p[i][key]);
             let what = if key == "moved" { "backend" } else { "shape" };
-            let why = if key == "moved" { format!(" ({} | {})", of(0, "cause"), of(1, "cause")) } else { String::new() };
+            let why =
+                if key == "moved" { format!(" ({} | {})", of(0, "cause"), of(1, "cause")) } else { String::new() };
             let _ = writeln!(out, "  {} {}: {} | {}{why}", of(0, "op"), of(0, "name"), of(0, what), of(1, what));
         }
         if pairs.len() > SHOWN {
@@ -134,7 +147,14 @@ pub fn text(all: &Value) -> String {
         }
         let _ = writeln!(out, "\n{} nodes are only in {}", only.len(), file(i));
         for n in only.iter().take(SHOWN) {
-            let _ = writeln!(out, "  {} {} {} ({})", text_of(&n["op"]), text_of(&n["name"]), text_of(&n["shape"]), text_of(&n["backend"]));
+            let _ = writeln!(
+                out,
+                "  {} {} {} ({})",
+                text_of(&n["op"]),
+                text_of(&n["name"]),
+                text_of(&n["shape"]),
+                text_of(&n["backend"])
+            );
         }
         if only.len() > SHOWN {
             let _ = writeln!(out, "  and {} more: --json lists all", only.len() - SHOWN);

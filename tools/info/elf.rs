@@ -92,7 +92,11 @@ impl Elf {
         let mut start = [0; 20];
         let n = file.read(&mut start).map_err(|e| failed(&e))?;
         if n < start.len() || start[..4] != *b"\x7fELF" {
-            return Err(failed(&if start.starts_with(b"#!") { "a script: name the program that it starts" } else { "not an ELF file" }));
+            return Err(failed(&if start.starts_with(b"#!") {
+                "a script: name the program that it starts"
+            } else {
+                "not an ELF file"
+            }));
         }
         if start[4] != 2 || start[5] != 1 {
             return Err(failed(&"an ELF file of 32 bits, or for a big-endian processor"));
@@ -177,8 +181,17 @@ mod tests {
 
     #[test]
     fn names_of_ggml() {
-        assert!(is_ggml("ggml_init") && is_ggml("gguf_get_n_kv") && is_ggml("_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb"));
-        assert!(!is_ggml("llama_decode") && !is_ggml("_ZN11llama_model7ggml_xE") && !is_ggml("_ZN9ggml_info4mainE") && !is_ggml("my_ggml_init"));
+        assert!(
+            is_ggml("ggml_init")
+                && is_ggml("gguf_get_n_kv")
+                && is_ggml("_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb")
+        );
+        assert!(
+            !is_ggml("llama_decode")
+                && !is_ggml("_ZN11llama_model7ggml_xE")
+                && !is_ggml("_ZN9ggml_info4mainE")
+                && !is_ggml("my_ggml_init")
+        );
     }
 
     #[test]

@@ -96,7 +96,8 @@ pub fn gather(ggml: &Ggml) -> Result<Value, String> {
 fn file_of(ggml: &Ggml) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|l| l.split_once('/').map(|(_, p)| format!("/{p}")));
-    let mut base = paths.filter(|p| p.rsplit('/').next().is_some_and(|f| f.starts_with("libggml-base") || f == "libggml.so"));
+    let mut base =
+        paths.filter(|p| p.rsplit('/').next().is_some_and(|f| f.starts_with("libggml-base") || f == "libggml.so"));
     base.next().unwrap_or_else(|| ggml.name.display().to_string())
 }
 
@@ -125,23 +126,41 @@ pub fn text(all: &Value) -> String {
     } else {
         let debug = if d["debug"] == true { ", with debug assertions" } else { "" };
         let _ = writeln!(out, "  what             libggml-rs {}{debug}", d["version"].as_str().unwrap_or_default());
-        let _ = writeln!(out, "  interface        {} (GGML_MAX_NAME {})", d["abi_digest"].as_str().unwrap_or_default(), d["max_name"]);
+        let _ = writeln!(
+            out,
+            "  interface        {} (GGML_MAX_NAME {})",
+            d["abi_digest"].as_str().unwrap_or_default(),
+            d["max_name"]
+        );
         let _ = writeln!(out, "  backends         {}", joined(&d["backends"]));
     }
     let _ = writeln!(out, "\nDevices");
     for device in all["devices"].as_array().into_iter().flatten() {
         let of = |key: &str| device[key].as_str().unwrap_or_default().to_owned();
         let size = |key: &str| bytes(device[key].as_u64().unwrap_or(0));
-        let _ = writeln!(out, "  {:<16} {} ({}, {} of {} free)", of("name"), of("description"), of("kind"), size("free_bytes"), size("total_bytes"));
+        let _ = writeln!(
+            out,
+            "  {:<16} {} ({}, {} of {} free)",
+            of("name"),
+            of("description"),
+            of("kind"),
+            size("free_bytes"),
+            size("total_bytes")
+        );
     }
     if all["devices"].as_array().is_none_or(Vec::is_empty) {
         let _ = writeln!(out, "  none");
     }
     for (backend, list) in all["backends"].as_object().into_iter().flatten() {
-        let on: Vec<String> = list.as_object().into_iter().flatten().map(|(k, v)| match v.as_str() {
-            Some("1") => k.clone(),
-            other => format!("{k}={}", other.unwrap_or_default()),
-        }).collect();
+        let on: Vec<String> = list
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(k, v)| match v.as_str() {
+                Some("1") => k.clone(),
+                other => format!("{k}={}", other.unwrap_or_default()),
+            })
+            .collect();
         if !on.is_empty() {
             let _ = writeln!(out, "  features of {backend}: {}", on.join(" "));
         }
@@ -151,16 +170,30 @@ pub fn text(all: &Value) -> String {
     }
     if let Some(folder) = all["pipeline_cache"]["folder"].as_str() {
         let cache = &all["pipeline_cache"];
-        let _ = writeln!(out, "\nPipeline cache of Vulkan\n  {folder}: {} files, {}", cache["files"], bytes(cache["bytes"].as_u64().unwrap_or(0)));
+        let _ = writeln!(
+            out,
+            "\nPipeline cache of Vulkan\n  {folder}: {} files, {}",
+            cache["files"],
+            bytes(cache["bytes"].as_u64().unwrap_or(0))
+        );
     }
     environment(&mut out, d);
     out
 }
 
 fn cpu(out: &mut String, cpu: &Value) {
-    let _ = writeln!(out, "\nProcessor\n  level            {} (it can: {})", cpu["level"].as_str().unwrap_or_default(), joined(&cpu["levels"]));
+    let _ = writeln!(
+        out,
+        "\nProcessor\n  level            {} (it can: {})",
+        cpu["level"].as_str().unwrap_or_default(),
+        joined(&cpu["levels"])
+    );
     let _ = writeln!(out, "  features         {}", joined(&cpu["features"]));
-    let _ = writeln!(out, "  {:<9} {:>6} {:>6}  {:<12} products of matrices, and with one column", "weights", "values", "bytes", "activations");
+    let _ = writeln!(
+        out,
+        "  {:<9} {:>6} {:>6}  {:<12} products of matrices, and with one column",
+        "weights", "values", "bytes", "activations"
+    );
     for f in cpu["formats"].as_array().into_iter().flatten() {
         let is = |key: &str| f[key] == true;
         let matrix = match f["interleaved_rows"].as_u64() {
@@ -176,7 +209,14 @@ fn cpu(out: &mut String, cpu: &Value) {
             "dot products"
         };
         let of = |key: &str| f[key].as_str().unwrap_or_default();
-        let _ = writeln!(out, "  {:<9} {:>6} {:>6}  {:<12} {matrix}; {column}", of("name"), f["block_values"], f["block_bytes"], of("activations"));
+        let _ = writeln!(
+            out,
+            "  {:<9} {:>6} {:>6}  {:<12} {matrix}; {column}",
+            of("name"),
+            f["block_values"],
+            f["block_bytes"],
+            of("activations")
+        );
     }
 }
 

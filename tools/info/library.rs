@@ -136,7 +136,9 @@ impl Ggml {
                 Err(e) => why = e.to_string(),
             }
         }
-        Err(format!("no ggml library can be loaded: {why} (--library FILE names one, LD_LIBRARY_PATH the folder of its parts)"))
+        Err(format!(
+            "no ggml library can be loaded: {why} (--library FILE names one, LD_LIBRARY_PATH the folder of its parts)"
+        ))
     }
 
     /// The text of a function that returns one.

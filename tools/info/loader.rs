@@ -59,7 +59,12 @@ impl System {
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let data = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
         let hwcaps = hwcaps();
-        Self { library_path: var("LD_LIBRARY_PATH"), preload: var("LD_PRELOAD"), cache: read_cache(&data, &hwcaps).unwrap_or_default(), hwcaps }
+        Self {
+            library_path: var("LD_LIBRARY_PATH"),
+            preload: var("LD_PRELOAD"),
+            cache: read_cache(&data, &hwcaps).unwrap_or_default(),
+            hwcaps,
+        }
     }
 }
 
@@ -68,9 +73,18 @@ fn hwcaps() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
         let v2 = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("popcnt");
-        let v3 = v2 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("fma");
-        let v4 = v3 && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq");
-        [(v4, "x86-64-v4"), (v3, "x86-64-v3"), (v2, "x86-64-v2")].into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
+        let v3 = v2
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("fma");
+        let v4 = v3
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq");
+        [(v4, "x86-64-v4"), (v3, "x86-64-v3"), (v2, "x86-64-v2")]
+            .into_iter()
+            .filter_map(|(has, name)| has.then_some(name))
+            .collect()
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -83,7 +97,9 @@ fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
     const NEW: &[u8] = b"glibc-ld.so.cache1.1";
     const OLD: &[u8] = b"ld.so-1.7.0";
     const ENTRY: usize = 24;
-    let number = |data: &[u8], at: usize| data.get(at..at.checked_add(4)?)?.try_into().ok().map(|b| u32::from_le_bytes(b) as usize);
+    let number = |data: &[u8], at: usize| {
+        data.get(at..at.checked_add(4)?)?.try_into().ok().map(|b| u32::from_le_bytes(b) as usize)
+    };
     let mut start = 0;
     if data.starts_with(OLD) {
         start = 16usize.checked_add(number(data, 12)?.checked_mul(12)?)?.checked_next_multiple_of(8)?;
@@ -170,7 +186,14 @@ impl Loaded {
         self.found.push(Found { name: name.to_owned(), by, object, how });
     }
 
-    fn search(&self, by: usize, name: &str, machine: u16, system: &System, searched: &mut Vec<String>) -> Option<(Elf, String)> {
+    fn search(
+        &self,
+        by: usize,
+        name: &str,
+        machine: u16,
+        system: &System,
+        searched: &mut Vec<String>,
+    ) -> Option<(Elf, String)> {
         // The loader passes over what is for another processor, or is no library.
         let open = |path: &Path| Elf::open(path).ok().filter(|e| e.machine == machine);
         if name.contains('/') {
@@ -252,8 +275,14 @@ mod tests {
 
     #[test]
     fn caches_are_read_and_checked() {
-        let data = cache(&[("libggml.so.0", "/a/libggml.so.0"), ("libggml.so.0", "/b/glibc-hwcaps/x86-64-v3/libggml.so.0"), ("libm.so.6", "/a/libm.so.6")]);
-        let paths = |hwcaps: &[&str]| read_cache(&data, hwcaps).unwrap().into_iter().map(|e| e.1.display().to_string()).collect::<Vec<_>>();
+        let data = cache(&[
+            ("libggml.so.0", "/a/libggml.so.0"),
+            ("libggml.so.0", "/b/glibc-hwcaps/x86-64-v3/libggml.so.0"),
+            ("libm.so.6", "/a/libm.so.6"),
+        ]);
+        let paths = |hwcaps: &[&str]| {
+            read_cache(&data, hwcaps).unwrap().into_iter().map(|e| e.1.display().to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(paths(&[]), ["/a/libggml.so.0", "/a/libm.so.6"]);
         assert_eq!(paths(&["x86-64-v3"])[0], "/b/glibc-hwcaps/x86-64-v3/libggml.so.0");
         assert!((0..data.len()).all(|n| read_cache(&data[..n], &[]).is_none()));
@@ -281,7 +310,10 @@ mod tests {
         program.runpath = Some("$ORIGIN/../lib:/no/where".into());
         let loaded = Loaded::of(program, &System { library_path: Some("/some".into()), ..System::default() });
         let f = &loaded.found[0];
-        assert!(f.object.is_none() && f.how.contains("/some (LD_LIBRARY_PATH)") && f.how.contains("/no/where (runpath)"), "{f:?}");
+        assert!(
+            f.object.is_none() && f.how.contains("/some (LD_LIBRARY_PATH)") && f.how.contains("/no/where (runpath)"),
+            "{f:?}"
+        );
         assert!(!f.how.contains("ORIGIN"));
     }
 }

@@ -140,7 +140,9 @@ fn run(options: &Options) -> Result<bool, String> {
             let names = [a, b].map(|p| p.display().to_string());
             let all = diff::diff(&reports, &names)?;
             match &options.html {
-                Some(path) => std::fs::write(path, diff::page(&all, &reports)).map_err(|e| format!("{}: {e}", path.display()))?,
+                Some(path) => {
+                    std::fs::write(path, diff::page(&all, &reports)).map_err(|e| format!("{}: {e}", path.display()))?
+                }
                 None => show(options.json, &all, diff::text),
             }
             Ok(all["same"] == true)

@@ -4,16 +4,19 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+#[cfg(target_arch = "x86_64")]
 const STEPS: usize = 1 << 20;
 const ROUNDS: usize = 20;
 
 /// The speed of a loop with `operations` in each of its products, of all threads together.
 #[cfg(target_arch = "x86_64")]
 fn speed(operations: usize, work: unsafe fn(), threads: usize) -> f64 {
-    let best = (0..ROUNDS).map(|_| together(threads, |_| {
-        // SAFETY: the caller has detected what the loop needs, and the loop has no other contract.
-        unsafe { work() };
-    }));
+    let best = (0..ROUNDS).map(|_| {
+        together(threads, |_| {
+            // SAFETY: the caller has detected what the loop needs, and the loop has no other contract.
+            unsafe { work() };
+        })
+    });
     (operations * CHAINS * STEPS * threads) as f64 / best.min().unwrap_or(Duration::MAX).as_secs_f64() * 1e-9
 }
 
@@ -76,22 +79,37 @@ mod loops {
     product_loop!(bytes_256, "avx2", ymm_reg, _mm256_setzero_si256(), |a, b, sum| {
         _mm256_add_epi32(*sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), b))
     });
-    product_loop!(vnni_256, "avx2,avxvnni", ymm_reg, _mm256_setzero_si256(), |a, b, sum| _mm256_dpbusd_avx_epi32(*sum, a, b));
+    product_loop!(vnni_256, "avx2,avxvnni", ymm_reg, _mm256_setzero_si256(), |a, b, sum| _mm256_dpbusd_avx_epi32(
+        *sum, a, b
+    ));
     product_loop!(fma_512, "avx512f", zmm_reg, _mm512_setzero_ps(), |a, b, sum| _mm512_fmadd_ps(a, b, *sum));
-    product_loop!(vnni_512, "avx512f,avx512vnni", zmm_reg, _mm512_setzero_si512(), |a, b, sum| _mm512_dpbusd_epi32(*sum, a, b));
+    product_loop!(vnni_512, "avx512f,avx512vnni", zmm_reg, _mm512_setzero_si512(), |a, b, sum| _mm512_dpbusd_epi32(
+        *sum, a, b
+    ));
     product_loop!(bf16_512, "avx512f,avx512bf16", zmm_reg, _mm512_setzero_ps(), |a, b, sum| {
         // SAFETY: vectors of the same size, of which every value is valid.
-        unsafe { _mm512_dpbf16_ps(*sum, std::mem::transmute::<__m512, __m512bh>(a), std::mem::transmute::<__m512, __m512bh>(b)) }
+        unsafe {
+            _mm512_dpbf16_ps(
+                *sum,
+                std::mem::transmute::<__m512, __m512bh>(a),
+                std::mem::transmute::<__m512, __m512bh>(b),
+            )
+        }
     });
 }
+
+/// A kind of product: its name, whether the processor has it, operations of each, and the loop.
+#[cfg(target_arch = "x86_64")]
+type Row = (&'static str, bool, usize, unsafe fn());
 
 /// Peaks by kind of product, of all threads together.
 pub fn products(threads: usize) -> Vec<(&'static str, f64)> {
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut all = Vec::new();
+    let _ = threads;
     #[cfg(target_arch = "x86_64")]
     {
-        let rows: [(&str, bool, usize, unsafe fn()); 6] = [
+        let rows: [Row; 6] = [
             ("FMA 256", is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2"), 16, loops::fma_256),
             ("FMA 512", is_x86_feature_detected!("avx512f"), 32, loops::fma_512),
             ("bytes 256", is_x86_feature_detected!("avx2"), 64, loops::bytes_256),
@@ -99,7 +117,11 @@ pub fn products(threads: usize) -> Vec<(&'static str, f64)> {
             ("VNNI 512", is_x86_feature_detected!("avx512vnni"), 128, loops::vnni_512),
             ("BF16 512", is_x86_feature_detected!("avx512bf16"), 64, loops::bf16_512),
         ];
-        all.extend(rows.into_iter().filter(|r| r.1).map(|(name, _, operations, work)| (name, speed(operations, work, threads))));
+        all.extend(
+            rows.into_iter()
+                .filter(|r| r.1)
+                .map(|(name, _, operations, work)| (name, speed(operations, work, threads))),
+        );
     }
     all
 }

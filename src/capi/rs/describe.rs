@@ -117,7 +117,10 @@ mod tests {
         assert!(all["cpu"]["levels"].as_array().unwrap().contains(&json!("scalar")));
         let formats = all["cpu"]["formats"].as_array().unwrap();
         let q4 = formats.iter().find(|f| f["name"] == "Q4_K").unwrap();
-        assert_eq!((&q4["block_values"], &q4["block_bytes"], &q4["activations"]), (&json!(256), &json!(144), &json!("Q8_K")));
+        assert_eq!(
+            (&q4["block_values"], &q4["block_bytes"], &q4["activations"]),
+            (&json!(256), &json!(144), &json!("Q8_K"))
+        );
         let variables = all["environment"].as_array().unwrap();
         assert!(variables.iter().any(|v| v["name"] == "GGML_TRACE" && v["section"] == "general"));
         assert!(variables.iter().all(|v| v["name"] != "GGML_ORACLE_BASE"));
