@@ -75,10 +75,11 @@ fn pipeline_cache() -> Option<String> {
 
 /// Returns what this library is and uses on this machine, as JSON. Free it with `ggml_rs_string_free`.
 ///
-/// The JSON contains `version`, `abi_digest` (as text), `max_name`, `debug` (whether it was built with debug assertions), `backends` (the
-/// built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor supports, `features`, and `formats`: how products with weights of
-/// each format are computed), `pipeline_cache` (the folder, or null), `environment` (every variable that the library reads, `value`: null if it is not
-/// set) and `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
+/// The JSON contains `version`, `abi_digest` (as text), `max_name`, `debug` (whether it was built with debug
+/// assertions), `backends` (the built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor
+/// supports, `features`, and `formats`: how products with weights of each format are computed), `pipeline_cache` (the
+/// folder, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
+/// `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_describe() -> *mut c_char {
