@@ -25,6 +25,8 @@ pub struct Settings {
     pub debug: i32,
     /// `GGML_SCHED_DEBUG_REALLOC`.
     pub debug_realloc: i32,
+    /// When it was made, for reports.
+    pub made: String,
     /// Where the environment wants a placement report.
     pub report_path: Option<PathBuf>,
     /// Who watches the nodes.
@@ -59,6 +61,7 @@ impl Settings {
             reorders: backends.iter().any(|b| b.has_graph_optimize()),
             debug: environment::SCHED_DEBUG.leading_number(),
             debug_realloc: environment::SCHED_DEBUG_REALLOC.leading_number(),
+            made: crate::sys::time::utc(),
             report_path: environment::SCHED_REPORT.filled().map(PathBuf::from),
             eval: Cell::default(),
             copies_weights: Cell::default(),
