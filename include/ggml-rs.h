@@ -1,5 +1,5 @@
 // ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
-// reports of where a scheduler places a graph and why, timelines, and the identity of the library. A host that should
+// reports of where a scheduler places a graph and why, timelines, and what the library is and uses. A host that should
 // also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
@@ -46,6 +46,15 @@ struct ggml_rs_abi {
 /// Returns a description of this library, which lives until the process ends. A host or module that was compiled with
 /// other headers can check it before it passes a struct: `ggml_rs_get_abi()->digest == GGML_RS_ABI_DIGEST`.
 GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
+
+/// Returns what this library is and uses on this machine, as JSON. Free it with `ggml_rs_string_free`.
+///
+/// The JSON contains `version`, `abi_digest` (as text), `max_name`, `debug` (whether it was built with debug
+/// assertions), `backends` (the built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor
+/// supports, `features`, and `formats`: how products with weights of each format are computed), `pipeline_cache` (the
+/// folder, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
+/// `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
+GGML_API char *ggml_rs_describe(void);
 
 //
 // Errors
@@ -103,11 +112,12 @@ enum ggml_rs_format {
 /// GGML_SCHED_REPORT=file.html (or .json) the library writes the report of the largest graph of the process by
 /// itself.
 ///
-/// The JSON contains `backends`, `splits` (ranges of nodes, and the `copies` before them), `leafs`, `nodes`
-/// (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes
-/// in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`, `lower_bound` (the most
-/// bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a larger graph may have
-/// been reserved), and `blocks` with the first and last step that need them.
+/// The JSON contains `model` (the name of the largest model that the process has read from a GGUF file, or null),
+/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before
+/// them), `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it),
+/// `steps` (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
+/// `lower_bound` (the most bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a
+/// larger graph may have been reserved), and `blocks` with the first and last step that need them.
 GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
 
 /// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot

@@ -17,7 +17,8 @@ if [ "${1:-}" = cpu ]; then
     mkdir -p target/bench
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/gemv.c -o target/bench/gemv -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu -lm
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -O2 -Iinclude c_tests/bench/encoders.c -o target/bench/encoders -Wl,--no-as-needed -Ltarget/install/lib -lggml -lggml-base -lggml-cpu -lm
-    ${CC:-cc} -O2 -pthread c_tests/bench/peak.c -o target/bench/peak
+    printf '#!/bin/sh\nexec "%s/target/install/bin/ggml-info" --peaks\n' "$root" > target/bench/peak
+    chmod +x target/bench/peak
     python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
     if git diff --quiet -- docs/BENCHMARKS.md 2> /dev/null; then exit; fi # nothing new to draw
     plot=$GGML_CACHE/plot

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds what make install installs, into target/release: build.sh [if-needed]
 #
-# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base), forward.sh the small files beside it
+# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base) and ggml-info, forward.sh the small files beside it
 # and the tool ggml-rpc-server (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
 #
 #   if-needed         builds only when a source is newer than the last build, or that was built for another GGML_MAX_NAME:
@@ -28,7 +28,7 @@ if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.
     [ ! -d macros ] || macros="macros/src macros/Cargo.toml" # an unpacked crate has them elsewhere
     # shellcheck disable=SC2086
     newer=$(find src $macros vulkan_shaders build.rs Cargo.toml Cargo.lock \
-        scripts/forward.sh tools/ggml-rpc-server.c "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
+        scripts/forward.sh tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
     if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
         exit 0
     fi

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
 FORMER = ("llama-cpp-sys-2", "0.1.161", "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b")
@@ -64,14 +65,36 @@ def quiet_ending(main):
         sys.exit("fetch: interrupted; nothing half fetched is left, run it again")
 
 
+def megabytes(folder):
+    """How much is in a folder that another program fills."""
+    sizes = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes.append(os.path.getsize(os.path.join(place, name)))
+    return sum(sizes) >> 20
+
+
 def client(command, work):
-    """Runs cargo or pip. What it says is shown when it fails."""
+    """Runs cargo or pip. What it says is shown when it fails; what it has fetched so far, every ten seconds."""
     try:
-        r = subprocess.run(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        r = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except FileNotFoundError:
         die(f"{command[0]} is missing")
+    begun = time.monotonic()
+    with r:
+        try:
+            while True:
+                try:
+                    said, _ = r.communicate(timeout=10)
+                    break
+                except subprocess.TimeoutExpired:
+                    print(f"  ... {time.monotonic() - begun:.0f} s, {megabytes(work)} MB", flush=True)
+        except BaseException:
+            r.kill()
+            raise
     if r.returncode != 0:
-        sys.stderr.write("".join("  " + line + "\n" for line in r.stdout.strip().splitlines()[-8:]))
+        sys.stderr.write("".join("  " + line + "\n" for line in said.strip().splitlines()[-8:]))
 
 
 def crate(work, name, version):

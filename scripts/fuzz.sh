@@ -81,19 +81,39 @@ count() {
 }
 if [ -n "$counts" ]; then count; exit; fi
 
+# Says every BEAT seconds (30) how long is left. It waits for a pipe that nobody writes, not for a program that would outlive it.
+alive() { # SECONDS IN ALL
+    local fd start=$SECONDS left
+    exec {fd}<> <(:)
+    while :; do
+        read -rt "${BEAT:-30}" -u "$fd"
+        left=$(($1 - SECONDS + start))
+        echo "   ... fuzz: $((SECONDS - start)) s, about $((left > 0 ? left : 0)) s left, $(find "$work/findings" -type f 2> /dev/null | wc -l) findings so far"
+    done
+}
+# Ctrl-C ends all of them; what they have found is kept.
+trap 'kill $(jobs -p) 2> /dev/null' EXIT
+trap 'echo "fuzz: interrupted; findings are in $work/findings"; exit 130' INT
+trap 'exit 143' TERM
+pids=()
 if [ "$together" = 1 ]; then # all at once, a process each
-    trap 'kill $(jobs -p) 2> /dev/null' EXIT
-    for target in "${targets[@]}"; do one "$target" "$seconds" > "$work/$target.result" & done
-    wait
-    trap - EXIT
+    alive "$seconds" &
+    for target in "${targets[@]}"; do
+        one "$target" "$seconds" > "$work/$target.result" &
+        pids+=($!)
+    done
 else
     # As many at once as there are processors.
+    alive $(((${#targets[@]} + $(nproc) - 1) / $(nproc) * seconds)) &
     for target in "${targets[@]}"; do
-        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+        while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done # one job is alive's
         one "$target" "$seconds" > "$work/$target.result" &
+        pids+=($!)
     done
-    wait
 fi
+wait "${pids[@]}"
+kill $(jobs -p) 2> /dev/null
+trap - EXIT INT TERM
 passed=0 failed=0
 for target in "${targets[@]}"; do
     cat "$work/$target.result"

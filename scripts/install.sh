@@ -16,7 +16,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 release=$target/release
 die() { echo "install: $*" >&2; exit 1; }
 
-[ -f "$release/small/built" ] && [ -f "$release/libggml.so" ] && [ -f "$release/libggml.a" ] ||
+[ -f "$release/small/built" ] && [ -f "$release/ggml-info" ] && [ -f "$release/libggml.so" ] && [ -f "$release/libggml.a" ] ||
     die "there is no build in $release: run make first"
 [ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
 build=$(cat "$release/small/built")
@@ -77,6 +77,12 @@ for path in "$release"/small/libggml*.so; do
 done
 
 plan_file "$release/small/ggml-rpc-server" 755 bin/ggml-rpc-server
+info=$release/ggml-info
+if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
+    "${STRIP_PROGRAM:-strip}" -o "$work/ggml-info" "$info" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
+    info=$work/ggml-info
+fi
+plan_file "$info" 755 bin/ggml-info
 
 mkdir "$work/include"
 for path in "$root"/include/*.h; do

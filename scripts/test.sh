@@ -6,6 +6,7 @@
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
+#   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
 #   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
@@ -23,7 +24,7 @@
 #   asan      everything that can fail in a scheduler fails once, and other C hosts, with AddressSanitizer and LeakSanitizer
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
-#   status    docs/STATUS.md says the truth
+#   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
 #   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
 #   book      the book is built, and its main pages are looked at in Chromium, light and dark
 #   max_name  a library for names of 128 bytes, and hosts for it
@@ -39,7 +40,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status docs)
+all=(fmt clippy unit headers shaders install info package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status docs)
 known=("${all[@]}" book asan mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -83,7 +84,7 @@ lints() { # what everybody gets, and what this repository's tools see
 }
 suite_clippy() { once clippy lints; }
 suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
-    { cargo test --quiet --features internals --lib && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
+    { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
         tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}
     awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
@@ -101,6 +102,12 @@ suite_install() {
     local oracle=${GGML_ORACLE_PREFIX:-}
     [ -n "$oracle" ] || [ ! -e "$cache/original/done" ] || oracle=$cache/original
     GGML_ORACLE_PREFIX=$oracle scripts/test_install.sh
+}
+suite_info() {
+    library || return 1
+    local oracle=
+    [ ! -e "$cache/original/done" ] || oracle=$cache/original
+    GGML_ORACLE_PREFIX=$oracle scripts/test_info.sh target/install
 }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
@@ -207,10 +214,36 @@ suite_book() { # Debian's package chromium; the first time builds mdbook
     python3 -B scripts/book.py && python3 -B scripts/test_book.py
 }
 
+# How long a suite took the last time, in seconds; nothing for the first time.
+last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' "$logs/times" 2> /dev/null; }
+remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
+    { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
+}
+# Says every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that nobody writes, not for a program that would
+# outlive it.
+beat() { # SUITE
+    local usual start=$SECONDS fd left
+    usual=$(last_time "$1")
+    exec {fd}<> <(:)
+    while :; do
+        read -rt "${BEAT:-30}" -u "$fd"
+        left=
+        [ -z "$usual" ] || [ "$usual" -le $((SECONDS - start)) ] || left=", about $((usual - SECONDS + start)) s left"
+        echo "   ... $1: $((SECONDS - start)) s$left"
+    done
+}
+
 failed=()
 n=0
-beside= began=
-trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null' EXIT
+beside= began= pulse=
+ended() { # what runs in the background ends with this script
+    [ -z "$pulse" ] || kill "$pulse" 2> /dev/null
+    [ -z "$beside" ] || kill "$beside" 2> /dev/null
+    rm -f "$logs/times.$$"
+}
+trap ended EXIT
+trap 'echo "test: interrupted${suite:+ in the suite $suite}; the next run starts anew"; exit 130' INT
+trap 'exit 143' TERM
 for suite in "${suites[@]}"; do
     n=$((n + 1))
     declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
@@ -224,11 +257,23 @@ for suite in "${suites[@]}"; do
     fi
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
-    "suite_$suite" || failed+=("$suite")
+    beat "$suite" &
+    pulse=$!
+    if "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse=
     echo "   ($((SECONDS - start)) s)"
 done
+suite=
 if [ -n "$beside" ]; then
+    suite=vulkan
+    beat vulkan &
+    pulse=$!
     wait "$beside" || failed+=(vulkan)
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse= suite=
     echo "== vulkan"
     cat "$logs/vulkan.out"
     echo "   ($((SECONDS - began)) s)"

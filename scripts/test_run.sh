@@ -131,4 +131,42 @@ missing() {
 check "a model that is not there" missing
 staged() { make --no-print-directory install CARGO=true DESTDIR="$work/a b's" PREFIX=/usr && [ -e "$work/a b's/usr/lib/libggml.so" ] && run MODEL="$odd" DESTDIR="$work/a b's"; }
 check "DESTDIR with odd characters" staged
+
+# make test says every while that a suite runs and how long it may take, and ends at once with all that it has started.
+mkdir -p "$work/tree/scripts"
+sed 's|^suite_status() .*|suite_status() { sleep ${NAP:-3}; echo "status: 1 passed, 0 failed"; }|' scripts/test.sh > "$work/tree/scripts/test.sh"
+sign_of_life() {
+    BEAT=1 bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 && says "$work/out" "   ... status: 1 s" "all suites passed" &&
+        BEAT=1 bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 && says "$work/out" "   ... status: 1 s, about 2 s left"
+}
+check "a suite shows that it runs, and the time left" sign_of_life
+interrupted() {
+    NAP=60 BEAT=1 python3 -c "$fresh_group" bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 &
+    local pid=$! status n=0
+    until grep -q '\.\.\. status' "$work/out"; do
+        n=$((n + 1))
+        [ $n -lt 100 ] || { echo "no sign of life"; return 1; }
+        sleep 0.1
+    done
+    kill -INT -- "-$pid"
+    wait "$pid"
+    status=$?
+    sleep 0.2
+    [ $status = 130 ] || { echo "status $status"; return 1; }
+    ! pgrep -g "$pid" || { echo "programs are left"; return 1; }
+    says "$work/out" "interrupted in the suite status"
+}
+check "Ctrl-C ends the suites" interrupted
+slow_fetch() { # what is fetched so far is shown
+    cat > "$work/fetched.py" << 'PYTHON'
+import subprocess, sys
+sys.path.insert(0, "scripts")
+import fetch
+real = subprocess.Popen.communicate
+subprocess.Popen.communicate = lambda self, timeout=None: real(self, timeout=timeout and 1)
+fetch.client([sys.executable, "-c", "import time; open('x', 'wb').write(b'0' * (3 << 20)); time.sleep(2.5)"], sys.argv[1])
+PYTHON
+    mkdir -p "$work/fetched" && python3 "$work/fetched.py" "$work/fetched" > "$work/out" && says "$work/out" " s, 3 MB"
+}
+check "a fetch shows how much is there" slow_fetch
 finish run

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt and layout.txt.
+"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and environment.txt.
 
 usage: upstream_facts.py
 
 They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for upstream_diff.py): the public
-functions of the headers that functions.txt lists, the other C names that libggml-base exports, and what a C compiler for x86-64 says of
-structs, enums and macros. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
+functions of the headers that functions.txt lists, the other C names that libggml-base exports, what a C compiler for x86-64 says of
+structs, enums and macros, and the environment variables that the sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
 """
 import os
 import sys
@@ -15,6 +15,8 @@ sys.dont_write_bytecode = True
 import fetch
 from upstream.exports import shown
 from upstream.layout import layout, run
+from upstream.tables import variables
+from upstream.tree import SOURCES
 from upstream.values import Constants
 from upstream_diff import had
 
@@ -105,7 +107,13 @@ def structs_enums_macros(tree, headers):
     return "\n".join(lines) + "\n"
 
 
-LISTS = (("functions.txt", functions), ("plugin.txt", plugin), ("layout.txt", structs_enums_macros))
+def environment(tree, _headers):
+    found = variables(tree, [p for p in tree.files if p.startswith("src/") and p.endswith(SOURCES)])
+    return f"# Environment variables that the sources of ggml {tree.version()} read, and the files that do. scripts/environment.rs compares.\n" + \
+        "".join(f"{name} {' '.join(sorted(found[name]))}\n" for name in sorted(found))
+
+
+LISTS = (("functions.txt", functions), ("plugin.txt", plugin), ("layout.txt", structs_enums_macros), ("environment.txt", environment))
 
 
 def main():

@@ -53,7 +53,7 @@
 //! - Functions of [`capi`] have C names. A program that links this crate and another ggml statically has two definitions of
 //!   each, and does not link.
 //!
-//! The modules that the feature `internals` makes public (`cpu`, `quant`, `rpc`, `tensor`, `vulkan`) are not part of the interface. They are
+//! The modules that the feature `internals` makes public (`cpu`, `environment`, `quant`, `rpc`, `tensor`, `vulkan`) are not part of the interface. They are
 //! for the tools of this repository: their functions may be unsound to call even if they look safe, and change at any time.
 //!
 //! # The safety words
@@ -73,7 +73,7 @@
 // Some functions for backends are used only by the Vulkan backend.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
-// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `log`, `guard`, `trace`, `mutant` · `quant` number formats · `tensor` contexts, shapes,
+// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `environment`, `log`, `guard`, `trace`, `mutant` · `quant` number formats · `tensor` contexts, shapes,
 // constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `rpc` · `opt` · `capi`.
 
 pub mod abi;
@@ -98,6 +98,10 @@ mod trace;
 pub mod cpu;
 #[cfg(not(feature = "internals"))]
 mod cpu;
+#[cfg(feature = "internals")]
+pub mod environment;
+#[cfg(not(feature = "internals"))]
+mod environment;
 #[cfg(feature = "internals")]
 pub mod quant;
 #[cfg(not(feature = "internals"))]

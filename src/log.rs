@@ -187,7 +187,7 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
         }
         _ => {
             print(format!("{text}\n").as_bytes());
-            if std::env::var_os("GGML_NO_BACKTRACE").is_none() {
+            if !crate::environment::NO_BACKTRACE.is_set() {
                 let backtrace = catch_unwind(|| format!("{}\n", std::backtrace::Backtrace::force_capture()));
                 print(backtrace.unwrap_or_default().as_bytes());
             }

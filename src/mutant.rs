@@ -26,6 +26,6 @@ pub fn use_thread_local() {
 #[cfg(ggml_mutants)]
 pub fn on(row: &str) -> bool {
     static ROW: std::sync::LazyLock<String> =
-        std::sync::LazyLock::new(|| std::env::var("GGML_RS_MUTANT").unwrap_or_default());
+        std::sync::LazyLock::new(|| crate::environment::MUTANT.text().unwrap_or_default());
     *ROW == row
 }

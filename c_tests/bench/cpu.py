@@ -7,7 +7,7 @@ usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2|avx_vnni] [--form
 CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
 lib. The model is a random llama of 200M parameters, quantized to each format; "MoE" is one of 490M parameters with 16 experts, of which a token
 uses 4; "1.1B" is larger than the caches, and its text shows how much of the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one
-thread, show how much of the processor's speed the kernels use (gemv.c and peak.c, built in target/bench). encoders.c times the shapes of
+thread, show how much of the processor's speed the kernels use (gemv.c, built in target/bench, and ggml-info --peaks). encoders.c times the shapes of
 MiniLM and of Whisper's encoder, and llama-completion a whole process from its start to the first token. Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
 processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
 Exit status 1 when a program fails.
@@ -66,7 +66,7 @@ def models(cache, ours, formats):
     return paths
 
 
-# The kinds of products by level, as peak.c names them, the fastest first: of floats, of bfloat16s, of bytes.
+# The kinds of products by level, as ggml-info names them, the fastest first: of floats, of bfloat16s, of bytes.
 PRODUCTS = {"native": (["FMA 512", "FMA 256"], ["BF16 512"], ["VNNI 512", "VNNI 256", "bytes 256"]),
             "avx2": (["FMA 256"], [], ["bytes 256"]), "avx_vnni": (["FMA 256"], [], ["VNNI 256"])}
 KERNELS = {"f32": 0, "f16": 0, "bf16": 1, "q8_0": 2, "q4_0": 2, "q5_0": 2, "q2_K": 2, "q3_K": 2, "q4_K": 2, "q5_K": 2, "q6_K": 2, "iq4_xs": 2, "mxfp4": 2}
@@ -213,7 +213,7 @@ def main():
     peaks = lines("peak", a.ours, "")
     known = ", ".join(f"{name} {number:.0f}" for name, number in peaks.items() if not name.startswith("read"))
     text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"
-            f"Peaks of one thread (peak.c), 10^9 operations per second: {known}. Reading: {peaks['read, 1 thread']:.1f} GB/s with one thread, "
+            f"Peaks of one thread (ggml-info --peaks), 10^9 operations per second: {known}. Reading: {peaks['read, 1 thread']:.1f} GB/s with one thread, "
             f"{peaks['read, all threads']:.1f} with all.\n\n"]
     for level, original in originals.items():
         times = {}

@@ -40,6 +40,8 @@ def timeline(path, least):
         if not isinstance(e.get("name"), str) or not isinstance(e.get("args", {}), dict):
             return f"a bad name or bad args: {e}"
         if e["ph"] == "M":
+            if e["name"] == "process_name" and isinstance(e["args"].get("name"), str) and e["tid"] == 0:
+                continue
             if e["name"] != "thread_name" or not isinstance(e["args"].get("name"), str) or e["tid"] in named:
                 return f"a bad line: {e}"
             named.add(e["tid"])

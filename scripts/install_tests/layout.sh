@@ -64,7 +64,7 @@ check "nothing is left, the folder included" test ! -e "$work/bare"
 check "DESTDIR, LIBDIR and INCLUDEDIR" env DESTDIR="$work/stage/of" "$root/scripts/install.sh" /usr lib/x86_64-linux-gnu include/ggml
 staged=$work/stage/of/usr
 check "the staged package" test -e "$staged/lib/x86_64-linux-gnu/cmake/ggml/ggml-config.cmake" -a -e "$staged/include/ggml/ggml.h" -a -e "$staged/lib/x86_64-linux-gnu/libggml.so.0"
-check "nothing outside of it" test -z "$(find "$work/stage" -type f ! -path "$staged/lib/x86_64-linux-gnu/*" ! -path "$staged/include/ggml/*" ! -path "$staged/bin/ggml-rpc-server")"
+check "nothing outside of it" test -z "$(find "$work/stage" -type f ! -path "$staged/lib/x86_64-linux-gnu/*" ! -path "$staged/include/ggml/*" ! -path "$staged/bin/ggml-rpc-server" ! -path "$staged/bin/ggml-info")"
 check "no file names the staging place" fails grep -rqF "$work/stage" --include='*.cmake' --include='*.pc' --include='*.manifest' "$work/stage"
 check "uninstall it" env DESTDIR="$work/stage/of" "$root/scripts/uninstall.sh" /usr lib/x86_64-linux-gnu
 check "nothing is left of it" test ! -e "$work/stage"

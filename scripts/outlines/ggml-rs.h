@@ -1,5 +1,5 @@
 // ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
-// reports of where a scheduler places a graph and why, timelines, and the identity of the library. A host that should
+// reports of where a scheduler places a graph and why, timelines, and what the library is and uses. A host that should
 // also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
@@ -23,7 +23,7 @@
 // Which library this is
 //
 
-@ struct ggml_rs_abi ggml_rs_get_abi
+@ struct ggml_rs_abi ggml_rs_get_abi ggml_rs_describe
 
 //
 // Errors

@@ -26,10 +26,9 @@ def _readers(tree, path):
     return found
 
 
-def _environment(tree, other):
-    """Name of a variable -> the files that read it, of those that differ."""
+def variables(tree, paths):
+    """Name of a variable -> the files that read it, of these."""
     found, wrappers = {}, {"getenv"}
-    paths = [p for p in tree.files if p.endswith(SOURCES) and tree.text(p) != other.text(p)]
     texts = [p for p in paths if re.search(r"getenv\s*\(\s*[A-Za-z_]", tree.text(p))] # of a name: a parameter or a macro
     for path in texts:
         wrappers |= _readers(tree, path)
@@ -46,6 +45,11 @@ def _environment(tree, other):
                 if first.kind == "text":
                     found.setdefault(_string(first), set()).add(path)
     return found
+
+
+def _environment(tree, other):
+    """As variables(), of the files that differ."""
+    return variables(tree, [p for p in tree.files if p.endswith(SOURCES) and tree.text(p) != other.text(p)])
 
 
 def environment(old, new):

@@ -14,6 +14,7 @@ use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_CO
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
+use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -118,7 +119,7 @@ impl GraphAllocator {
             n_plans: 0,
             buffers_serial: 0,
             in_use: 0,
-            online_only: std::env::var("GGML_RS_PLANNER").is_ok_and(|v| v == "online"),
+            online_only: environment::PLANNER.text().is_some_and(|v| v == "online"),
             scratch: Problem::default(),
             ids: TensorIds::default(),
             may_follow: false,

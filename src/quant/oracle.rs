@@ -14,7 +14,7 @@ type RowFn = unsafe extern "C" fn(*const f32, *mut c_void, i64);
 
 impl Oracle {
     fn open() -> Option<Self> {
-        let Some(path) = std::env::var_os("GGML_ORACLE_BASE") else {
+        let Some(path) = crate::environment::ORACLE_BASE.os() else {
             println!("skipped: GGML_ORACLE_BASE does not name an original libggml-base");
             return None;
         };
@@ -74,7 +74,7 @@ const N: usize = 2048;
 
 /// Rows to quantize: name, values, and whether a lattice search accepts them.
 fn inputs() -> Vec<(&'static str, Vec<f32>, bool)> {
-    let seed = std::env::var("GGML_ORACLE_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = crate::environment::ORACLE_SEED.text().and_then(|s| s.parse().ok());
     let mut r = Random(seed.unwrap_or(7));
     let mut of = |f: &mut dyn FnMut(&mut Random, usize) -> f32| (0..N).map(|i| f(&mut r, i)).collect::<Vec<f32>>();
     vec![

@@ -4,8 +4,8 @@ use super::callbacks::{CopyWeights, Eval};
 use super::{MAX_BACKENDS, MAX_COPIES};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::{BackendRef, BufferTypeRef};
+use crate::environment;
 use crate::ggml_assert;
-use crate::sys::env;
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -25,21 +25,14 @@ pub struct Settings {
     pub debug: i32,
     /// `GGML_SCHED_DEBUG_REALLOC`.
     pub debug_realloc: i32,
+    /// When it was made, for reports.
+    pub made: String,
     /// Where the environment wants a placement report.
     pub report_path: Option<PathBuf>,
     /// Who watches the nodes.
     pub eval: Cell<Eval>,
     /// Who copies weights in place of the scheduler.
     pub copies_weights: Cell<CopyWeights>,
-}
-
-fn number_from_env(name: &str) -> i32 {
-    let text = std::env::var(name).unwrap_or_default();
-    // As C's `atoi`: what follows the digits does not matter.
-    let text = text.trim_start();
-    let (sign, text) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    sign * text[..digits].parse().unwrap_or(0)
 }
 
 impl Settings {
@@ -66,9 +59,10 @@ impl Settings {
             n_copies: if parallel { MAX_COPIES } else { 1 },
             op_offload,
             reorders: backends.iter().any(|b| b.has_graph_optimize()),
-            debug: number_from_env("GGML_SCHED_DEBUG"),
-            debug_realloc: number_from_env("GGML_SCHED_DEBUG_REALLOC"),
-            report_path: env::trusted("GGML_SCHED_REPORT").filter(|p| !p.is_empty()).map(PathBuf::from),
+            debug: environment::SCHED_DEBUG.leading_number(),
+            debug_realloc: environment::SCHED_DEBUG_REALLOC.leading_number(),
+            made: crate::sys::time::utc(),
+            report_path: environment::SCHED_REPORT.filled().map(PathBuf::from),
             eval: Cell::default(),
             copies_weights: Cell::default(),
         }

@@ -1,12 +1,4 @@
-//! Environment variables that name files or modules.
-
-use std::ffi::OsString;
-
-/// The value of a variable that names a file or a module, or says what may be loaded. `None` if it is not set, and in a program that has more
-/// rights than its user (such as a set-uid program): the user must not choose what it reads, writes or runs.
-pub fn trusted(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|_| !is_privileged())
-}
+//! The rights of the program, which decide whose environment variables count.
 
 /// Whether the program has more rights than the user who started it.
 pub fn is_privileged() -> bool {
@@ -31,7 +23,5 @@ mod tests {
     #[test]
     fn tests_have_the_rights_of_their_user() {
         assert!(!super::is_privileged());
-        assert_eq!(super::trusted("PATH"), std::env::var_os("PATH"));
-        assert_eq!(super::trusted("GGML_RS_NO_SUCH_VARIABLE"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `env` (variables that name files), `slices` (C arrays), `file` (paths and
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `env` (whose variables count), `slices` (C arrays), `file` (paths and
 //! C streams), `math` (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of
 //! threads), `library` (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump to
 //! another function), `sync` (locks that survive a panic), `unwind` (functions that exceptions leave).

@@ -115,6 +115,15 @@ mod cancellation {
 }
 pub use cancellation::{Shield, exposed};
 
+/// Name of the calling thread, as the system shows it: at most 15 bytes of it on Linux. `None` if it has none, or the system does not say.
+pub fn name() -> Option<String> {
+    if cfg!(any(target_os = "linux", target_os = "android")) {
+        let text = std::fs::read_to_string("/proc/thread-self/comm").ok()?;
+        return Some(text.trim_end().to_owned()).filter(|t| !t.is_empty());
+    }
+    std::thread::current().name().map(str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,27 @@ fn read(clock: libc::clockid_t) -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
+/// The current date and time in UTC, as 2026-02-28T23:59:59Z.
+pub fn utc() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    shown(now.as_secs())
+}
+
+/// A number of seconds since 1970 as date and time.
+fn shown(seconds: u64) -> String {
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March, so that the leap day is the last of a year; 146097 days are 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +74,14 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         assert!(monotonic_ns() >= ns + 2_000_000 && monotonic_us() >= us + 2_000);
         assert!(process_time() >= process && us.abs_diff(i64::try_from(ns / 1_000).unwrap()) < 60_000_000);
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(super::shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(super::shown(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(super::shown(951_868_799), "2000-02-29T23:59:59Z");
+        assert_eq!(super::shown(1_767_225_600), "2026-01-01T00:00:00Z");
+        assert_eq!(super::shown(4_107_542_400), "2100-03-01T00:00:00Z");
     }
 }

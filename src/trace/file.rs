@@ -26,6 +26,10 @@ struct Sink {
     /// Offset of the closing brackets.
     tail: u64,
     first: bool,
+    /// Number of the process.
+    pid: u32,
+    /// Name of the program.
+    program: String,
     /// Number of the line for a name and a thread (0 for a device).
     tracks: HashMap<(String, u32), u32>,
     written: u64,
@@ -74,18 +78,8 @@ fn thread_number() -> u32 {
 
 /// Writes text as a JSON string.
 fn quoted(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            c if (c as u32) < 0x20 || c == '\u{7f}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
+    // A text cannot fail.
+    out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }
 
 /// Writes microseconds with three decimal places, as the format requires.
@@ -110,26 +104,37 @@ impl Sink {
             return n;
         }
         let n = self.tracks.len() as u32 + 1;
-        let shown = match thread {
-            0 => format!("{name} (device)"),
-            1 => name.to_owned(),
-            t => format!("{name} (thread {t})"),
+        let shown = match (thread, crate::sys::thread::name()) {
+            (0, _) => format!("{name} (device)"),
+            (1, _) => name.to_owned(),
+            // Threads that have no name of their own have that of the program.
+            (t, Some(own)) if own != self.program && !self.program.starts_with(&own) => {
+                format!("{name} (thread {t}: {own})")
+            }
+            (t, _) => format!("{name} (thread {t})"),
         };
         self.tracks.insert(key, n);
-        self.next_event();
-        let _ =
-            write!(self.pending, "{{\"ph\":\"M\",\"pid\":1,\"tid\":{n},\"name\":\"thread_name\",\"args\":{{\"name\":");
-        quoted(&mut self.pending, &shown);
-        self.pending.push_str("}}");
+        self.name(n, "thread_name", &shown);
         n
+    }
+
+    /// Names the process (`kind`: `process_name`), or the line with this number (`thread_name`).
+    fn name(&mut self, line: u32, kind: &str, text: &str) {
+        self.next_event();
+        let pid = self.pid;
+        let _ = write!(
+            self.pending,
+            "{{\"ph\":\"M\",\"pid\":{pid},\"tid\":{line},\"name\":\"{kind}\",\"args\":{{\"name\":"
+        );
+        quoted(&mut self.pending, text);
+        self.pending.push_str("}}");
     }
 
     fn add(&mut self, e: &Event<'_>) -> Result<()> {
         let track = self.track(e.track);
         self.next_event();
-        let out = &mut self.pending;
-        out.push_str("{\"ph\":\"X\",\"pid\":1,\"tid\":");
-        let _ = write!(out, "{track},\"ts\":");
+        let (out, pid) = (&mut self.pending, self.pid);
+        let _ = write!(out, "{{\"ph\":\"X\",\"pid\":{pid},\"tid\":{track},\"ts\":");
         micros(out, e.from);
         out.push_str(",\"dur\":");
         micros(out, e.to.saturating_sub(e.from));
@@ -205,15 +210,25 @@ pub(super) fn open(path: &Path) -> Result<()> {
     let process = process().ok_or(std::io::ErrorKind::Unsupported)?;
     let mut file = crate::sys::file::create(&path)?;
     file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
-    *lock(&process.sink) = Some(Sink {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+    let mut sink = Sink {
         file,
         pending: String::new(),
         tail: HEAD.len() as u64,
         first: true,
+        pid: std::process::id(),
+        program,
         tracks: HashMap::new(),
         written: now(),
         failed: false,
-    });
+    };
+    let shown = match sink.program.as_str() {
+        "" => "a program".to_owned(),
+        name => name.to_owned(),
+    };
+    sink.name(0, "process_name", &shown);
+    *lock(&process.sink) = Some(sink);
     static AT_EXIT: Once = Once::new();
     AT_EXIT.call_once(|| {
         // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is never unloaded.

@@ -21,7 +21,7 @@
 
 mod file;
 
-use crate::sys::env;
+use crate::environment;
 pub use crate::sys::time::monotonic_ns as now;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -82,7 +82,7 @@ pub fn is_on() -> bool {
 fn first_look() -> bool {
     // The first thread reads the variable. For the others tracing is off until then.
     if STATE.compare_exchange(UNASKED, OFF, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        && let Some(path) = env::trusted("GGML_TRACE").filter(|p| !p.is_empty())
+        && let Some(path) = environment::TRACE.filled()
     {
         start_by_variable(Path::new(&path));
     }
@@ -101,7 +101,7 @@ fn start_by_variable(path: &Path) {
 fn forked() {
     STATE.store(OFF, Ordering::Relaxed);
     if FROM_VARIABLE.load(Ordering::Relaxed)
-        && let Some(path) = env::trusted("GGML_TRACE").filter(|p| p.to_string_lossy().contains("%p"))
+        && let Some(path) = environment::TRACE.os().filter(|p| p.to_string_lossy().contains("%p"))
     {
         start_by_variable(Path::new(&path));
     }

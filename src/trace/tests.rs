@@ -41,6 +41,10 @@ fn the_file_is_complete_json_at_every_moment() {
     assert_eq!((events[0]["args"]["bytes"].as_u64(), events[0]["args"]["op"].as_str()), (Some(7), Some("ADD")));
     let lines = all.iter().filter(|e| e["ph"] == "M" && e["tid"] == events[0]["tid"]).count();
     assert_eq!(lines, 1, "the event's line");
+    let program = std::env::current_exe().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+    let process: Vec<_> = all.iter().filter(|e| e["name"] == "process_name").collect();
+    assert_eq!((process.len(), process[0]["args"]["name"].as_str()), (1, Some(program.as_str())));
+    assert!(all.iter().all(|e| e["pid"] == std::process::id()));
     let before = read(&shown).len();
     // Enough events to be written without a flush.
     for i in 0..10_000 {
@@ -48,13 +52,17 @@ fn the_file_is_complete_json_at_every_moment() {
     }
     assert!(read(&shown).len() > before + 1000);
     std::thread::scope(|s| {
-        s.spawn(|| record(&event(Track::Here("CPU"), "elsewhere", 5, &[])));
+        let named = std::thread::Builder::new().name("painter".into());
+        named.spawn_scoped(s, || record(&event(Track::Here("CPU"), "elsewhere", 5, &[]))).unwrap();
     });
     assert!(stop() && !is_on());
     let all = read(&shown);
     assert_eq!(all.iter().filter(|e| e["name"] == "node").count(), 10_000);
     let line = |name: &str| all.iter().find(|e| e["name"] == name).unwrap()["tid"].clone();
     assert!(line("elsewhere") != line(name) && line("node") != line(name));
+    let shown = all.iter().find(|e| e["ph"] == "M" && e["tid"] == line("elsewhere")).unwrap();
+    let text = shown["args"]["name"].as_str().unwrap();
+    assert!(text.starts_with("CPU (thread ") && text.ends_with(": painter)"), "{text}");
     record(&event(Track::Here("CPU"), "late", 1, &[]));
     assert!(stop(), "no trace is no failure");
     std::fs::remove_file(shown).unwrap();

@@ -5,6 +5,7 @@ mod barrier;
 mod pieces;
 mod replay;
 
+use crate::environment;
 use barrier::{DEVICE, HOST};
 pub use replay::Kept;
 
@@ -256,7 +257,7 @@ impl Recorder {
         // SAFETY: `Core`: the device is valid, and was created with a queue of this family.
         let pool =
             unsafe { core.vk.create_command_pool(&info, None) }.map_err(|e| core.failed("making a command pool", e))?;
-        let nodes = super::env::number("GGML_VK_MAX_NODES_PER_SUBMIT").and_then(|n| u32::try_from(n).ok());
+        let nodes = environment::VK_MAX_NODES_PER_SUBMIT.number().and_then(|n| u32::try_from(n).ok());
         let most = Piece { nodes: nodes.unwrap_or(Piece::MOST.nodes).max(1), ..Piece::MOST };
         Ok(Self {
             core: core.clone(),

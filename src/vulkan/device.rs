@@ -1,7 +1,6 @@
 //! The backend "Vulkan" and its devices as backend objects.
 
 use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
-use super::env;
 use super::gpu::Gpu;
 use super::info::Info;
 use super::instance::{Instance, instance};
@@ -9,6 +8,7 @@ use super::stream::{VkEvent, VkStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
+use crate::environment;
 use crate::error::Result;
 use crate::mutant;
 use crate::sys::sync::lock;
@@ -65,7 +65,7 @@ impl VkDevice {
     pub(super) fn max_buffer_size(&self) -> u64 {
         const DEFAULT: u64 = 1 << 30;
         let l = &self.info.limits;
-        env::number("GGML_VK_SUBALLOCATION_BLOCK_SIZE").unwrap_or(DEFAULT).min(l.allocation).min(l.buffer)
+        environment::VK_SUBALLOCATION_BLOCK_SIZE.number().unwrap_or(DEFAULT).min(l.allocation).min(l.buffer)
     }
 }
 
@@ -204,7 +204,7 @@ pub fn reg() -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
     let make = || {
         let instance = instance()?;
-        let direct = !env::set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM");
+        let direct = !environment::VK_DISABLE_HOST_VISIBLE_VIDMEM.is_set();
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
         Some(publish_cards(instance, cards))
     };

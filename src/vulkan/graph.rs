@@ -8,9 +8,10 @@ use super::fusion::{self, Chain, Found};
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
-use super::{Info, Range, env, ops, tune};
+use super::{Info, Range, ops, tune};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::op_is_empty;
+use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -41,7 +42,7 @@ struct Steps<'a> {
 
 fn fuses() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !env::set("GGML_VK_DISABLE_FUSION"))
+    *ON.get_or_init(|| !environment::VK_DISABLE_FUSION.is_set())
 }
 
 /// Whether a node needs work on the device.

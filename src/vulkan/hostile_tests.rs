@@ -50,7 +50,7 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
     };
     let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
     // Software drivers compile for a part of a second: as many as there is time for, each time others of the samples first.
-    let end = Instant::now() + Duration::from_secs(std::env::var("HOSTILE_SECONDS").map_or(10, |s| s.parse().unwrap()));
+    let end = Instant::now() + Duration::from_secs(crate::environment::HOSTILE_SECONDS.number().unwrap_or(10));
     'all: for seed in 0..1000 {
         for sample in 0..trial.samples() {
             if Instant::now() > end {

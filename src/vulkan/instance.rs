@@ -5,6 +5,7 @@
 use super::info::{Identity, Info};
 use super::query::Physical;
 use super::{env, nodes};
+use crate::environment;
 use crate::sys::process;
 use crate::{ggml_abort, log, log_debug, log_error, log_info, log_warn};
 use ash::{ext, vk};
@@ -58,7 +59,7 @@ fn explain(reason: std::fmt::Arguments<'_>) {
 }
 
 fn open() -> Option<Instance> {
-    if env::set("GGML_DISABLE_VULKAN") {
+    if environment::DISABLE_VULKAN.is_set() {
         log_debug!("ggml_vulkan: disabled by GGML_DISABLE_VULKAN");
         return None;
     }
@@ -99,7 +100,7 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
     if version < vk::API_VERSION_1_2 {
         return Err("the Vulkan library is older than 1.2".into());
     }
-    let requested = std::env::var("GGML_VK_VALIDATE").ok().filter(|v| v != "0");
+    let requested = environment::VK_VALIDATE.text().filter(|v| v != "0");
     // SAFETY: `entry` is a loaded library. The function requires only writable results, which `ash` passes.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));

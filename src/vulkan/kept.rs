@@ -3,12 +3,13 @@
 
 use super::buffer;
 use super::command::{Kept, Recorder};
+use super::graph;
 use super::pipeline::Pipelines;
 use super::profile::Profile;
-use super::{env, graph};
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
+use crate::environment;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -87,7 +88,7 @@ unsafe impl Send for KeptGraphs {}
 
 fn is_enabled() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !env::set("GGML_VK_DISABLE_KEPT_GRAPHS"))
+    *ON.get_or_init(|| !environment::VK_DISABLE_KEPT_GRAPHS.is_set())
 }
 
 impl KeptGraphs {

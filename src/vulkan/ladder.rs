@@ -20,6 +20,7 @@ use super::coopmat2::Owner;
 use super::interface::formats;
 use super::tune::subgroup_arithmetic;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::environment;
 use ash::vk;
 use std::sync::OnceLock;
 
@@ -130,7 +131,7 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
 /// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
 fn requested() -> &'static (Option<String>, bool) {
     static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
-    REQUESTED.get_or_init(|| (std::env::var("GGML_VK_PRODUCT").ok(), super::env::set("GGML_VK_TRY_COOPMAT")))
+    REQUESTED.get_or_init(|| (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
 }
 
 /// Whether the environment names a method.

@@ -1,6 +1,7 @@
 //! Device memory and host memory, each piece with a buffer object and a device address.
 
 use super::core::Core;
+use crate::environment;
 use crate::error::{Error, Result};
 use crate::mutant;
 use ash::vk;
@@ -358,11 +359,10 @@ struct Policy {
 
 impl Policy {
     fn from_env() -> Self {
-        use super::env::set;
         Self {
-            prefer_host: set("GGML_VK_PREFER_HOST_MEMORY"),
-            no_visible_vidmem: set("GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM"),
-            sysmem_fallback: set("GGML_VK_ALLOW_SYSMEM_FALLBACK"),
+            prefer_host: environment::VK_PREFER_HOST_MEMORY.is_set(),
+            no_visible_vidmem: environment::VK_DISABLE_HOST_VISIBLE_VIDMEM.is_set(),
+            sysmem_fallback: environment::VK_ALLOW_SYSMEM_FALLBACK.is_set(),
         }
     }
 }

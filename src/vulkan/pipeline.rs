@@ -8,9 +8,10 @@
 use super::command::Program;
 use super::core::Core;
 use super::plan::{Kernel, MAX_PUSH};
+use crate::environment::{self, Variable};
 use crate::error::Result;
+use crate::sys::file;
 use crate::sys::sync::{lock, read, write};
-use crate::sys::{env, file};
 use crate::{log_debug, log_warn};
 use ash::vk;
 use rayon::prelude::*;
@@ -211,17 +212,19 @@ const MAGIC: &[u8; 8] = b"ggmlvkc2";
 const MAX_FILE: u64 = 1 << 28;
 
 /// The folder for the files. `None` in a program that has more rights than its user, who chooses the variables.
-fn cache_folder() -> Option<PathBuf> {
-    if let Some(dir) = env::trusted("GGML_VK_PIPELINE_CACHE_DIR") {
+pub fn cache_folder() -> Option<PathBuf> {
+    if let Some(dir) = environment::VK_PIPELINE_CACHE_DIR.os() {
         return (!dir.is_empty()).then(|| PathBuf::from(dir));
     }
-    let var = |name| env::trusted(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let var = |variable: &Variable| variable.filled().map(PathBuf::from);
     let base = if cfg!(windows) {
-        var("LOCALAPPDATA")
+        var(&environment::LOCALAPPDATA)
     } else if cfg!(target_os = "macos") {
-        var("HOME").map(|h| h.join("Library/Caches"))
+        var(&environment::HOME).map(|h| h.join("Library/Caches"))
     } else {
-        var("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| var("HOME").map(|h| h.join(".cache")))
+        var(&environment::XDG_CACHE_HOME)
+            .filter(|p| p.is_absolute())
+            .or_else(|| var(&environment::HOME).map(|h| h.join(".cache")))
     };
     base.map(|b| b.join("ggml-vulkan"))
 }

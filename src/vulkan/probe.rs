@@ -2,7 +2,8 @@
 
 use super::info::{Coopmat, Features, Identity, Info, Limits};
 use super::query::{FeatureChain, Physical, PropertyChain};
-use super::{coopmat2, env, workarounds};
+use super::{coopmat2, workarounds};
+use crate::environment;
 use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
@@ -86,9 +87,9 @@ impl Extensions {
         let integer_dot = enable(ash::khr::shader_integer_dot_product::NAME, core13);
         let size_control = enable(ash::ext::subgroup_size_control::NAME, core13);
         let maintenance4 = enable(ash::khr::maintenance4::NAME, core13);
-        let allowed = !env::set("GGML_VK_DISABLE_COOPMAT") && !env::set("GGML_VK_DISABLE_F16");
+        let allowed = !environment::VK_DISABLE_COOPMAT.is_set() && !environment::VK_DISABLE_F16.is_set();
         let coopmat = allowed && enable(ash::khr::cooperative_matrix::NAME, false);
-        let coopmat2 = coopmat && core13 && !env::set("GGML_VK_DISABLE_COOPMAT2") && enable(coopmat2::NAME, false);
+        let coopmat2 = coopmat && core13 && !environment::VK_DISABLE_COOPMAT2.is_set() && enable(coopmat2::NAME, false);
         // A device that has this extension requires that it is enabled.
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
@@ -196,7 +197,7 @@ fn features(
         && offered.size_control.compute_full_subgroups == vk::TRUE
         && in_compute(reported.size_control.required_subgroup_size_stages);
     let memory_model = v12.vulkan_memory_model == vk::TRUE;
-    let float16 = v12.shader_float16 == vk::TRUE && !env::set("GGML_VK_DISABLE_F16");
+    let float16 = v12.shader_float16 == vk::TRUE && !environment::VK_DISABLE_F16.is_set();
     let maintenance4 = has.maintenance4 && offered.maintenance4.maintenance4 == vk::TRUE;
     let usable = float16 && memory_model && subgroup_size_control;
     let coopmat = if usable { coopmat_sizes(entry, device, offered) } else { Vec::new() };
@@ -215,7 +216,7 @@ fn features(
         int8: v12.shader_int8 == vk::TRUE,
         int16: core.shader_int16 == vk::TRUE,
         int64: core.shader_int64 == vk::TRUE,
-        integer_dot: dot && !env::set("GGML_VK_DISABLE_INTEGER_DOT_PRODUCT"),
+        integer_dot: dot && !environment::VK_DISABLE_INTEGER_DOT_PRODUCT.is_set(),
         fast_integer_dot: dot_speed.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         mixed_sign_dot: dot_speed.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
         queues: true,
@@ -237,7 +238,7 @@ fn features(
 
 fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits {
     let (l, p11, size) = (&reported.core, &reported.v11, &reported.size_control);
-    let allocation = env::number("GGML_VK_FORCE_MAX_ALLOCATION_SIZE").unwrap_or(p11.max_memory_allocation_size);
+    let allocation = environment::VK_FORCE_MAX_ALLOCATION_SIZE.number().unwrap_or(p11.max_memory_allocation_size);
     let known = features.maintenance4;
     let buffer = if known { reported.maintenance4.max_buffer_size } else { p11.max_memory_allocation_size };
     Limits {
@@ -251,7 +252,7 @@ fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits 
             [p11.subgroup_size; 2]
         },
         allocation,
-        buffer: env::number("GGML_VK_FORCE_MAX_BUFFER_SIZE").unwrap_or(buffer),
+        buffer: environment::VK_FORCE_MAX_BUFFER_SIZE.number().unwrap_or(buffer),
         storage_alignment: l.min_storage_buffer_offset_alignment.max(1),
         import_alignment: reported.external_host.min_imported_host_pointer_alignment.max(1),
         timestamp_period: if timestamps { l.timestamp_period } else { 0.0 },
@@ -261,7 +262,7 @@ fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits 
 /// Index of a queue family that computes. Prefers a family without graphics.
 fn compute_family(families: &[vk::QueueFamilyProperties]) -> Option<u32> {
     let computes = |f: &vk::QueueFamilyProperties| f.queue_count > 0 && f.queue_flags.contains(vk::QueueFlags::COMPUTE);
-    let graphics = env::set("GGML_VK_ALLOW_GRAPHICS_QUEUE");
+    let graphics = environment::VK_ALLOW_GRAPHICS_QUEUE.is_set();
     let apart =
         |f: &vk::QueueFamilyProperties| computes(f) && (graphics || !f.queue_flags.contains(vk::QueueFlags::GRAPHICS));
     families.iter().position(apart).or_else(|| families.iter().position(computes)).and_then(|i| u32::try_from(i).ok())

@@ -2,8 +2,8 @@
 //! times are recorded, a barrier follows every step, so that steps do not overlap.
 
 use super::core::Core;
-use super::env;
 use crate::abi::ggml::ggml_op::*;
+use crate::environment;
 use crate::error::Result;
 use crate::log_info;
 use crate::tensor::TensorRef;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// Whether `GGML_VK_PERF_LOGGER` enables the table.
 pub fn table_wanted() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| env::set("GGML_VK_PERF_LOGGER"))
+    *ON.get_or_init(|| environment::VK_PERF_LOGGER.is_set())
 }
 
 /// The name of a step, and how much it computes and moves.
@@ -170,7 +170,7 @@ impl Profile {
     /// Ends a graph: prints the table if it is enabled and due.
     pub fn end_graph(&mut self, device: &str) {
         static EVERY: OnceLock<u64> = OnceLock::new();
-        let every = *EVERY.get_or_init(|| env::number("GGML_VK_PERF_LOGGER_FREQUENCY").unwrap_or(1).max(1));
+        let every = *EVERY.get_or_init(|| environment::VK_PERF_LOGGER_FREQUENCY.number().unwrap_or(1).max(1));
         self.table.graphs += 1;
         if table_wanted() && self.table.graphs >= every {
             std::mem::take(&mut self.table).lines(device).iter().for_each(|line| log_info!("{line}"));

@@ -13,6 +13,7 @@ use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
 use crate::backend::damage::{self, Queued};
 use crate::backend::tensor_io::Pieces;
+use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::sys::sync::lock;
@@ -83,9 +84,8 @@ pub(super) fn supports(info: &Info, op: TensorRef) -> bool {
 /// rows.
 pub(super) fn worth_offloading(op: TensorRef) -> bool {
     static LEAST: OnceLock<i64> = OnceLock::new();
-    let least = *LEAST.get_or_init(|| {
-        super::env::number("GGML_OP_OFFLOAD_MIN_BATCH").and_then(|n| i64::try_from(n).ok()).unwrap_or(32)
-    });
+    let least = *LEAST
+        .get_or_init(|| environment::OP_OFFLOAD_MIN_BATCH.number().and_then(|n| i64::try_from(n).ok()).unwrap_or(32));
     let rows = match op.op() {
         ggml_op::GGML_OP_GET_ROWS => 0,
         ggml_op::GGML_OP_MUL_MAT => op.ne()[1],

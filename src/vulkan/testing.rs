@@ -22,10 +22,7 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
         Some([reg.device(0)?, reg.device(1)?])
     });
     if found.is_none() {
-        assert!(
-            std::env::var_os("GGML_TEST_VULKAN").is_none(),
-            "GGML_TEST_VULKAN is set, but there is no Vulkan driver"
-        );
+        assert!(!crate::environment::TEST_VULKAN.is_set(), "GGML_TEST_VULKAN is set, but there is no Vulkan driver");
         crate::log::to_stderr(c"skipped: no Vulkan driver\n");
     }
     found

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::env;
 use super::info::Info;
+use crate::environment;
 use ash::vk;
 
 const AMD: u32 = 0x1002;
@@ -42,7 +42,7 @@ const TABLE: &[Workaround] = &[
     Workaround {
         why: "on Intel DG1 queued work is lost",
         applies: |i| {
-            (i.identity.vendor == INTEL && i.identity.name.contains("(DG1)")) || env::set("GGML_VK_DISABLE_ASYNC")
+            (i.identity.vendor == INTEL && i.identity.name.contains("(DG1)")) || environment::VK_DISABLE_ASYNC.is_set()
         },
         change: |i| i.features.queues = false,
     },
@@ -60,7 +60,7 @@ const TABLE: &[Workaround] = &[
 
 /// GGML_VK_TUNE, with which tests run the shaders of cards on software drivers.
 fn tune() -> Option<String> {
-    std::env::var("GGML_VK_TUNE").ok()
+    environment::VK_TUNE.text()
 }
 
 /// Corrects the description of a device. Returns the reasons of the rows that applied.

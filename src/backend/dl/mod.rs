@@ -6,6 +6,7 @@ mod evidence;
 
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
+use crate::environment;
 use crate::guard::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
 use crate::sys::thread::Shield;
@@ -52,16 +53,13 @@ enum Admitted {
     Part(Part),
 }
 
-/// The variable that has modules loaded without a look at what they were built for.
-const ANY_MODULE: &str = "GGML_RS_ANY_MODULE";
-
 /// Refuses what was not built for this library.
 fn admit(path: &Path) -> Result<Admitted, Closed> {
     let shown = path.display();
     if !process::opens_libraries() {
         return Err(Closed::Refused(format!("{shown}: a statically linked program cannot load modules")));
     }
-    if env::trusted(ANY_MODULE).is_some_and(|v| !v.is_empty() && v != "0") {
+    if environment::ANY_MODULE.is_on() {
         return Ok(Admitted::Module);
     }
     let why = match evidence::examine(path).map_err(|e| Closed::Fault(format!("{shown}: {e}")))? {
@@ -70,7 +68,7 @@ fn admit(path: &Path) -> Result<Admitted, Closed> {
         Verdict::Other(why) => why,
         Verdict::Unknown => "nothing in it says for which version of ggml it was built".into(),
     };
-    Err(Closed::Refused(format!("{shown}: {why} ({ANY_MODULE}=1 loads it all the same)")))
+    Err(Closed::Refused(format!("{shown}: {why} ({}=1 loads it all the same)", environment::ANY_MODULE.name)))
 }
 
 impl Module {
@@ -299,7 +297,7 @@ pub unsafe fn load_all(folder: Option<&Path>) {
             unsafe { load_best(kind, &folders, silent) };
         }
     }
-    if let Some(path) = env::trusted("GGML_BACKEND_PATH") {
+    if let Some(path) = environment::BACKEND_PATH.os() {
         // SAFETY: forwarded to the caller.
         unsafe { load(Path::new(&path), false) };
     }
@@ -314,7 +312,7 @@ mod tests {
     fn module(folder: &Path, file: &str, defines: &[&str]) -> Option<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let out = folder.join(file);
-        let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+        let mut cc = Command::new(environment::CC.os().unwrap_or_else(|| "cc".into()));
         cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]).args(defines);
         cc.arg("-I").arg(root.join("include")).arg(root.join("c_tests/modules/toy_module.c")).arg("-o").arg(&out);
         match cc.status() {

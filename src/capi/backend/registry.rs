@@ -6,8 +6,8 @@ use crate::abi::raw;
 use crate::backend::registry::{self, Builtin};
 use crate::backend::{BackendBox, DeviceRef, RegRef, dl};
 use crate::capi::convert::{self, need, optional};
+use crate::environment;
 use crate::guard::guarded;
-use crate::sys::env;
 use crate::{ggml_assert, log_error};
 use std::ffi::c_char;
 use std::path::Path;
@@ -36,12 +36,13 @@ pub(in crate::capi) fn prepare() {
     if LOOKED.load(Ordering::Relaxed) || LOOKED.swap(true, Ordering::Relaxed) {
         return;
     }
-    if let Some(path) = env::trusted("GGML_BACKEND_PATH").filter(|p| !p.is_empty()) {
+    environment::warn_once();
+    if let Some(path) = environment::BACKEND_PATH.filled() {
         // SAFETY: the host, or its user, vouches for the library.
         unsafe { dl::load(Path::new(&path), false) };
     }
     // For hosts that have no option for servers.
-    let servers = env::trusted("GGML_RS_RPC_SERVERS").unwrap_or_default();
+    let servers = environment::RPC_SERVERS.os().unwrap_or_default();
     for endpoint in servers.to_string_lossy().split(',').filter(|e| !e.is_empty()) {
         crate::capi::rpc::add_server(endpoint).into_iter().for_each(registry::register);
     }

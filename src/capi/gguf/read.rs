@@ -6,7 +6,7 @@ use crate::capi::convert::{Out, ctx_into_raw, list, logged, optional, outputs, t
 use crate::error::{Error, Result};
 use crate::gguf::reader::Reader;
 use crate::gguf::source::{Callback, Source, Stream};
-use crate::gguf::{Gguf, load};
+use crate::gguf::{Gguf, load, model};
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
 use crate::sys::thread::Shield;
@@ -25,6 +25,7 @@ fn read(
 ) -> Result<Gguf> {
     let mut reader = Reader::new(source, start, rest);
     let gguf = reader.meta()?;
+    model::remember(&gguf);
     if tensors.is_wanted() {
         // SAFETY: the host gets the context; the header of `ggml_free` forbids to use its tensors after it.
         let ctx = unsafe { load::load(&gguf, &mut reader, no_alloc) };

@@ -1,11 +1,13 @@
-//! ggml-rs.h, in the order of the header: `identity` (which library this is), `policy` (errors, broken contracts),
+//! ggml-rs.h, in the order of the header: `identity` and `describe` (which library this is, and what it uses), `policy` (errors, broken contracts),
 //! `trace`, `report` (placement of a graph, fallbacks).
 
+pub(crate) mod describe;
 pub(crate) mod identity;
 pub(crate) mod policy;
 pub(crate) mod report;
 pub(crate) mod trace;
 
+pub use describe::*;
 pub use identity::*;
 pub use policy::*;
 pub use report::*;

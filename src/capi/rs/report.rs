@@ -24,11 +24,12 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 /// GGML_SCHED_REPORT=file.html (or .json) the library writes the report of the largest graph of the process by
 /// itself.
 ///
-/// The JSON contains `backends`, `splits` (ranges of nodes, and the `copies` before them), `leafs`, `nodes`
-/// (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps` (copies and nodes
-/// in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`, `lower_bound` (the most
-/// bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a larger graph may have
-/// been reserved), and `blocks` with the first and last step that need them.
+/// The JSON contains `model` (the name of the largest model that the process has read from a GGUF file, or null),
+/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before
+/// them), `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it),
+/// `steps` (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
+/// `lower_bound` (the most bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a
+/// larger graph may have been reserved), and `blocks` with the first and last step that need them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {

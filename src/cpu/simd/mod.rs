@@ -306,7 +306,7 @@ pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
     TABLE.get_or_init(|| {
         let best = Level::ALL[Level::ALL.len() - 1];
-        let name = std::env::var_os("GGML_RS_CPU_LEVEL").filter(|name| !name.is_empty());
+        let name = crate::environment::CPU_LEVEL.filled();
         let Some(name) = name else { return Kernels::for_level(best) };
         let level = Level::ALL.into_iter().find(|l| name.as_encoded_bytes() == l.name().to_bytes());
         if level.is_none() {

@@ -6,11 +6,12 @@ use super::connection::{Connection, Settings};
 use super::device::RpcDevice;
 use crate::backend::RegRef;
 use crate::backend::author::{Reg, publish};
+use crate::environment;
 use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
+use crate::sys::file;
 use crate::sys::sync::lock;
-use crate::sys::{env, file};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
@@ -37,7 +38,7 @@ impl Settings {
     /// One of them cannot be.
     pub fn from_environment() -> Result<Self> {
         let mut reply = Duration::from_secs(300);
-        if let Some(text) = std::env::var_os("GGML_RPC_TIMEOUT") {
+        if let Some(text) = environment::RPC_TIMEOUT.os() {
             let seconds = text.to_str().and_then(|t| t.parse().ok()).filter(|&s| s > 0);
             let wrong = || invalid!("GGML_RPC_TIMEOUT={}: not a number of seconds", text.display());
             reply = Duration::from_secs(seconds.ok_or_else(wrong)?);
@@ -51,7 +52,7 @@ impl Settings {
 /// # Errors
 /// The file cannot be read, or others may write it, or it is too short.
 pub fn key_from_environment() -> Result<Option<Key>> {
-    let Some(path) = env::trusted("GGML_RPC_KEY_FILE").filter(|p| !p.is_empty()) else { return Ok(None) };
+    let Some(path) = environment::RPC_KEY_FILE.filled() else { return Ok(None) };
     let text = file::read_private(Path::new(&path), 4096);
     let failed = |source| Error::Io { what: format!("the key file {}", path.display()), source };
     text.map_err(failed).and_then(|text| Key::new(&text)).map(Some)

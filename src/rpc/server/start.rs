@@ -4,6 +4,7 @@
 use super::{Cache, Host, Open, Options, serve};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::DeviceRef;
+use crate::environment::{self, Variable};
 use crate::error::{Error, Result, invalid};
 use crate::rpc::client::key_from_environment;
 use crate::rpc::protocol::VERSION;
@@ -16,10 +17,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A number from an environment variable, at least 1.
-fn number(name: &str) -> Result<Option<u64>> {
-    let Some(text) = std::env::var_os(name).filter(|t| !t.is_empty()) else { return Ok(None) };
+fn number(variable: &Variable) -> Result<Option<u64>> {
+    let Some(text) = variable.filled() else { return Ok(None) };
     let number = text.to_str().and_then(|t| t.parse().ok()).filter(|&n| n > 0);
-    number.map(Some).ok_or_else(|| invalid!("{name}={}: not a number from 1 on", text.display()))
+    number.map(Some).ok_or_else(|| invalid!("{}={}: not a number from 1 on", variable.name, text.display()))
 }
 
 /// The memory that clients may have if the user sets no limit: that of the devices, and of this machine's seven eighths.
@@ -35,15 +36,15 @@ fn default_memory(devices: &[DeviceRef]) -> u64 {
 
 fn options(devices: &[DeviceRef]) -> Result<Options> {
     const MIB: u64 = 1 << 20;
-    let memory = match number("GGML_RPC_SERVER_MEMORY")? {
+    let memory = match number(&environment::RPC_SERVER_MEMORY)? {
         Some(mib) => mib.saturating_mul(MIB),
         None => default_memory(devices),
     };
     let mut options = Options::new(memory);
-    if let Some(n) = number("GGML_RPC_SERVER_CLIENTS")? {
+    if let Some(n) = number(&environment::RPC_SERVER_CLIENTS)? {
         options.connections = usize::try_from(n).unwrap_or(usize::MAX);
     }
-    if let Some(seconds) = number("GGML_RPC_SERVER_IDLE")? {
+    if let Some(seconds) = number(&environment::RPC_SERVER_IDLE)? {
         options.idle = Duration::from_secs(seconds);
     }
     options.key = key_from_environment()?;
@@ -67,7 +68,7 @@ pub fn start(
     let options = options(&devices)?;
     let addresses = Endpoint::parse(endpoint)?.addresses()?;
     let listening = |source| Error::Io { what: format!("listening at {endpoint}"), source };
-    let limit = number("GGML_RPC_CACHE_LIMIT")?.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20));
+    let limit = number(&environment::RPC_CACHE_LIMIT)?.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20));
     let cache = cache.map(|folder| Cache::open(folder, limit).map(|c| (c, folder))).transpose()?;
     let listener = TcpListener::bind(addresses.as_slice()).map_err(listening)?;
     let local = listener.local_addr().map_err(listening)?;

@@ -15,6 +15,7 @@ mod shadow;
 mod tests;
 
 use crate::backend::observe::{self, Operation};
+use crate::environment;
 use crate::log_error;
 use crate::sys::sync::lock;
 use check::Checker;
@@ -41,9 +42,9 @@ static SEEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Default::default);
 
 /// Begins to watch, if this build or the environment wants it.
 pub fn start() {
-    static WANTED: LazyLock<bool> = LazyLock::new(|| match std::env::var("GGML_SCHED_SANITIZE") {
-        Ok(text) => !matches!(text.trim(), "" | "0"),
-        Err(_) => cfg!(debug_assertions),
+    static WANTED: LazyLock<bool> = LazyLock::new(|| match environment::SCHED_SANITIZE.is_set() {
+        true => environment::SCHED_SANITIZE.is_on(),
+        false => cfg!(debug_assertions),
     });
     if *WANTED {
         observe::watch(watch);

@@ -198,6 +198,9 @@ impl View<'_> {
         };
         json!({
             "library": concat!("libggml-rs ", env!("CARGO_PKG_VERSION")),
+            "model": crate::gguf::model::name(),
+            "date": self.settings.made,
+            "process": std::process::id(),
             "pipeline_copies": self.settings.n_copies,
             "backends": self.backends_json(&nodes),
             "splits": self.splits_json(&nodes),

@@ -1,0 +1,155 @@
+//! `--check`: whether a program or library finds every symbol of ggml that it needs, and which libggml it would load.
+#![forbid(unsafe_code)]
+
+use crate::elf::{Elf, is_ggml};
+use crate::loader::{Loaded, System};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+
+/// What is known about the version of a file of ggml.
+fn identity(elf: &Elf) -> String {
+    if let Some(note) = &elf.note {
+        return format!(
+            "libggml-rs {} (interface {:016x}, GGML_MAX_NAME {})",
+            note.version, note.digest, note.max_name
+        );
+    }
+    if elf.needs.keys().any(|n| n.starts_with("ggml_rs_forward_")) {
+        return "libggml-rs: jumps into its libggml-base".into();
+    }
+    let real = elf.path.canonicalize().unwrap_or_else(|_| elf.path.clone());
+    let file = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match file.split_once(".so.") {
+        Some((_, version)) if version.contains('.') => {
+            format!("not libggml-rs; version {version} by the name of its file")
+        }
+        _ => "not libggml-rs".into(),
+    }
+}
+
+/// Objects that define a name, in the order in which the loader looks.
+fn definers(loaded: &Loaded, name: &str) -> Vec<usize> {
+    (0..loaded.objects.len()).filter(|&i| loaded.objects[i].elf.has.contains(name)).collect()
+}
+
+/// The answer as JSON: `ok`, and everything that it follows from.
+///
+/// # Errors
+/// The file cannot be read, or is no ELF file.
+pub fn check(path: &Path, system: &System) -> Result<Value, String> {
+    let elf = Elf::open(path)?;
+    let own = elf.own.len();
+    let loaded = Loaded::of(elf, system);
+    let program = &loaded.objects[0].elf;
+    let name_of = |i: usize| loaded.objects[i].elf.path.display().to_string();
+
+    let mut problems = Vec::new();
+    let mut libraries = Vec::new();
+    for f in &loaded.found {
+        let is_part = f.name.contains("libggml");
+        match f.object {
+            Some(i) if is_part => libraries.push(json!({
+                "name": f.name, "file": name_of(i), "found_by": f.how, "needed_by": name_of(f.by), "what": identity(&loaded.objects[i].elf),
+            })),
+            Some(_) => {}
+            None => {
+                problems.push(format!("{} needs {}, which is {}", name_of(f.by), f.name, f.how));
+                if is_part {
+                    libraries.push(json!({ "name": f.name, "file": null, "needed_by": name_of(f.by) }));
+                }
+            }
+        }
+    }
+    // Parts of several copies do not fit together.
+    let parts: Vec<&Elf> = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml()).collect();
+    let ours = parts.iter().filter(|e| e.note.is_some()).count();
+    if ours > 1 {
+        problems.push("two copies of libggml-rs would be loaded, each with its own registry and state".into());
+    }
+    let is_of_ours = |e: &Elf| e.note.is_some() || e.needs.keys().any(|n| n.starts_with("ggml_rs_"));
+    if ours > 0
+        && let Some(other) = parts.iter().find(|e| !is_of_ours(e))
+    {
+        problems.push(format!("{} is a part of another ggml, beside libggml-rs", other.path.display()));
+    }
+    let (mut needed, mut missing) = (0, Vec::new());
+    for (i, object) in loaded.objects.iter().enumerate() {
+        for (name, &weak) in object.elf.needs.iter().filter(|(n, _)| is_ggml(n)) {
+            needed += 1;
+            if definers(&loaded, name).is_empty() && !weak {
+                missing.push(json!({ "name": name, "needed_by": name_of(i) }));
+            }
+        }
+    }
+    if !missing.is_empty() {
+        problems.push(format!("{} of the {needed} symbols of ggml that are needed are missing", missing.len()));
+    }
+    let inside = needed == 0 && libraries.is_empty();
+    let defines = program.has.iter().filter(|n| is_ggml(n)).count().max(own);
+    let note = if program.is_blind {
+        problems.push(format!("{} has no table of sections: what it needs cannot be seen", path.display()));
+        None
+    } else if inside && defines > 0 && !program.is_part_of_ggml() {
+        Some("ggml is inside this file (linked statically): no other library can take its place")
+    } else if inside && program.needed.is_empty() && !program.has_interpreter {
+        Some("it needs no library at all: a static program")
+    } else if inside && defines == 0 {
+        Some(
+            "neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)",
+        )
+    } else {
+        None
+    };
+    Ok(json!({
+        "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,
+        "missing": missing, "symbols_inside": defines, "note": note,
+        "rpath": program.rpath, "runpath": program.runpath, "library_path": system.library_path,
+    }))
+}
+
+/// The same for people.
+pub fn text(answer: &Value) -> String {
+    let of = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let mut out = format!("{}\n", of(&answer["file"]));
+    for key in ["rpath", "runpath", "library_path"] {
+        if let Some(value) = answer[key].as_str() {
+            let _ = writeln!(out, "  {:<18} {value}", if key == "library_path" { "LD_LIBRARY_PATH" } else { key });
+        }
+    }
+    for l in answer["libraries"].as_array().into_iter().flatten() {
+        match l["file"].as_str() {
+            Some(file) => {
+                let _ = writeln!(
+                    out,
+                    "  {:<18} {file} ({})\n{:21}{}",
+                    of(&l["name"]),
+                    of(&l["found_by"]),
+                    "",
+                    of(&l["what"])
+                );
+            }
+            None => {
+                let _ = writeln!(out, "  {:<18} not found", of(&l["name"]));
+            }
+        }
+    }
+    const SHOWN: usize = 20;
+    let missing: Vec<&Value> = answer["missing"].as_array().into_iter().flatten().collect();
+    for m in missing.iter().take(SHOWN) {
+        let _ = writeln!(out, "  missing: {} (needed by {})", of(&m["name"]), of(&m["needed_by"]));
+    }
+    if missing.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more: --json lists all", missing.len() - SHOWN);
+    }
+    for p in answer["problems"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "  problem: {}", of(p));
+    }
+    if let Some(note) = answer["note"].as_str() {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    if answer["ok"] == true && answer["symbols_needed"] != 0 {
+        let _ = writeln!(out, "  ok: all {} symbols of ggml that are needed are there", answer["symbols_needed"]);
+    }
+    out
+}
