@@ -379,6 +379,7 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     let s = served(|_| {}, Some(Cache::open(&folder, 3000).unwrap()));
     let files = || std::fs::read_dir(&folder).unwrap().count();
     let mut raw = Raw::new(&s.address);
+    let whole = raw.tensor();
     let set = |tensor: WireTensor, keep| Request::SetTensor { tensor, keep, offset: 0 };
     let asked = |raw: &mut Raw, tensor: WireTensor, offset, hash| {
         raw.send(&Request::SetTensorHash { tensor, offset, hash });
@@ -386,26 +387,26 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     };
     let data: Vec<u8> = (0..64).collect();
     // A file gets the name of what is in it, and only if the client wants it kept.
-    raw.with(&set(raw.tensor(), false), 64, &data);
-    assert_eq!((asked(&mut raw, raw.tensor(), 0, hash(&data)), files()), (Some(vec![0]), 0));
-    raw.with(&set(raw.tensor(), true), 64, &data);
-    assert_eq!((asked(&mut raw, raw.tensor(), 0, hash(&data)), files()), (Some(vec![1]), 1));
+    raw.with(&set(whole.clone(), false), 64, &data);
+    assert_eq!((asked(&mut raw, whole.clone(), 0, hash(&data)), files()), (Some(vec![0]), 0));
+    raw.with(&set(whole.clone(), true), 64, &data);
+    assert_eq!((asked(&mut raw, whole.clone(), 0, hash(&data)), files()), (Some(vec![1]), 1));
     // More than the rest of the tensor holds is not written; neither is what the name does not say.
-    let short = WireTensor { ne: [15, 1, 1, 1], nb: [4, 60, 60, 60], ..raw.tensor() };
+    let short = WireTensor { ne: [15, 1, 1, 1], nb: [4, 60, 60, 60], ..whole.clone() };
     assert_eq!(asked(&mut raw, short, 0, hash(&data)), Some(vec![0]));
-    assert_eq!(asked(&mut raw, raw.tensor(), 4, hash(&data)), Some(vec![0]));
+    assert_eq!(asked(&mut raw, whole.clone(), 4, hash(&data)), Some(vec![0]));
     std::fs::write(folder.join(format!("{:016x}", 5)), [1; 64]).unwrap();
-    assert_eq!(asked(&mut raw, raw.tensor(), 0, 5), Some(vec![0]));
+    assert_eq!(asked(&mut raw, whole.clone(), 0, 5), Some(vec![0]));
     // A link to somebody else's file is none of the cache's.
     let secret = folder.with_extension("secret");
     std::fs::write(&secret, [9; 64]).unwrap();
     #[cfg(unix)]
     std::os::unix::fs::symlink(&secret, folder.join(format!("{:016x}", hash(&[9; 64])))).unwrap();
-    assert_eq!(asked(&mut raw, raw.tensor(), 0, hash(&[9; 64])), Some(vec![0]));
-    raw.send(&Request::GetTensor { tensor: raw.tensor(), offset: 0, size: 64 });
+    assert_eq!(asked(&mut raw, whole.clone(), 0, hash(&[9; 64])), Some(vec![0]));
+    raw.send(&Request::GetTensor { tensor: whole.clone(), offset: 0, size: 64 });
     assert_eq!(raw.reply().unwrap(), data);
     // A flood fills it up to its limit.
-    let all = WireTensor { ne: [256, 1, 1, 1], nb: [4, 1024, 1024, 1024], ..raw.tensor() };
+    let all = WireTensor { ne: [256, 1, 1, 1], nb: [4, 1024, 1024, 1024], ..whole.clone() };
     for i in 0..20 {
         raw.with(&set(all.clone(), true), 1024, &[i; 1024]);
     }
