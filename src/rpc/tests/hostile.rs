@@ -117,7 +117,9 @@ fn on_tensors() -> Vec<(String, Attack)> {
         ("a type that was removed", |_, t| t.dtype = 4),
         ("another type that was removed", |_, t| t.dtype = 5),
         ("a layout that was removed", |_, t| t.dtype = 31),
-        ("strides that wrap", |_, t| (t.ne, t.nb) = ([16, u32::MAX, u32::MAX, u32::MAX], [4, u32::MAX, u32::MAX, u32::MAX])),
+        ("strides that wrap", |_, t| {
+            (t.ne, t.nb) = ([16, u32::MAX, u32::MAX, u32::MAX], [4, u32::MAX, u32::MAX, u32::MAX])
+        }),
         ("strides that wrap to 0", |_, t| (t.ne, t.nb) = ([1, 1 << 31, 1 << 31, 5], [4, 1 << 31, 1 << 31, 1 << 31])),
         ("strides less than an element", |_, t| t.nb[0] = 3),
         ("a year of elements in 64 bytes", |_, t| (t.ne, t.nb) = ([16, u32::MAX, 1 << 20, 1], [4, 0, 0, 0])),

@@ -233,7 +233,12 @@ fn endless(raw: &mut Raw) -> Graph {
     let at = |id: u64, data| WireTensor { id, ne: [k, n, 1, 1], nb, data, ..raw.tensor() };
     let size = u64::from(4 * k * n);
     let mut tensors = vec![at(1, raw.base), at(2, raw.base)];
-    let product = WireTensor { ne: [n, n, 1, 1], nb: [4, 4 * n, 4 * n * n, 4 * n * n], op: GGML_OP_MUL_MAT as u32, ..raw.tensor() };
+    let product = WireTensor {
+        ne: [n, n, 1, 1],
+        nb: [4, 4 * n, 4 * n * n, 4 * n * n],
+        op: GGML_OP_MUL_MAT as u32,
+        ..raw.tensor()
+    };
     for id in 3..2003 {
         let mut node = WireTensor { id, data: raw.base + size, ..product.clone() };
         node.src[..2].copy_from_slice(&[1, 2]);
@@ -258,7 +263,14 @@ fn a_node_that_takes_hours(s: &Served) {
     let base = raw.number();
     // 2048 x 1024 results, each the mean of up to as many elements.
     let (side, high) = (1u32 << 11, 1u32 << 10);
-    let plane = WireTensor { id: 1, buffer, data: base, ne: [side, high, 1, 1], nb: [4, 4 * side, 4 * side * high, 4 * side * high], ..raw.tensor() };
+    let plane = WireTensor {
+        id: 1,
+        buffer,
+        data: base,
+        ne: [side, high, 1, 1],
+        nb: [4, 4 * side, 4 * side * high, 4 * side * high],
+        ..raw.tensor()
+    };
     let mut pooled = WireTensor { id: 2, data: base + (8 << 20), op: GGML_OP_POOL_2D as u32, ..plane.clone() };
     pooled.ne[1] = high;
     pooled.op_params[..7].copy_from_slice(&[1, (1 << 11) - 1, (1 << 11) - 1, 1, 1, (1 << 10) - 1, (1 << 10) - 1]);
@@ -288,7 +300,8 @@ fn every_operation_with_every_parameter(s: &Served) {
 }
 
 fn options(o: &mut Options) {
-    (o.message, o.handshake, o.graph) = (Duration::from_millis(900), Duration::from_secs(2), Duration::from_millis(500));
+    (o.message, o.handshake, o.graph) =
+        (Duration::from_millis(900), Duration::from_secs(2), Duration::from_millis(500));
     o.buffers = 200;
     o.connections = 400;
 }
@@ -359,8 +372,16 @@ fn nobody_gets_in_without_the_key() {
         ("no proof", caps, Box::new(|_| Vec::new())),
         ("a request as a proof", caps, Box::new(|_| request.repeat(4))),
         ("zeros as a proof", caps, Box::new(|_| vec![0; PROOF])),
-        ("the proof of another key", caps, Box::new(|theirs| other.proof(Role::Client, &caps, theirs).unwrap().to_vec())),
-        ("the proof of the server", caps, Box::new(|theirs| secret.proof(Role::Server, &caps, theirs).unwrap().to_vec())),
+        (
+            "the proof of another key",
+            caps,
+            Box::new(|theirs| other.proof(Role::Client, &caps, theirs).unwrap().to_vec()),
+        ),
+        (
+            "the proof of the server",
+            caps,
+            Box::new(|theirs| secret.proof(Role::Server, &caps, theirs).unwrap().to_vec()),
+        ),
         ("the proof of another connection", caps, Box::new(|_| old.lock().unwrap().clone())),
         ("half of the proof", caps, Box::new(|theirs| right(theirs)[..PROOF / 2].to_vec())),
     ];
@@ -412,7 +433,8 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     }
     assert_eq!(asked(&mut raw, all.clone(), 0, hash(&[1; 1024])), Some(vec![1]));
     assert_eq!(asked(&mut raw, all, 0, hash(&[19; 1024])), Some(vec![0]));
-    let size: u64 = std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path().symlink_metadata().unwrap().len()).sum();
+    let size: u64 =
+        std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path().symlink_metadata().unwrap().len()).sum();
     assert!(size < 3000 + 200, "{size} bytes");
     std::fs::remove_dir_all(folder).unwrap();
     std::fs::remove_file(secret).unwrap();
