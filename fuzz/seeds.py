@@ -70,7 +70,7 @@ for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300))
         head = bytes([i * 2, i % 3]) if target == "quantize" else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
 
-# Every request of a client, with a graph of random tensors at the end; replies of the sizes that the client expects.
+# Every request of a client, with a graph of random tensors at the end.
 for target in ("rpc_server", "rpc_client"):
     (here / target).mkdir(parents=True, exist_ok=True)
 sizes = [12, 4, 4, 8, 8, 9, 305, 312, 312, 592, 916, 4, 296, 3260, 24, 0, 12, 313, 328, 328, 80, 300, 4]
@@ -78,6 +78,13 @@ for i in range(12):
     some = draw.sample(range(23), 5) + [10, 16]
     requests = b"".join(bytes([c]) + (draw.randbytes(sizes[c]) if i % 2 else bytes(sizes[c])) for c in some if c not in (13, 14))
     (here / "rpc_server" / f"{i:02}").write_bytes(requests[:4096])
-good = b"".join(struct.pack("<Q", n) + draw.randbytes(n) for n in (4, 8, 300, 16))
-for name, data in {"good": b"\1" + good, "cut": b"\1" + good[:100], "greeting": b"\0" + good, "long": b"\1" + struct.pack("<Q", 1 << 40) + good}.items():
+# What a server answers: right replies (255), and some that are not. The first byte says at which address.
+for old in (here / "rpc_client").iterdir():
+    old.unlink()
+for name, data in {"right": b"\2", "large": b"\1", "known": b"\1" + b"\xff" * 60 + b"\1" * 20}.items():
     (here / "rpc_client" / name).write_bytes(data)
+for i in range(12):
+    answers = bytearray(b"\xff" * 120)
+    for at in draw.sample(range(120), 3):
+        answers[at] = draw.randrange(10)
+    (here / "rpc_client" / f"{i:02}").write_bytes(bytes([4 * i + 2]) + answers)

@@ -4,7 +4,7 @@
 # Builds the library with it (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented) and hosts with gcc, whose
 # run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must be reported, so a set-up that sees
 # nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and the regressions, some random graphs, meta
-# devices, ggml-rs.h and bad input run: that must be silent. On demand: the build takes five minutes of processor time.
+# devices, ggml-rs.h, an RPC server with its clients, and bad input run: that must be silent. On demand: the build takes five minutes of processor time.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$root/target/asan
@@ -55,6 +55,7 @@ try regressions silent async/test_rows.c
 try random-graphs silent async/test_results.c 1 40
 try meta silent meta/test_meta.c
 try ggml-rs silent rs/test_rs.c "$work/rs"
+try rpc silent rpc/test_rpc.c
 try bad-input silent bad/test_bad.c
 echo "asan: $passed passed, $failed failed"
 [ $failed = 0 ]

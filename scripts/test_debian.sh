@@ -115,12 +115,14 @@ step() { # WHAT COMMAND ...
     if "$@" > /tmp/log 2>&1; then echo "PASS debian $what"; else echo "FAIL debian $what"; tail -n 15 /tmp/log; fi
 }
 cd /tmp
-before=$(find /usr/lib /usr/include /usr/share -name '*ggml*' | grep -v -e /doc/ -e /lintian/)
+before=$(find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /doc/ -e /lintian/)
 step "no ggml is installed before" [ -z "$before" ]
 step "dpkg -i: the libraries" dpkg -i debs/libggml0_*.deb debs/libggml0-backend-vulkan_*.deb
 step "autopkgtest loads, without the development package" hosts/tests/loads
 step "dpkg -i: the development package" dpkg -i debs/libggml-dev_*.deb
 step "autopkgtest host" hosts/tests/host
+step "dpkg -i: the server" dpkg -i debs/ggml-rpc-server_*.deb
+step "autopkgtest rpc" hosts/tests/rpc
 for order in "ggml cpu base" "base" "cpu base" "ggml base" "vulkan base" "vulkan cpu ggml base"; do
     compiled() {
         local flags= libraries=
@@ -136,8 +138,8 @@ if [ -d hosts/original ]; then
 fi
 owned() { for file in /usr/lib/*/libggml*; do dpkg -S "$file" || return 1; done; }
 step "dpkg knows every library" owned
-step "dpkg --purge" dpkg --purge libggml-dev libggml0-backend-vulkan libggml0
-after=$(find /usr/lib /usr/include /usr/share -name '*ggml*' | grep -v -e /lintian/)
+step "dpkg --purge" dpkg --purge ggml-rpc-server libggml-dev libggml0-backend-vulkan libggml0
+after=$(find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /lintian/)
 step "nothing is left" [ -z "$after" ]
 S
 # Hosts that are linked to the original, where the other suites have built it.

@@ -7,18 +7,28 @@ CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OUR
 The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line counts the checks.
 """
 import contextlib
+import csv
+import io
 import json
+import math
 import os
+import queue
 import re
+import signal
 import socket
+import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
-from test_hosts import PROMPT, Bench, tensor_f32
+from test_hosts import PROMPT, SENTENCES, Bench, tensor_f32
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
 os.environ["GGML_DISABLE_VULKAN"] = "1"
+# For figures on a machine that others use, too: RPC_PREFIX="chrt -r 10" for servers and clients.
+REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
 
 def free_port():
@@ -28,21 +38,25 @@ def free_port():
 
 
 @contextlib.contextmanager
-def server(t, side, tool=None, **variables):
-    """A server on one library: the original's tool, or another. Gives its endpoint."""
+def server(t, side, tool=None, arguments=(), took=None, threads=2, **variables):
+    """A server on one library: the original's tool, or another. Gives its endpoint.
+
+    `arguments` of the tool; a list `took` gets the process, which may then end."""
     port = free_port()
     tool = tool or os.path.join(t.cache, "modules/ggml-rpc-server")
     env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], **variables)
     log = t.model(f"rpc-server-{side}-{port}") + ".log"
     with open(log, "w") as out:
-        process = subprocess.Popen([tool, "-p", str(port), "-d", "CPU", "-t", "2"], env=env, stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([*REAL_TIME, tool, "-p", str(port), "-d", "CPU", "-t", str(threads), *arguments], env=env, stdout=out, stderr=subprocess.STDOUT)
     try:
         for _ in range(100):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.1)
+        if took is not None:
+            took.append(process)
         yield f"127.0.0.1:{port}"
-        if process.poll() is not None:
+        if took is None and process.poll() is not None:
             t.check(False, f"the server on {side} has ended", open(log).read()[-300:])
     finally:
         process.terminate()
@@ -115,44 +129,207 @@ def tool(t):
     os.remove(key)
 
 
+def bench(t, side, path, endpoints, *arguments):
+    """Rates of llama-bench by what it measured."""
+    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], GGML_NO_BACKTRACE="1")
+    command = [*REAL_TIME, t.path("llama-bench"), "-m", path, "--rpc", endpoints, "-o", "json", *map(str, arguments)]
+    r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    if not t.check(r.returncode == 0, f"llama-bench on {side}", "" if r.returncode == 0 else r.stderr[-300:]):
+        return {}
+    rows = json.loads(r.stdout[r.stdout.index("["):])
+    return {"prompt" if row["n_prompt"] else "text": row["avg_ts"] for row in rows}
+
+
 def speed(t):
-    """Text and prompts of the four pairs in one run."""
-    for kind in ("f16", "Q4_0"):
-        path, rates = model(t, kind), {}
-        for serving in ("original", "ours"):
+    """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS, RPC_WAYS choose less."""
+    ways = {"whole": (1, 99), "half": (1, 2), "two servers": (2, 99), "half, two servers": (2, 2)}
+    wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
+    for kind in os.environ.get("RPC_KINDS", ",".join(KINDS)).split(","):
+        path = model(t, kind)
+        for way in wanted:
+            servers, layers = ways[way]
+            rates = {}
+            with contextlib.ExitStack() as stack:
+                running = {side: [stack.enter_context(server(t, side, threads=1)) for _ in range(servers)] for side in ("original", "ours")}
+                for _ in range(int(os.environ.get("RPC_TURNS", "3"))):
+                    for serving, endpoints in running.items():
+                        for client in ("original", "ours"):
+                            now = bench(t, client, path, ",".join(endpoints), "-p", 64, "-n", 32, "-r", 3, "-t", 1, "-ngl", layers)
+                            for what, rate in now.items():
+                                rates.setdefault((what, client, serving), []).append(rate)
+            middle = {key: statistics.median(all_of_them) for key, all_of_them in rates.items()}
+            for what in ("prompt", "text"):
+                base = middle.get((what, "original", "original"), 0)
+                for (its, client, serving), rate in middle.items():
+                    if its == what and base:
+                        t.check(rate > 0, f"{kind}, {way}, {what}: client {client}, server {serving}", f"{rate:.0f} tokens/s (x{rate / base:.2f})")
+
+
+def compiled(t, name, *libraries):
+    """A program of c_tests/rpc."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folder = os.path.join(root, "target/c_tests")
+    os.makedirs(folder, exist_ok=True)
+    out = os.path.join(folder, "rpc-" + name)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-O2", "-I", os.path.join(root, "include"), os.path.join(root, "c_tests/rpc", name + ".c"),
+                    "-o", out, "-L", t.libs["ours"], "-Wl,-rpath-link," + t.libs["ours"], *libraries, "-lpthread"], check=True)
+    return out
+
+
+@contextlib.contextmanager
+def wire(t, endpoint, milliseconds):
+    """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns the counts of the largest
+    connection since it was last called."""
+    process = subprocess.Popen([*REAL_TIME, compiled(t, "wire"), endpoint.split(":")[1], str(milliseconds)], stdout=subprocess.PIPE, text=True)
+    lines = queue.Queue()
+    port = process.stdout.readline().strip()
+    reader = threading.Thread(target=lambda: [lines.put(json.loads(line)) for line in process.stdout], daemon=True)
+    reader.start()
+
+    def counts():
+        time.sleep(0.2 + milliseconds / 50)
+        all_of_them = []
+        while not lines.empty():
+            all_of_them.append(lines.get())
+        return max(all_of_them, key=lambda c: c["up"], default={})
+
+    try:
+        yield f"127.0.0.1:{port}", counts
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def delay(t):
+    """Text over a connection with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction."""
+    path = model(t, "f16")
+    for milliseconds in map(float, os.environ.get("RPC_DELAYS", "1,5,20").split(",")):
+        for way, layers in (("whole", 99), ("half", 2)):
+            rates, token = {}, {}
+            with contextlib.ExitStack() as stack:
+                wires = {side: stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for side in ("original", "ours")}
+                for _ in range(int(os.environ.get("RPC_TURNS", "3"))):
+                    for side, (endpoint, counts) in wires.items():
+                        rates.setdefault(side, []).append(bench(t, side, path, endpoint, "-p", 0, "-n", 48, "-r", 1, "-t", 1, "-ngl", layers).get("text", 0))
+                        long = counts()
+                        bench(t, side, path, endpoint, "-p", 0, "-n", 16, "-r", 1, "-t", 1, "-ngl", layers)
+                        short = counts()
+                        token[side] = {key: (n - short.get(key, 0)) / 32 for key, n in long.items() if n != short.get(key, 0)}
+            middle = {side: statistics.median(all_of_them) for side, all_of_them in rates.items()}
+            t.check(token["ours"].get("turns", 9) <= token["original"].get("turns", 0) + 0.1, f"{milliseconds:g} ms, {way}: round trips a token",
+                    f"{token['ours'].get('turns', 0):.2f}, original {token['original'].get('turns', 0):.2f}; {token['ours']}")
+            t.check(middle["ours"] > 0.95 * middle["original"], f"{milliseconds:g} ms, {way}: text",
+                    f"{middle['ours']:.1f} tokens/s, original {middle['original']:.1f} (x{middle['ours'] / max(middle['original'], 1e-9):.2f})")
+
+
+def upload(t):
+    """Weights against the bandwidth of the loopback, and a second start with the cache."""
+    program = compiled(t, "upload", "-lggml", "-lggml-base", "-lggml-rpc")
+    for side in ("original", "ours"):
+        with server(t, side, threads=1) as endpoint:
+            r = subprocess.run([*REAL_TIME, program, endpoint, "1024", "4"], env=dict(os.environ, LD_LIBRARY_PATH=t.libs[side]), capture_output=True, text=True, timeout=300)
+            if t.check(r.returncode == 0, f"upload on {side}", r.stderr[-200:] if r.returncode else ""):
+                rates = json.loads(r.stdout)
+                share = rates["upload"] / rates["plain"]
+                t.check(side == "original" or share > 0.5, f"upload, client and server {side}",
+                        f"{rates['upload']:.2f} GB/s, plain connection {rates['plain']:.2f} GB/s ({share:.2f})")
+    # A model with weights of more than 10 MiB.
+    path = t.model("bench-F16")
+    if not os.path.exists(path):
+        path = model(t, "f16")
+    ours = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
+    for serving, tool_of in (("ours", ours), ("original", None)):
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = ("--cache-dir", folder) if tool_of else ("-c",)
+            with server(t, serving, tool_of, arguments, LLAMA_CACHE=folder) as endpoint, wire(t, endpoint, 0) as (near, counts):
+                sent = []
+                for _ in range(2):
+                    start = time.monotonic()
+                    bench(t, "ours", path, near, "-p", 8, "-n", 0, "-r", 1, "-t", 1, "-ngl", 99)
+                    sent.append((counts().get("up", 0), time.monotonic() - start))
+            kept = sum(os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files)
+        (first, slow), (second, fast) = sent
+        # What is smaller than 10 MiB travels again.
+        t.check(0 < second < first - 0.95 * kept and kept > 0, f"second start, server {serving}",
+                f"{second >> 20} MiB sent instead of {first >> 20}, {kept >> 20} MiB in the cache; {fast:.1f} s instead of {slow:.1f}")
+
+
+def minilm(t):
+    """Sentences of MiniLM over RPC, for every pair."""
+    path = t.minilm()
+
+    def embeddings(side, *arguments):
+        text = t.run(side, "llama-embedding", "-m", path, "-p", "\n".join(SENTENCES), "--embd-output-format", "array", "-t", 2, *arguments)
+        return json.loads(text[text.index("["):]) if text else []
+
+    local = embeddings("original")
+    for serving in ("original", "ours"):
+        with server(t, serving) as endpoint:
             for client in ("original", "ours"):
-                with server(t, serving) as endpoint:
-                    text = t.run(client, "llama-bench", "-m", path, "-p", 64, "-n", 32, "-r", 5, "-t", 2, "-ngl", 99, "--rpc", endpoint, "-o", "json")
-                for row in json.loads(text[text.index("["):]) if text else []:
-                    rates[client, serving, "prompt" if row["n_prompt"] else "text"] = row["avg_ts"]
-        for what in ("prompt", "text"):
-            base = rates.get(("original", "original", what))
-            for (client, serving, its), rate in rates.items():
-                if its == what and base:
-                    t.check(rate > 0, f"{kind}, {what}: client {client}, server {serving}", f"{rate:.0f} tokens/s (x{rate / base:.2f})")
+                got = embeddings(client, "--rpc", endpoint, "-ngl", 99)
+                least = min((sum(a * b for a, b in zip(x, y)) / (math.hypot(*x) * math.hypot(*y)) for x, y in zip(got, local)), default=0)
+                t.check(len(got) == len(SENTENCES) and least >= 0.9999999, f"MiniLM: client {client}, server {serving}", f"least cosine {least:.9f}")
+
+
+def faults(t):
+    """Servers that die, stall and come back under an unmodified host: it ends in time, with a line that says why."""
+    path = model(t, "f16")
+    for name, signal_of in (("dies", signal.SIGKILL), ("stalls", signal.SIGSTOP)):
+        took = []
+        with server(t, "ours", took=took) as endpoint:
+            env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_NO_BACKTRACE="1", GGML_RPC_TIMEOUT="3")
+            host = subprocess.Popen([t.path("llama-bench"), "-m", path, "-p", "0", "-n", "20000", "-r", "1", "-ngl", "99", "--rpc", endpoint, "-v"], env=env,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(4)
+            started = host.poll() is None
+            took[0].send_signal(signal_of)
+            start = time.monotonic()
+            try:
+                said = host.communicate(timeout=60)[1]
+            except subprocess.TimeoutExpired:
+                host.kill()
+                said = host.communicate()[1] + " no end"
+            seconds = time.monotonic() - start
+            lost = [line for line in said.splitlines() if "is lost" in line]
+            t.check(started and len(lost) == 1 and host.returncode != 0 and seconds < 30, f"a server {name}", f"status {host.returncode} after {seconds:.1f} s: {' | '.join(lost)[:120]}")
+            if signal_of == signal.SIGSTOP:
+                took[0].send_signal(signal.SIGCONT)
+                t.check(logits(t, "ours", path, "--rpc", endpoint, "-ngl", 99) is not None, "a server that goes on serves again")
 
 
 def ops(t):
-    """The original's test-backend-ops over an RPC device, for a sample of operations."""
-    names = os.environ.get("RPC_OPS", "ADD,MUL_MAT_ID,ROPE,SOFT_MAX,GET_ROWS,CPY,RMS_NORM,CONCAT")
+    """The original's test-backend-ops over an RPC device: RPC_OPS for some operations, RPC_SERVERS for one side."""
     program = os.path.join(t.cache, "tests/bin/test-backend-ops")
-    with server(t, "ours") as endpoint:
+    names = os.environ.get("RPC_OPS")
+    if not names:
+        listed = subprocess.run([program, "support", "-b", "CPU", "--output", "csv"], env=dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"]), capture_output=True, text=True)
+        rows = csv.reader(io.StringIO(listed.stdout))
+        names = ",".join(sorted({row[1] for row in rows if len(row) > 1 and row[1].isupper()}))
+    for side in os.environ.get("RPC_SERVERS", "ours,original").split(","):
         for name in names.split(","):
-            env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_RS_RPC_SERVERS=endpoint)
-            r = subprocess.run([program, "test", "-b", "RPC0", "-o", name], env=env, capture_output=True, text=True, timeout=600)
-            passed = re.search(r"(\d+)/(\d+) tests passed", r.stdout)
-            t.check(r.returncode == 0 and passed and passed[1] == passed[2] != "0", f"test-backend-ops {name}", passed[0] if passed else (r.stdout + r.stderr)[-200:])
+            # A server for each: the original's ends at what it cannot do.
+            with server(t, side, took=[]) as endpoint:
+                env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_RS_RPC_SERVERS=endpoint)
+                try:
+                    r = subprocess.run([program, "test", "-b", "RPC0", "-o", name], env=env, capture_output=True, text=True, timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
+                except subprocess.TimeoutExpired as e:
+                    cases = (e.stdout or b"").decode(errors="replace")
+                    t.check("FAIL" not in cases, f"test-backend-ops {name}, server {side}", f"stopped; {cases.count(chr(27) + '[1;32mOK')} passed so far")
+                    continue
+                passed = re.search(r"(\d+)/(\d+) tests passed", r.stdout)
+                t.check(r.returncode == 0 and passed and passed[1] == passed[2], f"test-backend-ops {name}, server {side}",
+                        passed[0] if passed else (r.stdout + r.stderr)[-200:])
 
 
-SECTIONS = {"pairs": pairs, "tool": tool, "speed": speed, "ops": ops}
+SECTIONS = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "speed": speed, "delay": delay, "upload": upload, "ops": ops}
 
 
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__.strip())
     t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
-    # The comparison of speed and all operations take longer than CI has.
-    for name in sys.argv[3:] or ("pairs", "tool"):
+    # The comparisons of speed and all operations take longer than CI has.
+    for name in sys.argv[3:] or ("pairs", "tool", "minilm", "faults"):
         SECTIONS[name](t)
     print(f"rpc: {t.passed} passed, {t.failed} failed")
     return 1 if t.failed else 0

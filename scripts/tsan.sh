@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # ThreadSanitizer over the thread pool and the computation of graphs: tsan.sh [ROUNDS]
 #
-# Builds the library and fuzz/threads with it (a stable compiler will do: RUSTC_BOOTSTRAP) and runs that three times:
-# two seeded races must be reported, and the stress test must not be. The standard library is not built with the sanitizer: what the
+# Builds the library and fuzz/threads with it (a stable compiler will do: RUSTC_BOOTSTRAP) and runs that
+# four times: two seeded races must be reported, and the stress test and the RPC server with its clients must not be. The standard library is not built with the sanitizer: what the
 # sanitizer then does not see, and why it does no harm to leave it out, is in scripts/tsan.supp.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,9 +11,9 @@ work=$root/target/tsan
 host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$work"
 echo "building with ThreadSanitizer ..."
-RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg ggml_tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
     cargo build --quiet --release --manifest-path "$root/fuzz/threads/Cargo.toml" --target "$host" --target-dir "$work/build" ||
-    { echo "tsan: 0 passed, 3 failed"; exit 1; }
+    { echo "tsan: 0 passed, 4 failed"; exit 1; }
 passed=0 failed=0
 try() { # NAME EXPECTED(silent|loud) ARGUMENT
     local log=$work/$1.log status races
@@ -32,5 +32,6 @@ try() { # NAME EXPECTED(silent|loud) ARGUMENT
 try seeded-race-of-computations loud tensor
 try seeded-race-of-threads loud region
 try stress silent "$rounds"
+try rpc silent rpc
 echo "tsan: $passed passed, $failed failed"
 [ $failed = 0 ]

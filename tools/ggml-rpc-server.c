@@ -29,6 +29,7 @@ static const char USAGE[] =
     "  -m, --memory MIB        memory of all clients together\n"
     "      --clients N         clients at once (default: 16)\n"
     "      --idle SECONDS      disconnect a client after so long without a request (default: a day)\n"
+    "      --graph-time SECONDS  stop a graph that takes longer, and disconnect its client (default: 600)\n"
     "  -h, --help              show this text\n";
 
 static int fail(const char * what, const char * which) {
@@ -113,6 +114,7 @@ int main(int argc, char ** argv) {
         { "-m", "--memory", "GGML_RPC_SERVER_MEMORY", 1L << 40 },
         { "", "--clients", "GGML_RPC_SERVER_CLIENTS", 4096 },
         { "", "--idle", "GGML_RPC_SERVER_IDLE", 1L << 30 },
+        { "", "--graph-time", "GGML_RPC_SERVER_GRAPH_TIME", 1L << 30 },
     };
     for (int i = 1; i < argc; i++) {
         const char * option = argv[i];

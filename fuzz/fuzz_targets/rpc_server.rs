@@ -23,7 +23,7 @@ fn server() -> SocketAddr {
         options.message = Duration::from_secs(2);
         let device = ggml::cpu::device::device();
         let check = |node| ggml::cpu::check::supported(node).map(|_| ());
-        let host = Host::new(vec![device], Box::new(|d| d.init(None)), check, options, None);
+        let host = Host::new(vec![device], Box::new(|d, _| d.init(None)), check, options, None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || serve(&listener, &host));

@@ -10,8 +10,10 @@ use crate::cpu::check;
 use crate::error::{Result, invalid};
 use crate::guard::guarded;
 use crate::log_error;
+use crate::rpc::server::Deadline;
 use crate::rpc::{client, server};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
 
 /// The functions that hosts look up by their names.
 fn procs(name: &CStr) -> *const c_void {
@@ -117,14 +119,18 @@ pub unsafe extern "C" fn ggml_backend_rpc_start_server(
     prepare();
     optional!(endpoint, cache_dir);
     objects!(n_devices; devices);
-    let open = move |device: DeviceRef| {
-        let backend = device.init(None)?;
-        set_n_threads(&backend, n_threads);
-        Some(backend)
-    };
+    let open = move |device: DeviceRef, deadline: &Arc<Deadline>| open(device, n_threads, deadline);
     let check = |node| check::supported(node).map(|_| ());
     let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), check);
     logged("ggml_backend_rpc_start_server", text(endpoint).and_then(start));
+}
+
+/// A stream of a server.
+pub(crate) fn open(device: DeviceRef, n_threads: usize, deadline: &Arc<Deadline>) -> Option<BackendBox> {
+    let backend = device.init(None)?;
+    set_n_threads(&backend, n_threads);
+    set_deadline(&backend, deadline);
+    Some(backend)
 }
 
 /// Sets the number of threads, if the backend has threads.
@@ -136,6 +142,25 @@ fn set_n_threads(backend: &BackendBox, n: usize) {
     if let Some(set) = set {
         // SAFETY: **the vtable contract**: the function is of the backend's own registration.
         unsafe { set(backend.as_ptr(), c_int::try_from(n).unwrap_or(c_int::MAX)) };
+    }
+}
+
+/// The abort callback of a server's streams.
+unsafe extern "C" fn is_over(deadline: *mut c_void) -> bool {
+    // SAFETY: `set_deadline` passed the address of a deadline that lives longer than the stream which calls this.
+    unsafe { &*deadline.cast::<Deadline>() }.is_over()
+}
+
+/// Stops the graphs of a backend at the deadline, if the backend has an abort callback.
+fn set_deadline(backend: &BackendBox, deadline: &Arc<Deadline>) {
+    let reg = backend.device().reg();
+    let Some(address) = reg.and_then(|reg| reg.proc_address(c"ggml_backend_set_abort_callback")) else { return };
+    // SAFETY: the header gives functions of this name this type.
+    let set: ggml_backend_set_abort_callback_t = unsafe { std::mem::transmute(address.as_ptr()) };
+    if let Some(set) = set {
+        let data = Arc::as_ptr(deadline).cast_mut().cast();
+        // SAFETY: **the vtable contract**: the function is of the backend's own registration. `Open` says that the deadline lives longer.
+        unsafe { set(backend.as_ptr(), Some(is_over), data) };
     }
 }
 

@@ -9,6 +9,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard
 /// Locks `m`, even if it is poisoned.
 #[inline]
 pub fn lock<T: ?Sized>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // For ThreadSanitizer (scripts/tsan.sh): what a thread does that waits for a lock is in the standard library, which is not built with it.
+    #[cfg(ggml_tsan)]
+    loop {
+        match m.try_lock() {
+            Ok(guard) => return guard,
+            Err(std::sync::TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    #[cfg(not(ggml_tsan))]
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -60,8 +60,8 @@ fn the_file_is_complete_json_at_every_moment() {
     assert_eq!(all.iter().filter(|e| e["name"] == "node").count(), 10_000);
     let line = |name: &str| all.iter().find(|e| e["name"] == name).unwrap()["tid"].clone();
     assert!(line("elsewhere") != line(name) && line("node") != line(name));
-    let shown = all.iter().find(|e| e["ph"] == "M" && e["tid"] == line("elsewhere")).unwrap();
-    let text = shown["args"]["name"].as_str().unwrap();
+    let named = all.iter().find(|e| e["ph"] == "M" && e["tid"] == line("elsewhere")).unwrap();
+    let text = named["args"]["name"].as_str().unwrap();
     assert!(text.starts_with("CPU (thread ") && text.ends_with(": painter)"), "{text}");
     record(&event(Track::Here("CPU"), "late", 1, &[]));
     assert!(stop(), "no trace is no failure");

@@ -1,8 +1,11 @@
 //! Threads under stress, as hosts use them, for ThreadSanitizer: `scripts/tsan.sh` builds this with it and runs it.
 //!
 //!     libggml-rs-threads           pools, graphs, numbers of threads, pauses and stops that change all the time: must be silent
+//!     libggml-rs-threads rpc       an RPC server and hosts that share a connection to it: must be silent
 //!     libggml-rs-threads tensor    a seeded race: two computations write one tensor at once. Must be reported
 //!     libggml-rs-threads region    a seeded race: two threads of one computation write one number. Must be reported
+
+mod rpc;
 
 use ggml::abi::cpu::ggml_cplan;
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_status, ggml_tensor, ggml_threadpool};
@@ -203,6 +206,7 @@ fn main() {
     match arg.as_str() {
         "tensor" => race_of_computations(),
         "region" => race_of_a_region(),
+        "rpc" => rpc::run(),
         n => stress(n.parse().unwrap_or(400)),
     }
     println!("done");

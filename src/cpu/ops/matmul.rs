@@ -71,7 +71,7 @@ pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let which: [usize; TOGETHER] = std::array::from_fn(|i| i);
     let mine = w.share(out.nrows());
     let mut first = mine.start;
-    while first < mine.end {
+    while first < mine.end && !w.is_stopped() {
         let [i1, i2, i3] = out.row_index(first);
         let rows = TOGETHER.min(mine.end - first).min(n1 - i1);
         let sums = &mut sums[..rows * n];

@@ -104,6 +104,9 @@ pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         let part = start..(start + TOGETHER).min(columns);
         let width = part.len();
         for row in 0..n {
+            if w.is_stopped() {
+                return;
+            }
             let a = a.row::<f32>([row, i2, i3]);
             let (known, rest) = solved.split_at_mut(row * width);
             let sums = &mut sums[..width];

@@ -61,6 +61,9 @@ fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
         out.row(row, |y| {
             y.fill(if p.largest { -f32::MAX } else { 0.0 });
             for ky in lines {
+                if w.is_stopped() {
+                    return;
+                }
                 let i1 = if p.whole { inside(row[0], p.stride[1], ky, 1, p.pad[1], ne[1]) } else { Some(row[0]) };
                 let Some(i1) = i1 else { continue };
                 let x = x.row([i1, row[1], row[2]]);
@@ -129,6 +132,9 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         plane.fill(0.0);
         image.chunks_exact_mut(width).enumerate().for_each(|(iy, line)| x.load([iy, i2, i3], 0, line));
         for (oy, ox) in (0..n1).flat_map(|oy| (0..n0).map(move |ox| (oy, ox))) {
+            if w.is_stopped() {
+                return;
+            }
             let share = grad.row([oy, i2, i3])[ox];
             let mut best: Option<(f32, usize)> = None;
             for ky in over(oy, stride[1], kernel[1], pad[1], height) {

@@ -192,10 +192,13 @@ impl RpcBuffer {
         let tensor = self.described(t)?;
         let (mut keep, offset) = (false, offset as u64);
         if data.len() > HASH_THRESHOLD && t.data_buffer().is_some_and(|b| b.is_weights()) {
-            let offer = Request::SetTensorHash { tensor: tensor.clone(), offset, hash: protocol::hash(data) };
-            let [has] = self.connection.call(&offer)?;
-            if has != 0 {
-                return Ok(());
+            if lock(&self.connection.offers).is_due() {
+                let offer = Request::SetTensorHash { tensor: tensor.clone(), offset, hash: protocol::hash(data) };
+                let [has] = self.connection.call(&offer)?;
+                lock(&self.connection.offers).answered(has != 0);
+                if has != 0 {
+                    return Ok(());
+                }
             }
             keep = true;
         }

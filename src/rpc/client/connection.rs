@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::graphs::Graphs;
+use super::offers::Offers;
 use crate::backend::author::HostTarget;
 use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result, invalid};
@@ -78,6 +79,8 @@ pub struct Connection {
     failure: OnceLock<String>,
     /// Graphs that the server has.
     graphs: Mutex<Graphs>,
+    /// Which weights are offered by their hash.
+    pub offers: Mutex<Offers>,
 }
 
 /// A place among the requests of a connection.
@@ -115,6 +118,7 @@ impl Connection {
             receiver: Mutex::new(receiver),
             failure: OnceLock::new(),
             graphs: Mutex::default(),
+            offers: Mutex::default(),
         }))
     }
 

@@ -2,6 +2,7 @@
 //! graphs (`graph`), its streams. Sessions share the budget of memory and the `cache` of weights, and nothing else.
 //!
 //! - `tensors`: descriptions become tensors of this process, if all about them is right
+//! - `stream`: the streams of devices, with a limit of time for each graph
 //! - `data`: what is written into tensors and read from them, in pieces as it comes
 
 mod cache;
@@ -10,11 +11,13 @@ mod graph;
 mod memory;
 mod session;
 mod start;
+mod stream;
 mod tensors;
 
 pub use cache::Cache;
 pub use memory::Budget;
 pub use start::start;
+pub use stream::Deadline;
 
 use super::transport::{Channel, Key, Limits, is_local};
 use crate::backend::{BackendBox, DeviceRef};
@@ -28,6 +31,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use stream::Timed;
 
 /// What a server allows.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ pub struct Options {
     pub handshake: Duration,
     /// Time between messages.
     pub idle: Duration,
+    /// Time for a graph.
+    pub graph: Duration,
     /// Secret that clients must have.
     pub key: Option<Key>,
 }
@@ -61,13 +67,15 @@ impl Options {
             message: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(24 * 3600),
+            graph: Duration::from_secs(600),
             key: None,
         }
     }
 }
 
-/// Opens a stream on a device, with the threads that the server was started with.
-pub type Open = Box<dyn Fn(DeviceRef) -> Option<BackendBox> + Send + Sync>;
+/// Opens a stream on a device, with the threads that the server was started with. The device's abort callback asks the deadline, which lives longer
+/// than the stream.
+pub type Open = Box<dyn Fn(DeviceRef, &Arc<Deadline>) -> Option<BackendBox> + Send + Sync>;
 
 /// What all sessions share.
 pub struct Host {
@@ -80,7 +88,7 @@ pub struct Host {
     cache: Option<Cache>,
     sessions: AtomicUsize,
     /// Streams that sessions have left, by device: the next one takes them over.
-    left: Mutex<Vec<(usize, BackendBox)>>,
+    left: Mutex<Vec<(usize, Timed)>>,
 }
 
 impl Host {
@@ -109,18 +117,18 @@ impl Host {
         self.sessions.load(Ordering::SeqCst)
     }
 
-    fn stream(&self, device: usize) -> Result<BackendBox> {
+    fn stream(&self, device: usize) -> Result<Timed> {
         let mut left = lock(&self.left);
         if let Some(at) = left.iter().position(|(d, _)| *d == device) {
             return Ok(left.swap_remove(at).1);
         }
         drop(left);
-        let opened = (self.open)(self.devices[device]);
+        let opened = Timed::open(|deadline| (self.open)(self.devices[device], deadline));
         opened.ok_or_else(|| Error::Backend(format!("the device {} cannot be opened", self.devices[device].name())))
     }
 
     /// Keeps a stream for the next session, one for each device.
-    fn leave(&self, device: usize, stream: BackendBox) {
+    fn leave(&self, device: usize, stream: Timed) {
         let mut left = lock(&self.left);
         if left.iter().all(|(d, _)| *d != device) {
             left.push((device, stream));

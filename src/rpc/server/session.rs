@@ -3,16 +3,18 @@
 
 use super::graph::{self, Stored};
 use super::memory::Buffers;
+use super::stream::Timed;
 use super::tensors::Arena;
 use super::{Host, data};
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_status};
-use crate::backend::{BackendBox, DeviceRef, tensor_io};
+use crate::backend::{DeviceRef, tensor_io};
 use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{CAPS, Command, GRAPHS_KEPT, Graph, Request, VERSION, WireTensor};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Key};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The first message of a connection: who is there, and, with a key, whether it has that.
 ///
@@ -50,7 +52,7 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>) -> Result<()> {
 pub struct Session {
     graphs: Vec<HashMap<u64, Option<Stored>>>,
     buffers: Buffers,
-    streams: Vec<Option<BackendBox>>,
+    streams: Vec<Option<Timed>>,
     host: Arc<Host>,
     /// The connection.
     pub channel: Channel,
@@ -102,7 +104,7 @@ impl Session {
 
     /// Waits for all that was computed.
     fn finish(&self) {
-        self.streams.iter().flatten().for_each(|s| s.synchronize());
+        self.streams.iter().flatten().for_each(|s| s.backend.synchronize());
     }
 
     /// A tensor for the length of a request.
@@ -212,7 +214,7 @@ impl Session {
             Request::GraphRecompute { device, uid } => {
                 let (at, _) = self.device(device)?;
                 match self.graphs[at].get(&uid) {
-                    Some(Some(kept)) => run(&mut self.streams[at], kept),
+                    Some(Some(kept)) => run(&mut self.streams[at], kept, self.host.options.graph),
                     _ => Err(invalid!("graph {uid} of device {device} is not known, or one of its buffers was freed")),
                 }
             }
@@ -263,7 +265,7 @@ impl Session {
             self.graphs[at].clear();
         }
         let made = graph::make(message, &self.buffers, &self.host, device)?;
-        run(&mut self.streams[at], &made)?;
+        run(&mut self.streams[at], &made, self.host.options.graph)?;
         if message.uid != 0 {
             self.graphs[at].insert(message.uid, Some(made));
         } else {
@@ -280,16 +282,9 @@ struct Alone {
 }
 
 /// Computes a graph, or queues it. A stream that fails is not used again, by nobody.
-fn run(stream: &mut Option<BackendBox>, stored: &Stored) -> Result<()> {
+fn run(stream: &mut Option<Timed>, stored: &Stored, limit: Duration) -> Result<()> {
     let Some(open) = stream else { return Err(invalid!("a graph is computed again that never was")) };
-    match open.graph_compute_async(stored.graph) {
-        ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        status => {
-            open.synchronize();
-            *stream = None;
-            Err(Error::Backend(format!("a graph was not computed ({status:?})")))
-        }
-    }
+    open.compute(stored.graph, limit).inspect_err(|_| *stream = None)
 }
 
 fn buffer_type(device: DeviceRef) -> Result<crate::backend::BufferTypeRef> {

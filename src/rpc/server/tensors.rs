@@ -17,6 +17,18 @@ const FLAGS: i32 = ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE as i32;
 
+/// How often the elements of a tensor may lie in the same memory, by strides of 0 and less than rows have. Without a limit a few bytes could have as many
+/// elements as take years to add up.
+const REPEATS: u128 = 16;
+/// What a buffer counts at least for that.
+const SMALLEST: u64 = 1 << 16;
+
+/// Bytes of all elements, if each had memory of its own.
+fn dense(t: TensorRef) -> u128 {
+    let rows = t.ne()[1..].iter().map(|&n| n as u128).product::<u128>();
+    t.dtype().row_size(t.ne()[0]).map_or(u128::MAX, |row| row as u128).saturating_mul(rows)
+}
+
 /// Memory for the structs of tensors and graphs.
 ///
 /// Who has handles of its tensors holds the arena as long: they are in the same struct, or in the same function.
@@ -68,6 +80,13 @@ impl Arena {
                 t.data
             ));
         };
+        if dense(made) > u128::from(size.max(SMALLEST)) * REPEATS {
+            return Err(invalid!(
+                "tensor '{}' ({:?}) has more elements than {REPEATS} times its buffer of {size} bytes",
+                t.shown(),
+                made.ne()
+            ));
+        }
         // It fits: the buffer is in memory.
         made.set_data(held.buffer.base().wrapping_add(offset as usize));
         made.set_buffer_raw(held.buffer.as_ptr());

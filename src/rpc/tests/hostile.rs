@@ -10,24 +10,24 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of the attacker's buffer.
-const SIZE: u64 = 4096;
+pub(super) const SIZE: u64 = 4096;
 
 /// A client that sends whatever it wants.
-struct Raw {
-    stream: TcpStream,
-    buffer: u64,
-    base: u64,
+pub(super) struct Raw {
+    pub stream: TcpStream,
+    pub buffer: u64,
+    pub base: u64,
 }
 
 impl Raw {
-    fn silent(address: &str) -> Self {
+    pub fn silent(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Self { stream, buffer: 0, base: 0 }
     }
 
     /// Greets, and gets a buffer.
-    fn new(address: &str) -> Self {
+    pub fn new(address: &str) -> Self {
         let mut raw = Self::silent(address);
         raw.send(&Request::Hello { caps: [0; CAPS] });
         assert_eq!(raw.reply().unwrap().len(), 4 + CAPS);
@@ -38,23 +38,23 @@ impl Raw {
         raw
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         // The server may have closed the connection in the middle.
         let _ = self.stream.write_all(bytes);
     }
 
-    fn with(&mut self, request: &Request, claimed: usize, data: &[u8]) {
+    pub fn with(&mut self, request: &Request, claimed: usize, data: &[u8]) {
         let mut bytes = Vec::new();
         request.write(claimed, &mut bytes);
         bytes.extend(data);
         self.bytes(&bytes);
     }
 
-    fn send(&mut self, request: &Request) {
+    pub fn send(&mut self, request: &Request) {
         self.with(request, 0, &[]);
     }
 
-    fn reply(&mut self) -> Option<Vec<u8>> {
+    pub fn reply(&mut self) -> Option<Vec<u8>> {
         let mut size = [0; 8];
         self.stream.read_exact(&mut size).ok()?;
         let mut reply = vec![0; usize::try_from(u64::from_le_bytes(size)).ok().filter(|&n| n <= 1 << 20)?];
@@ -62,12 +62,12 @@ impl Raw {
         Some(reply)
     }
 
-    fn number(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         u64::from_le_bytes(*self.reply().unwrap().first_chunk().unwrap())
     }
 
     /// Whether the server has closed the connection, after sending nothing.
-    fn is_closed(&mut self) -> bool {
+    pub fn is_closed(&mut self) -> bool {
         let start = Instant::now();
         let nothing = match self.stream.read(&mut [0; 1]) {
             Ok(n) => n == 0,
@@ -76,12 +76,12 @@ impl Raw {
         nothing && start.elapsed() < Duration::from_secs(15)
     }
 
-    fn tensor(&self) -> WireTensor {
+    pub fn tensor(&self) -> WireTensor {
         floats(self.buffer, self.base)
     }
 
     /// `c = a + b`, each of 16 floats.
-    fn graph(&self) -> Graph {
+    pub fn graph(&self) -> Graph {
         let at = |id: u64| WireTensor { id, data: self.base + 64 * (id - 1), ..self.tensor() };
         let mut sum = WireTensor { op: GGML_OP_ADD as u32, ..at(3) };
         sum.src[..2].copy_from_slice(&[1, 2]);
@@ -98,7 +98,7 @@ type Use = fn(WireTensor) -> (Request, usize);
 
 /// Attacks with one tensor, in each request that has one.
 fn on_tensors() -> Vec<(String, Attack)> {
-    let forgeries: [(&str, ForgeTensor); 22] = [
+    let forgeries: [(&str, ForgeTensor); 30] = [
         ("a buffer of nobody", |_, t| t.buffer ^= 1),
         ("a pointer as a buffer", |_, t| t.buffer = 0x7fff_dead_beef),
         ("no buffer", |_, t| t.buffer = 0),
@@ -115,6 +115,16 @@ fn on_tensors() -> Vec<(String, Attack)> {
         ("the largest strides", |_, t| (t.ne, t.nb) = ([2; 4], [u32::MAX; 4])),
         ("elements on each other", |_, t| t.nb[0] = 0),
         ("a type that was removed", |_, t| t.dtype = 4),
+        ("another type that was removed", |_, t| t.dtype = 5),
+        ("a layout that was removed", |_, t| t.dtype = 31),
+        ("strides that wrap", |_, t| {
+            (t.ne, t.nb) = ([16, u32::MAX, u32::MAX, u32::MAX], [4, u32::MAX, u32::MAX, u32::MAX])
+        }),
+        ("strides that wrap to 0", |_, t| (t.ne, t.nb) = ([1, 1 << 31, 1 << 31, 5], [4, 1 << 31, 1 << 31, 1 << 31])),
+        ("strides less than an element", |_, t| t.nb[0] = 3),
+        ("a year of elements in 64 bytes", |_, t| (t.ne, t.nb) = ([16, u32::MAX, 1 << 20, 1], [4, 0, 0, 0])),
+        ("rows on each other", |_, t| (t.ne, t.nb) = ([16, 1 << 16, 1, 1], [4, 0, 0, 0])),
+        ("more rows than can be", |_, t| (t.ne[1], t.ne[2]) = (u32::MAX, u32::MAX)),
         ("the number of types", |_, t| t.dtype = ggml_type::GGML_TYPE_COUNT as u32),
         ("a negative type", |_, t| t.dtype = u32::MAX),
         ("blocks that are broken", |_, t| (t.dtype, t.ne[0]) = (ggml_type::GGML_TYPE_Q4_0 as u32, 31)),

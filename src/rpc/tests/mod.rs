@@ -1,7 +1,8 @@
-//! Servers and clients of this process on the loopback: `hostile` has clients that mean harm, `faults` servers that do.
+//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `faults` servers that do.
 
 mod faults;
 mod hostile;
+mod intruders;
 
 use super::client;
 use super::protocol::WireTensor;
@@ -29,7 +30,13 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let check = |node| cpu::check::supported(node).map(|_| ());
-    let host = Host::new(vec![cpu::device::device()], Box::new(|d: DeviceRef| d.init(None)), check, options, cache);
+    let host = Host::new(
+        vec![cpu::device::device()],
+        Box::new(|d, deadline| crate::capi::rpc::open(d, 2, deadline)),
+        check,
+        options,
+        cache,
+    );
     let its = host.clone();
     std::thread::spawn(move || serve(&listener, &its));
     Served { address, host }

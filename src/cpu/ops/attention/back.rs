@@ -54,6 +54,9 @@ pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         out.span_mut::<f32>(keys_at, m * depth).fill(0.0);
         out.span_mut::<f32>(values_at, m * depth).fill(0.0);
         for (head, query) in (group..heads).step_by(groups).flat_map(|head| (0..n).map(move |i| (head, i))) {
+            if w.is_stopped() {
+                return;
+            }
             let (x, dy) = (q.row([query, head, batch]), grad.row([query, head, batch]));
             let seen = if masked { m - n + query + 1 } else { m };
             let (p, s) = (&mut probabilities[..seen], &mut scores[..seen]);

@@ -292,6 +292,9 @@ pub fn im2col_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         out.row(row, |y| {
             y.fill(0.0);
             for ky in 0..kh {
+                if w.is_stopped() {
+                    return;
+                }
                 let Some(oy) = ay.result(iy, ky, oh) else { continue };
                 let line = (channel * kh + ky) * kw;
                 for ox in 0..ow {

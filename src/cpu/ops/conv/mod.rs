@@ -133,6 +133,9 @@ pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         out.row(row, |y| {
             y.fill(0.0);
             for ky in 0..k.ne[1] {
+                if w.is_stopped() {
+                    return;
+                }
                 let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
                 let x = x.row([iy, channel, batch]);
                 (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, 0, channel])));
