@@ -94,10 +94,11 @@ mod tests {
                 }
             }
         }
+        let one = 1u32;
         // SAFETY: NULL is allowed, and numbers that are not positive.
         unsafe {
             assert!(source::<u32, u32>(null(), 3, null(), 3).is_empty());
-            assert!(source(&raw const *&1u32, -1, null::<u8>(), -1).is_empty());
+            assert!(source(&raw const one, -1, null::<u8>(), -1).is_empty());
         }
     }
 }
