@@ -13,7 +13,7 @@ if [ -z "$prefix" ]; then
     "$root/scripts/install.sh" "$prefix" > /dev/null || { echo "valgrind: 0 passed, 1 failed"; exit 1; }
 fi
 work=$root/target/valgrind
-mkdir -p "$work/rs" "$work/modules"
+mkdir -p "$work/rs-files" "$work/modules"
 flags="-D_GNU_SOURCE -O1 -g -I$prefix/include -L$prefix/lib -Wl,-rpath,$prefix/lib"
 # The good module, and those that must be refused: c_tests/run.sh.
 module() { # FILE FLAG
@@ -38,7 +38,7 @@ async-callbacks async/test_callbacks.c
 async-faults    async/test_faults.c quick
 meta            meta/test_meta.c
 bad             bad/test_bad.c quick
-rs              rs/test_rs.c $work/rs
+rs              rs/test_rs.c $work/rs-files
 plugin          plugin/test_plugin.c $work/modules
 training        opt/train.c short
 logs            robust/test_logs.c
