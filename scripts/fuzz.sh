@@ -34,13 +34,18 @@ flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -s
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
 build=$work/build
 if [ -n "$counts" ]; then flags="${flags/-Zsanitizer=address/} -Cinstrument-coverage" build=$work/build-counts; fi
-echo "building the fuzz targets ..."
-RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
-    --target-dir "$build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
+# FUZZ_BUILT=1: the targets as they were built last.
+if [ -z "${FUZZ_BUILT:-}" ]; then
+    echo "building the fuzz targets ..."
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
+        --target-dir "$build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
+fi
 
 # What fuzzing finds out about one target, on the last line of its file.
 one() { # TARGET SECONDS
-    local target=$1 log=$work/$1.log leaks=1 status runs cover speed
+    local target=$1 log=$work/$1.log leaks=1 patience=20 status runs cover speed
+    # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
+    [ -z "$together" ] || patience=900
     # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
     # examined once, at the end of the process.
     case $target in rpc_*) leaks=0 ;; esac
@@ -52,7 +57,7 @@ one() { # TARGET SECONDS
     mkdir -p "$work/corpus/$target" "$work/findings"
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
     ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
-        "$build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=20 \
+        "$build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=$patience -report_slow_units=$patience \
         -seed="$seed" -detect_leaks=$leaks -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

@@ -5,12 +5,14 @@ On demand. Each row names a bug that another implementation had, and tests that 
 sources behind `mutant::on("ROW")` (src/mutant.rs), a constant `false` in every build but this one; here the environment variable
 GGML_RS_MUTANT picks the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own
 with a limit of memory and of time. A panic, a crash, a hang and a wrong result all count as failing. `write` puts the list into
-docs/TESTS.md. The last line counts the checks."""
+docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are processors). The last line counts the checks."""
+import concurrent.futures
 import os
 import re
 import resource
 import subprocess
 import sys
+import threading
 import time
 
 from mutants_rows import ROWS, WITHOUT
@@ -70,7 +72,7 @@ class Build:
         sources = {t.split(":")[1] for t in tests if t.startswith("c:")}
         self.unit = re.search(r"\((\S*/deps/ggml-\S+)\)", cargo("test", "--lib", "--no-run"))[1] if len(sources) < len(tests) else ""
         self.unit = os.path.join(ROOT, self.unit)
-        self.lib, self.programs = f"{WORK}/lib", {}
+        self.lib, self.programs, self.alone = f"{WORK}/lib", {}, threading.Lock()
         if not sources:
             return
         cargo("rustc", "--lib", "--crate-type", "cdylib")
@@ -95,13 +97,20 @@ class Build:
             env["TESTS_ONLY"] = f"make_good {test.split(':')[2]}"  # make_good: the file that test_bad.c damages
         folder = [WORK] if test.startswith("c:rs/") else []  # where test_rs.c writes
         command = [self.programs[test.split(":")[1]], *folder] if c else [self.unit, "--exact", test]
+        if c:  # they have files in common
+            with self.alone:
+                return self.ends(test, command, env, seconds)
+        return self.ends(test, command, env, seconds)
+
+    @staticmethod
+    def ends(test, command, env, seconds):
         start = time.monotonic()
         try:
             run = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=seconds, preexec_fn=limits)
         except subprocess.TimeoutExpired:
             return False, seconds
         took = time.monotonic() - start
-        if c:
+        if test.startswith("c:"):
             return f"PASS {test.split(':')[2]}\n" in run.stdout, took
         return run.returncode == 0 and "1 passed" in run.stdout, took
 
@@ -136,20 +145,21 @@ def main():
         print(f"FAIL {what}", flush=True)
     wanted = [(row, bug, tests) for row, bug, tests in ROWS if not sys.argv[1:] or row in sys.argv[1:]]
     build = Build([t for _, _, tests in wanted for t in tests])
-    built, healthy = time.monotonic(), {}
+    built = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("MUTANTS_JOBS", os.cpu_count() or 1))) as pool:
+        tests = list(dict.fromkeys(t for _, _, tests in wanted for t in tests))
+        healthy = dict(zip(tests, pool.map(lambda t: build.passes(t, "", 600), tests)))
+        pairs = [(row, t) for row, _, tests in wanted for t in tests if healthy[t][0]]
+        catches = dict(zip(pairs, pool.map(lambda p: not build.passes(p[1], p[0], 20 + 4 * healthy[p[1]][1])[0], pairs)))
     for row, bug, tests in wanted:
-        caught = []
+        caught = [short(t) for t in tests if catches.get((row, t))]
         for test in tests:
-            if test not in healthy:
-                healthy[test] = build.passes(test, "", 600)
-            ok, took = healthy[test]
-            seen = ok and not build.passes(test, row, 20 + 4 * took)[0]
+            seen = catches.get((row, test), False)
             passed, failed = passed + seen, failed + (not seen)
-            caught += [short(test)] if seen else []
             if seen:
                 print(f"PASS {row}: {test} fails with its bug", flush=True)
             else:
-                print(f"FAIL {row} ({bug}): {test}: {'it passes with the bug' if ok else 'it fails without the bug'}", flush=True)
+                print(f"FAIL {row} ({bug}): {test}: {'it passes with the bug' if healthy[test][0] else 'it fails without the bug'}", flush=True)
         lines.append(f"| {row} | {bug} | {', '.join(caught) or '**none**'} |")
     if wants_list:
         write(lines)

@@ -9,6 +9,7 @@ BAD = "c:bad/test_bad.c:"
 SCHED = "sched::tests::"
 ROWS_C = "c:async/test_rows.c:"
 FUSION = "vulkan::fusion_tests::"
+RPC = "rpc::"
 
 
 def robust(source, test):
@@ -171,7 +172,43 @@ ROWS = [
     # The C interface.
     ("capi policy", "under the error policy a broken contract ends the process", ["c:rs/test_rs.c:every_broken_contract_can_be_an_error"]),
     ("capi error", "the text of an error is not kept for its thread", ["c:rs/test_rs.c:an_error_is_remembered_by_its_thread"]),
+    ("capi question", "a question about NULL ends the process", [BAD + "null_queries"]),
+    ("capi out", "a value is written to NULL, where the caller wants none", ["capi::convert::tests::null_is_none_where_it_is_allowed_and_errors_become_null"]),
+    ("capi path", "an empty path is a path", ["capi::convert::tests::paths_are_texts_that_are_not_empty"]),
+    ("capi type", "a number that is no type becomes one", ["c:rs/test_rs.c:every_broken_contract_can_be_an_error"]),
+    ("capi index", "a negative index of a key counts as 0", [BAD + "values_of_another_type"]),
+    ("capi range", "bytes of a tensor are read and written behind its end", ["c:rs/test_rs.c:ranges_outside_of_a_tensor_are_errors"]),
     ("panic", "a panic goes through an exported function", ["guard::tests::a_panic_is_the_failure_of_the_call"]),
+
+    # Servers and clients over the network (the original's server has none of these checks, or got them after a report).
+    ("RPC bounds", "data of a tensor outside of its buffer", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC type", "a type that was removed has blocks of 0 elements: division by zero", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC function", "a node that calls an address of the client's choice", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC stride", "elements that lie on each other", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC tensors", "any number of tensors in a graph", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC twice", "a node of a graph twice", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC view", "a view whose data is elsewhere", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC circle", "nodes that need each other", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC range", "bytes behind the end of a tensor are read and written", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC pieces", "a message with more bytes than its pieces have", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC layout", "a copy to a tensor of another layout", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC overlap", "a copy onto itself, shifted", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC freed", "a graph is computed again in a buffer that was freed", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
+    ("RPC greeting", "a greeting of any size", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
+    ("RPC places", "any number of clients", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
+    ("RPC slow", "a byte now and then keeps a connection open", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
+    ("RPC deaf", "a client that takes no replies blocks a thread for good", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
+    ("RPC clear", "a buffer has the bytes of the memory's last owner", [RPC + "tests::hostile::what_is_allowed_stays_allowed"]),
+    ("RPC budget", "any amount of memory for the clients", [RPC + "server::memory::tests::the_budget_is_for_all_and_given_back"]),
+    ("RPC addresses", "an address of a freed buffer is used again", [RPC + "server::memory::tests::the_budget_is_for_all_and_given_back"]),
+    ("RPC cache", "a file of the cache with another content than its name says", [RPC + "server::cache::tests::only_what_the_name_says_comes_back", RPC + "tests::weights_come_from_the_cache_the_second_time"]),
+    ("RPC key", "any proof of the key", [RPC + "tests::faults::a_key_lets_in_who_has_it"]),
+    ("RPC version", "a server of another version", [RPC + "tests::faults::other_protocols_and_versions_are_refused"]),
+    ("RPC reply", "a reply of another size", [RPC + "tests::faults::replies_that_cannot_be_end_the_connection_in_time"]),
+    ("RPC unread", "what a lost server did not send is what was in memory before", [RPC + "tests::faults::a_lost_server_fails_and_can_be_used_again"]),
+    ("RPC graphs", "client and server forget graphs by different rules", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
+    ("RPC spoil", "a graph counts as known after a buffer of the server was freed", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
+    ("RPC fits", "sizes are cut to the 32 bits of a message", [RPC + "tests::a_graph_that_a_message_cannot_describe_fails_and_harms_nothing"]),
 ]
 
 # Numbers of the lists without a row, and why.

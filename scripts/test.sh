@@ -21,7 +21,9 @@
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
 #   drivers   what Mesa's drivers of cards make of the Vulkan backend's pipelines and graphs, without a card, against docs/DRIVERS.md; all of it: make test-drivers
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
-#   asan      everything that can fail in a scheduler fails once, and other C hosts, with AddressSanitizer and LeakSanitizer
+#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of what handles pointers, with AddressSanitizer and LeakSanitizer;
+#             ASAN=peers: the original's own test programs, too
+#   valgrind  C and C++ hosts under valgrind
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
@@ -41,7 +43,7 @@ cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
 all=(fmt clippy unit headers shaders install info package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status docs)
-known=("${all[@]}" book asan mutants max_name reproducible msrv cinstall debian nmse)
+known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -202,6 +204,7 @@ suite_nmse() { # against the original as hosts build it, for this processor and 
     python3 c_tests/diff/nmse.py "$program" $lib "${builds[@]}" ${NMSE:-}
 }
 suite_asan() { scripts/asan.sh; }
+suite_valgrind() { library && scripts/valgrind.sh; }
 suite_mutants() { python3 scripts/mutants.py; }
 suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }

@@ -42,7 +42,7 @@ class Peers(Bench):
         self.bin = os.path.join(cache, "tests/bin")
         self.timeout = 3600
         self.folder = os.path.join(cache, "peer-models")
-        self.starter = []  # a program that starts the programs
+        self.starter = os.environ.get("PEERS_RUNNER", "").split()  # a program that starts the programs: valgrind -q --error-exitcode=9
 
     def path(self, program):
         return os.path.join(self.bin, program) if program.startswith("test-") else super().path(program)

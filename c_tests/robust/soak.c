@@ -25,7 +25,7 @@ extern char ** environ;
 
 enum { THREADS = 3 };
 
-static _Atomic long rounds, computed, cancelled, refused, forks, loads, opened, files;
+static _Atomic long rounds, on_vulkan, computed, cancelled, refused, forks, loads, opened, files;
 static atomic_bool  wrong, finished;
 static const char * module, *unload, *libraries;
 
@@ -153,7 +153,7 @@ static void a_file(void) {
 static void a_child(void) {
     const pid_t pid = fork();
     if (pid == 0) {
-        alarm(60);
+        alarm(1800); /* a deadlock; a busy machine may keep a child waiting for minutes */
         struct ggml_context * c = ggml_init((struct ggml_init_params) { 1u << 20, NULL, false });
         struct ggml_tensor *  x = ggml_new_tensor_1d(c, GGML_TYPE_F32, 1000);
         for (int i = 0; i < 1000; i++) { ((float *) x->data)[i] = 3.0f; }
@@ -210,7 +210,13 @@ static void * works(void * seed) {
         ggml_backend_t backends[3];
         int            n      = 0;
         ggml_backend_dev_t gpu = ggml_backend_dev_by_name("Vulkan0");
-        if (gpu != NULL && below(4) == 0) { backends[n++] = ggml_backend_dev_init(gpu, NULL); }
+        if (gpu != NULL && below(4) == 0) {
+            backends[n] = ggml_backend_dev_init(gpu, NULL);
+            MUST(backends[n] != NULL);
+            if (backends[n] == NULL) { return NULL; }
+            n++;
+            on_vulkan++;
+        }
         if (below(3) != 0) {
             backends[n] = device_init(the_device(), NULL);
             backends[n++]->iface.graph_compute = sometimes_computes;
@@ -248,6 +254,12 @@ static long resident_kib(void) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
+static void tells(double seconds) {
+    printf("note %.0f s: %ld rounds, %ld of them with Vulkan0, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules, %ld processes that open the library\n",
+           seconds, rounds, on_vulkan, computed, cancelled, refused, files, forks, loads, opened);
+    fflush(stdout);
+}
+
 int main(int argc, char ** argv) {
     const double seconds = argc > 1 ? atof(argv[1]) : 10;
     uint64_t     seed    = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
@@ -265,10 +277,17 @@ int main(int argc, char ** argv) {
     /* The first third is for caches, arenas of the C library and spare threads. The rest is compared: the lowest of its first part and of its last. */
     const int64_t begun = ggml_time_us(), end = begun + (int64_t) (seconds * 1e6);
     long          early[3] = { 0 }, late[3] = { 0 };
+    double        told     = 600;
     while (ggml_time_us() < end && !wrong) {
         nanosleep(&(struct timespec) { 0, 50000000 }, NULL);
-        const double part   = (double) (ggml_time_us() - begun) / (seconds * 1e6);
+        const double passed = (double) (ggml_time_us() - begun) / 1e6, part = passed / seconds;
         const long   now[3] = { resident_kib(), entries("/proc/self/fd"), entries("/proc/self/task") };
+        if (passed > told) { /* a long run shows how far it is */
+            tells(passed);
+            printf("note resident %ld KiB, descriptors %ld, threads %ld\n", now[0], now[1], now[2]);
+            fflush(stdout);
+            told += 600;
+        }
         for (int i = 0; i < 3; i++) {
             long * into = part > 0.33 && part < 0.5 ? &early[i] : part > 0.8 ? &late[i] : NULL;
             if (into != NULL && (*into == 0 || now[i] < *into)) { *into = now[i]; }
@@ -276,8 +295,7 @@ int main(int argc, char ** argv) {
     }
     finished = true;
     for (int i = 0; i < THREADS; i++) { pthread_join(threads[i], NULL); }
-    printf("note %.0f s: %ld rounds, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules, %ld processes that open the library\n", seconds, rounds, computed, cancelled,
-           refused, files, forks, loads, opened);
+    tells(seconds);
     printf("note resident %ld KiB, then %ld KiB; descriptors %ld, %ld; threads %ld, %ld\n", early[0], late[0], early[1], late[1], early[2], late[2]);
     CHECK(rounds > 0 && computed > 0);
     CHECK(late[0] <= early[0] + early[0] / 10 + 16384);

@@ -103,6 +103,38 @@ static void every_broken_contract_can_be_an_error(void) {
     CHECK_EQ(ggml_rs_set_policy(GGML_RS_POLICY_ABORT), GGML_RS_POLICY_ERROR);
 }
 
+/* Nothing is read or written behind the end of a tensor, whose buffer goes on there. */
+static void ranges_outside_of_a_tensor_are_errors(void) {
+    static const size_t wrong[][2] = { { 0, 65 }, { 64, 1 }, { 60, 8 }, { SIZE_MAX, 1 }, { 8, SIZE_MAX - 4 }, { SIZE_MAX - 3, 8 } };
+    ggml_rs_set_policy(GGML_RS_POLICY_ERROR);
+    c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 14, .mem_buffer = NULL, .no_alloc = true });
+    struct ggml_tensor *  x = F(16, 1, 1, 1), *behind = F(16, 1, 1, 1);
+    ggml_backend_t        cpu    = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, cpu);
+    ggml_backend_buffer_clear(buffer, 1);
+    char bytes[256], more[64];
+    memset(bytes, 2, sizeof bytes);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const size_t at = wrong[i][0], size = wrong[i][1];
+        for (int way = 0; way < 4; way++) {
+            ggml_rs_clear_error();
+            switch (way) {
+                case 0: ggml_backend_tensor_set(x, bytes, at, size); break;
+                case 1: ggml_backend_tensor_get(x, bytes, at, size); break;
+                case 2: ggml_backend_tensor_memset(x, 2, at, size); break;
+                default: ggml_backend_tensor_set_2d(x, bytes, at, 1, 2, size, 1); break;
+            }
+            if (strstr(ggml_rs_last_error(), "out of bounds") == NULL && strstr(ggml_rs_last_error(), "overflow") == NULL) { test_fails(__FILE__, __LINE__, "%zu bytes at %zu, way %d: %s", size, at, way, ggml_rs_last_error()); }
+        }
+    }
+    ggml_backend_tensor_get(behind, more, 0, sizeof more);
+    for (size_t i = 0; i < sizeof more; i++) { CHECK_EQ(more[i], 1); }
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_free(cpu);
+    ggml_free(c);
+    ggml_rs_set_policy(GGML_RS_POLICY_ABORT);
+}
+
 static void a_call_inside_a_callback(struct ggml_tensor * dst, const struct ggml_tensor * a, int ith, int nth, void * user) {
     (void) ith; (void) nth;
     ggml_rs_clear_error();
@@ -402,6 +434,7 @@ int main(int argc, char ** argv) {
     ggml_log_set(hear, NULL);
     RUN(an_error_is_remembered_by_its_thread);
     RUN(every_broken_contract_can_be_an_error);
+    RUN(ranges_outside_of_a_tensor_are_errors);
     RUN(a_mistake_inside_a_callback_fails_there);
     RUN(a_scheduler_outlives_mistakes_and_failures);
     RUN(a_lost_backend_is_an_error_with_a_text);

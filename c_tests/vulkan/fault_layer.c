@@ -68,6 +68,8 @@ FAILS(CreatePipelineLayout, (handle_t d, const void * info, const void * a, obje
 FAILS(CreatePipelineCache, (handle_t d, const void * info, const void * a, object_t * out), (d, info, a, out))
 FAILS(GetPipelineCacheData, (handle_t d, object_t c, size_t * n, void * data), (d, c, n, data))
 FAILS(CreateQueryPool, (handle_t d, const void * info, const void * a, object_t * out), (d, info, a, out))
+FAILS(GetMemoryHostPointerPropertiesEXT, (handle_t d, int kind, const void * at, void * out), (d, kind, at, out))
+FAILS(GetQueryPoolResults, (handle_t d, object_t p, uint32_t first, uint32_t n, size_t size, void * data, uint64_t stride, uint32_t flags), (d, p, first, n, size, data, stride, flags))
 FAILS(QueueSubmit, (handle_t q, uint32_t n, const void * submits, object_t fence), (q, n, submits, fence))
 FAILS(GetSemaphoreCounterValue, (handle_t d, object_t s, uint64_t * out), (d, s, out))
 FAILS_LATE(WaitSemaphores, (handle_t d, const void * info, uint64_t timeout), (d, info, timeout))
@@ -82,10 +84,24 @@ static result_t CreateComputePipelines(handle_t d, object_t cache, uint32_t n, c
     return ((function) driver.get(d, "vkCreateComputePipelines"))(d, cache, n, infos, a, out);
 }
 
-/* Of instances. */
+/* Of instances. The next functions are found while the instance is made: later the loader finds the first layer's. */
+static result_t (*next_devices)(handle_t, uint32_t *, handle_t *);
+static result_t (*next_extensions)(handle_t, const char *, uint32_t *, void *);
+
 static result_t create_instance(const void * info, const void * allocator, handle_t * out) {
     if (due("vkCreateInstance")) { return failure; }
-    return next_create_instance(info, allocator, out);
+    const result_t r = next_create_instance(info, allocator, out);
+    if (r == SUCCESS) {
+        next_devices    = (__typeof__(next_devices)) next_instance(*out, "vkEnumeratePhysicalDevices");
+        next_extensions = (__typeof__(next_extensions)) next_instance(*out, "vkEnumerateDeviceExtensionProperties");
+    }
+    return r;
+}
+static result_t enumerate_devices(handle_t instance, uint32_t * n, handle_t * out) {
+    return due("vkEnumeratePhysicalDevices") ? failure : next_devices(instance, n, out);
+}
+static result_t enumerate_extensions(handle_t physical, const char * of_layer, uint32_t * n, void * out) {
+    return due("vkEnumerateDeviceExtensionProperties") ? failure : next_extensions(physical, of_layer, n, out);
 }
 static result_t create_device(handle_t physical, const void * info, const void * allocator, handle_t * out) {
     if (due("vkCreateDevice")) { return failure; }
@@ -99,11 +115,14 @@ static const struct entry mine[] = {
     { "vkGetInstanceProcAddr", (function_t) get_instance, 0 },
     { "vkGetDeviceProcAddr", (function_t) get_device, 1 },
     { "vkCreateInstance", (function_t) create_instance, 0 },
+    { "vkEnumeratePhysicalDevices", (function_t) enumerate_devices, 0 },
+    { "vkEnumerateDeviceExtensionProperties", (function_t) enumerate_extensions, 0 },
     { "vkCreateDevice", (function_t) create_device, 0 },
     OF_DEVICE(AllocateMemory), OF_DEVICE(MapMemory), OF_DEVICE(CreateBuffer), OF_DEVICE(BindBufferMemory), OF_DEVICE(CreateCommandPool),
     OF_DEVICE(AllocateCommandBuffers), OF_DEVICE(BeginCommandBuffer), OF_DEVICE(EndCommandBuffer), OF_DEVICE(CreateSemaphore),
     OF_DEVICE(CreateShaderModule), OF_DEVICE(CreatePipelineLayout), OF_DEVICE(CreatePipelineCache), OF_DEVICE(GetPipelineCacheData),
-    OF_DEVICE(CreateQueryPool), OF_DEVICE(QueueSubmit), OF_DEVICE(GetSemaphoreCounterValue), OF_DEVICE(WaitSemaphores), OF_DEVICE(QueueWaitIdle),
+    OF_DEVICE(CreateQueryPool), OF_DEVICE(GetQueryPoolResults), OF_DEVICE(GetMemoryHostPointerPropertiesEXT),
+    OF_DEVICE(QueueSubmit), OF_DEVICE(GetSemaphoreCounterValue), OF_DEVICE(WaitSemaphores), OF_DEVICE(QueueWaitIdle),
     OF_DEVICE(CreateComputePipelines),
 };
 

@@ -109,6 +109,9 @@ pub trait Passed<'c>: Sized {
         // SAFETY: forwarded to the caller.
         let object = unsafe { self.optional(call) };
         if object.is_none() {
+            if mutant::on("capi question") {
+                is_null(name);
+            }
             log_error!("{}: {name} is NULL", Location::caller());
         }
         object
@@ -199,7 +202,7 @@ impl<'c, T> Out<'c, T> {
 
     /// Whether the caller wants a value.
     pub fn is_wanted(&self) -> bool {
-        !self.0.is_null()
+        !self.0.is_null() || mutant::on("capi out")
     }
 
     /// Writes the value, unless the caller wants none.
@@ -460,7 +463,7 @@ pub unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
 /// The path that a text names; `None` for none and for "".
 pub fn path(text: Option<&CStr>) -> Option<&Path> {
     let bytes = text?.to_bytes();
-    if bytes.is_empty() {
+    if bytes.is_empty() && !mutant::on("capi path") {
         return None;
     }
     sys::file::path(bytes)
@@ -472,6 +475,7 @@ pub fn path(text: Option<&CStr>) -> Option<&Path> {
 pub fn dtype(v: raw::ggml_type) -> ggml_type {
     match ggml_type::from_raw(v) {
         Some(t) => t,
+        None if mutant::on("capi type") => ggml_type::GGML_TYPE_F32,
         None => broken(&format!("GGML_ASSERT(type >= 0 && type < GGML_TYPE_COUNT) failed: there is no type {v}")),
     }
 }

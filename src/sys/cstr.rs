@@ -22,3 +22,29 @@ pub unsafe fn bytes<'a>(p: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: `p` is not NULL, so the caller promises a valid C string.
     Some(unsafe { CStr::from_ptr(p) }.to_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of every length, in memory that ends with the string: a sanitizer sees a read behind it.
+    #[test]
+    fn strings_of_every_length_end_at_their_zero() {
+        // SAFETY: NULL is allowed.
+        assert!(unsafe { (text(std::ptr::null()), bytes(std::ptr::null())) } == (None, None));
+        for len in 0..=130usize {
+            for filler in [b'a', 0xff] {
+                let mut memory = vec![filler; len].into_boxed_slice().into_vec();
+                memory.reserve_exact(1);
+                memory.push(0);
+                let memory = memory.into_boxed_slice();
+                let p = memory.as_ptr().cast();
+                // SAFETY: a C string that lives as long as the results.
+                let (b, t) = unsafe { (bytes(p).unwrap(), text(p).unwrap()) };
+                assert_eq!(b, &memory[..len]);
+                assert_eq!(t.chars().count(), len);
+                assert!(t.chars().all(|c| c == if filler == b'a' { 'a' } else { char::REPLACEMENT_CHARACTER }));
+            }
+        }
+    }
+}

@@ -81,3 +81,21 @@ pub fn is_own(path: &Path, symbol: *const c_void) -> bool {
 pub fn is_own(_: &Path, _: *const c_void) -> bool {
     true
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_found_and_have_an_owner() {
+        assert!(find(c"a name that does not exist").is_none());
+        let malloc = find(c"malloc").unwrap();
+        let own = is_own as *const c_void;
+        let me = std::env::current_exe().unwrap();
+        // What is not this library's belongs to the file that was asked; this library's belongs to no other file.
+        assert!(is_own(&me, malloc.as_ptr()) && is_own(Path::new("/nonexistent"), malloc.as_ptr()));
+        assert!(is_own(&me, own) && !is_own(Path::new("/"), own));
+        // Nothing is at these addresses.
+        assert!(is_own(&me, std::ptr::null()) && is_own(&me, std::ptr::without_provenance(usize::MAX)));
+    }
+}

@@ -324,4 +324,78 @@ mod tests {
         assert!(matches!(AlignedBlock::new(usize::MAX - 64, 64, "test"), Err(Error::OutOfMemory { .. })));
         assert!(matches!(AlignedBlock::new(1 << 60, 64, "test"), Err(Error::OutOfMemory { .. })));
     }
+
+    /// Every byte of a block of every size is its own, and no other: a sanitizer sees a write behind it, and memory that is not given back.
+    #[test]
+    fn blocks_of_every_size_and_alignment() {
+        for align in [1, 2, 8, 16, 64, 256, 4096] {
+            for size in (0..=130).chain([4095, 4096, 4097, 65537]) {
+                let made = [AlignedBlock::new(size, align, "test"), AlignedBlock::paged(size, align, "test")];
+                for b in made.into_iter().chain([AlignedBlock::zeroed(size, align, "test")]) {
+                    let b = b.unwrap();
+                    assert_eq!((b.as_ptr().addr() % align, b.size()), (0, size.max(1)));
+                    // SAFETY: the block has so many bytes, and nothing else uses them.
+                    unsafe { b.as_ptr().write_bytes(0xa5, b.size()) };
+                }
+            }
+        }
+        let b = AlignedBlock::paged((5 << 20) + 3, 64, "test").unwrap();
+        // SAFETY: as above.
+        unsafe { b.as_ptr().write_bytes(0xa5, b.size()) };
+        assert!(b.as_ptr().addr().is_multiple_of(2 << 20));
+        for size in (0..=130).chain([4096, 100_000]) {
+            let p = c_aligned_alloc::<64>(size);
+            assert!(!p.is_null() && p.addr().is_multiple_of(64));
+            // SAFETY: `size` bytes, which nobody uses afterwards.
+            unsafe {
+                p.cast::<u8>().write_bytes(1, size);
+                c_aligned_free(p);
+            }
+        }
+        // SAFETY: NULL is allowed.
+        unsafe { c_aligned_free(c_aligned_alloc::<64>(usize::MAX - 4096)) };
+        assert!(c_aligned_alloc::<64>(usize::MAX - 4096).is_null());
+    }
+
+    #[test]
+    fn numbers_of_every_length_grow_by_every_length() {
+        for len in 0..=33usize {
+            for more in 0..=17usize {
+                let from: Box<[u8]> = (1..=len as u8).collect();
+                let mut bytes = NumberBytes::copy_of(&from).unwrap();
+                assert_eq!(bytes.as_slice(), &*from);
+                bytes.grow(more).unwrap();
+                let expected = [&*from, &vec![0; more]].concat();
+                assert!(bytes.as_slice() == expected && bytes.as_mut_slice() == expected);
+                bytes.as_mut_slice().fill(7);
+                assert_eq!(bytes.clone(), bytes);
+            }
+        }
+    }
+
+    /// Dropped once, with no memory left, also if the value has no bytes.
+    #[test]
+    fn boxed_values_are_dropped_once() {
+        struct Counts<'a, const N: usize>(&'a std::cell::Cell<usize>, [u8; N]);
+        impl<const N: usize> Drop for Counts<'_, N> {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() + 1);
+            }
+        }
+        let dropped = std::cell::Cell::new(0);
+        drop(try_box(Counts(&dropped, [1; 0])).unwrap());
+        drop(try_box(Counts(&dropped, [1; 1])).unwrap());
+        drop(try_box(Counts(&dropped, [1; 5000])).unwrap());
+        assert_eq!((dropped.get(), *try_box(()).unwrap()), (3, ()));
+    }
+
+    #[test]
+    fn a_hint_takes_any_address() {
+        let one = [0u8; 1];
+        for at in [std::ptr::null(), one.as_ptr(), std::ptr::without_provenance(usize::MAX - 100)] {
+            for bytes in [0, 1, 63, 64, 65, 4096] {
+                prefetch(at, bytes);
+            }
+        }
+    }
 }

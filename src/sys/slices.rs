@@ -43,3 +43,62 @@ pub unsafe fn source<'a, T: Clone, U>(x: *const T, n: i64, y: *const U, m: i64) 
         false => Cow::Owned(x.to_vec()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::{null, null_mut};
+
+    fn of_every_length<T: Copy + PartialEq + std::fmt::Debug>(value: impl Fn(usize) -> T) {
+        for len in 0..=33usize {
+            // Exactly as many: a sanitizer sees a read or a write behind them.
+            let mut memory: Box<[T]> = (0..len).map(&value).collect();
+            let (p, copy) = (memory.as_mut_ptr(), memory.clone());
+            for n in [-1, i64::MIN, 0, len as i64 / 2, len as i64] {
+                let expected = &copy[..usize::try_from(n).unwrap_or(0)];
+                // SAFETY: `n` is negative or at most the length; one reference at a time.
+                unsafe {
+                    assert_eq!(values(p, n), expected);
+                    let all = values_mut(p, n);
+                    assert_eq!(all, expected);
+                    all.iter_mut().for_each(|v| *v = value(7));
+                    all.copy_from_slice(expected);
+                }
+            }
+        }
+        // SAFETY: NULL is allowed, whatever the number.
+        unsafe { assert!(values::<T>(null(), 5).is_empty() && values_mut::<T>(null_mut(), i64::MAX).is_empty()) };
+    }
+
+    #[test]
+    fn values_of_every_size_and_length() {
+        of_every_length(|i| i as u8);
+        of_every_length(|i| i as f32);
+        of_every_length(|i| [i as u8; 3]);
+        of_every_length(|i| [i as u64; 5]);
+    }
+
+    /// Every place of the source and of what is computed from it, in one block.
+    #[test]
+    fn a_source_that_is_written_over_keeps_its_values() {
+        const ALL: usize = 12;
+        for (from, n) in (0..=ALL).flat_map(|from| (0..=ALL - from).map(move |n| (from, n))) {
+            for (to, m) in (0..=ALL).flat_map(|to| (0..=ALL - to).map(move |m| (to, m))) {
+                let mut block: Box<[u32]> = (100..100 + ALL as u32).collect();
+                let p = block.as_mut_ptr();
+                // SAFETY: both ranges are inside the block. What is written is promised by `m`.
+                unsafe {
+                    let x = source(p.wrapping_add(from), n as i64, p.wrapping_add(to), m as i64);
+                    p.wrapping_add(to).write_bytes(0, m);
+                    assert!(x.iter().copied().eq((100 + from as u32..).take(n)), "{n} from {from}, {m} to {to}");
+                }
+            }
+        }
+        let one = 1u32;
+        // SAFETY: NULL is allowed, and numbers that are not positive.
+        unsafe {
+            assert!(source::<u32, u32>(null(), 3, null(), 3).is_empty());
+            assert!(source(&raw const one, -1, null::<u8>(), -1).is_empty());
+        }
+    }
+}

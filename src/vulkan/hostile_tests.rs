@@ -9,10 +9,40 @@ use crate::backend::author::device_author;
 use crate::cpu::hostile::{Choices, Outcome, Trial, work};
 use crate::error::{Error, Result};
 use crate::graph::build;
+use crate::tensor::ops::matmul;
 use crate::tensor::{Context, TensorRef};
 use std::time::{Duration, Instant};
 
-// Without the padding behind tensors, a product of IQ3_S faulted: it reads a vector that ends behind the tensor. With it, the test has not run yet.
+/// Shaders have one number of rows and columns for sources and result: with another one in the result they read behind the sources, which a
+/// software driver does not survive.
+#[test]
+fn products_into_another_shape_are_refused() {
+    let Some([device, _]) = devices() else { return };
+    let mut ctx = Context::with_size(1 << 14, true).unwrap();
+    let mut tensor = |dtype, ne: &[i64]| ctx.new_tensor(dtype, ne).unwrap();
+    let a = tensor(ggml_type::GGML_TYPE_Q1_0, &[128, 6, 4]);
+    let (b, x) = (tensor(ggml_type::GGML_TYPE_F32, &[128, 3, 4]), tensor(ggml_type::GGML_TYPE_F32, &[128, 1, 5]));
+    let ids = tensor(ggml_type::GGML_TYPE_I32, &[2, 5]);
+    let (dense, chosen) = (matmul::mul_mat(&mut ctx, a, b).unwrap(), matmul::mul_mat_id(&mut ctx, a, x, ids).unwrap());
+    for node in [dense, chosen] {
+        assert!(device.supports_op(node));
+        for t in [node, a, ids] {
+            let ne = t.ne();
+            for i in 0..4 {
+                let mut other = ne;
+                other[i] += 1;
+                t.set_ne(other);
+                let is_another =
+                    t == node || (t == a && i != 2) || (t == a && node == dense) || node == chosen && t == ids;
+                assert!(!is_another || !device.supports_op(node), "{:?}: {i} of {ne:?}", node.op());
+            }
+            t.set_ne(ne);
+        }
+    }
+}
+
+// It still finds nodes that the backend should refuse: checks of operations take for granted that a result has the shape that its constructor gives it. A
+// SUM_ROWS of [5, 37, 3, 2] into [1, 5, 3, 2] writes behind its result (docs/RELIABILITY.md). HOSTILE_SLACK: bytes that shaders may read behind a tensor.
 #[ignore = "on demand: cargo test -- --ignored vulkan::hostile"]
 #[test]
 fn damaged_nodes_end_with_a_result_or_an_error() {
@@ -29,7 +59,8 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
         buffer.ok_or_else(|| Error::Backend("no import".into()))
     };
     // Shaders load vectors: `buffer::TENSOR_ALIGNMENT`.
-    let mut trial = Trial::in_buffers(64, import).unwrap();
+    let slack = std::env::var("HOSTILE_SLACK").map_or(64, |s| s.parse().unwrap());
+    let mut trial = Trial::in_buffers(slack, import).unwrap();
     let compute = |_: &Trial, node: TensorRef, all: &[TensorRef], _: &mut Choices<'_>| -> Result<Outcome> {
         // Of tensors without a format nothing can be asked: hosts cannot make them.
         let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);

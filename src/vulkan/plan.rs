@@ -98,6 +98,9 @@ impl View {
     pub fn shape(t: TensorRef) -> Result<Self> {
         let dtype = t.dtype();
         let size = dtype.type_size();
+        if dtype.blck_size() == 0 || t.ne()[0] % dtype.blck_size() != 0 {
+            return Err(Error::Unsupported(format!("rows of {} elements of {dtype:?}", t.ne()[0])));
+        }
         let (mut ne, mut nb) = ([0; 4], [0; 4]);
         for i in 0..4 {
             ne[i] = u32::try_from(t.ne()[i])

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
+use crate::mutant;
 use crate::rpc::protocol::hash;
 use crate::sys::file::{read_private, replace_private};
 use crate::{log_info, log_warn};
@@ -38,7 +39,7 @@ impl Cache {
     pub fn get(&self, number: u64, most: u64) -> Option<Vec<u8>> {
         let path = self.path(number);
         match read_private(&path, most) {
-            Ok(data) if hash(&data) == number => Some(data),
+            Ok(data) if hash(&data) == number || mutant::on("RPC cache") => Some(data),
             Ok(data) => {
                 log_warn!("RPC server: {} does not have the content of its name and is removed", path.display());
                 if std::fs::remove_file(path).is_ok() {

@@ -3,6 +3,7 @@
 
 use crate::backend::{BufferBox, BufferTypeRef};
 use crate::error::{Error, Result, invalid};
+use crate::mutant;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl Budget {
     /// # Errors
     /// There are not so many left.
     pub fn take(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
-        let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit);
+        let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit || mutant::on("RPC budget"));
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
             Ok(_) => Ok(Lease { budget: self.clone(), bytes }),
             Err(used) => Err(Error::Backend(format!(
@@ -120,9 +121,11 @@ impl Buffers {
             return Err(invalid!("a client has had buffers at all addresses"));
         };
         let Some(buffer) = buft.alloc_buffer(bytes) else { return Ok(None) };
-        buffer.clear(0);
+        if !mutant::on("RPC clear") {
+            buffer.clear(0);
+        }
         let has = buffer.size() as u64;
-        self.next = next;
+        self.next = if mutant::on("RPC addresses") { FIRST } else { next };
         let number = loop {
             self.count += 1;
             let mut hasher = self.random.build_hasher();

@@ -9,6 +9,7 @@ use super::{Host, data};
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_status};
 use crate::backend::{DeviceRef, tensor_io};
 use crate::error::{Error, Result, invalid};
+use crate::mutant;
 use crate::rpc::protocol::{CAPS, Command, GRAPHS_KEPT, Graph, Request, VERSION, WireTensor};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Key};
@@ -27,7 +28,7 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>) -> Result<()> {
     }
     let size = channel.size()?;
     let mut caps = [0; CAPS];
-    if size != CAPS as u64 {
+    if size != CAPS as u64 && !mutant::on("RPC greeting") {
         return Err(invalid!("its greeting has {size} bytes, not {CAPS}: another version of the protocol"));
     }
     channel.read(&mut caps, size)?;
@@ -42,7 +43,7 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>) -> Result<()> {
     }
     let mut proof = [0; PROOF];
     channel.read(&mut proof, PROOF as u64)?;
-    if !key.is_proven(Role::Client, &caps, &ours, &proof) {
+    if !key.is_proven(Role::Client, &caps, &ours, &proof) && !mutant::on("RPC key") {
         return Err(invalid!("it has another key"));
     }
     channel.write(&key.proof(Role::Server, &caps, &ours)?)
@@ -143,7 +144,7 @@ impl Session {
                 self.buffers.get(buffer)?;
                 // What used it cannot be computed again. Graphs in other buffers stay, which the original forgets as well.
                 for kept in self.graphs.iter_mut().flat_map(HashMap::values_mut) {
-                    kept.take_if(|graph| graph.buffers.contains(&buffer));
+                    kept.take_if(|graph| graph.buffers.contains(&buffer) && !mutant::on("RPC freed"));
                 }
                 self.buffers.free(buffer)
             }
@@ -197,11 +198,11 @@ impl Session {
             }
             Request::CopyTensor { src, dst } => {
                 let (from, to) = (self.one(&src)?, self.one(&dst)?);
-                if !tensor_io::same_layout(from.tensor, to.tensor) {
+                if !tensor_io::same_layout(from.tensor, to.tensor) && !mutant::on("RPC layout") {
                     return Err(invalid!("'{}' is copied to '{}', which has another layout", src.shown(), dst.shown()));
                 }
                 let (a, b, size) = (src.data, dst.data, from.tensor.nbytes() as u64);
-                if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size {
+                if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size && !mutant::on("RPC overlap") {
                     return Err(invalid!("'{}' is copied to '{}', which overlaps it", src.shown(), dst.shown()));
                 }
                 if src.buffer != dst.buffer || a != b {

@@ -6,6 +6,7 @@ use crate::backend::author::NOT_READ;
 use crate::rpc::client::tests::{Peer, connection};
 use crate::rpc::protocol::{CAPS, Request, VERSION};
 use crate::rpc::transport::Key;
+use crate::rpc::transport::key::{PROOF, caps};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -107,12 +108,14 @@ fn other_protocols_and_versions_are_refused() {
 #[test]
 fn replies_that_cannot_be_end_the_connection_in_time() {
     type Act = fn(&mut TcpStream);
-    let acts: [(&str, Act); 7] = [
+    let acts: [(&str, Act); 9] = [
         ("leaves", |_| {}),
         ("stalls", |_| std::thread::sleep(Duration::from_secs(6))),
         ("half a size", |s| s.write_all(&[4, 0, 0]).unwrap()),
         ("too long", |s| s.write_all(&u64::MAX.to_le_bytes()).unwrap()),
         ("too short", |s| s.write_all(&3u64.to_le_bytes()).unwrap()),
+        ("a byte too many", |s| s.write_all(&[5, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]).unwrap()),
+        ("a byte too few", |s| s.write_all(&[3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]).unwrap()),
         ("half a reply", |s| s.write_all(&[4, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap()),
         ("a stalled reply", |s| {
             s.write_all(&[4, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap();
@@ -144,4 +147,15 @@ fn a_key_lets_in_who_has_it() {
     assert!(why(connection(&s.address, second, bad)).contains("another key"));
     assert!(why(connection(&open.address, second, good)).contains("does not have the key"));
     assert!(why(connection(&s.address, second, None)).contains("GGML_RPC_KEY_FILE"));
+    // A client with a wrong proof, and one that sends none, gets nothing but the greeting, which it cannot answer.
+    for proof in [[7; PROOF], [0; PROOF]] {
+        let mut stream = TcpStream::connect(&s.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut hello = Vec::new();
+        Request::Hello { caps: caps().unwrap() }.write(0, &mut hello);
+        stream.write_all(&[&hello[..], &proof].concat()).unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        assert_eq!(heard.len(), 8 + 4 + CAPS);
+    }
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the attacker's buffer.
 pub(super) const SIZE: u64 = 4096;
+/// Tensors that a graph may have here.
+const MOST_TENSORS: usize = 64;
 
 /// A client that sends whatever it wants.
 pub(super) struct Raw {
@@ -219,6 +221,12 @@ fn on_ranges() -> Vec<(String, Attack)> {
         };
         all.push((format!("write {pieces:?}"), Box::new(write)));
     }
+    // The pieces fit, and the message has more.
+    let more = |raw: &mut Raw| {
+        let pieces = Pieces { offset: 0, size: 4, count: 2, stride: 8 };
+        raw.with(&Request::SetTensor2d { tensor: raw.tensor(), pieces }, 64, &[0x41; 64]);
+    };
+    all.push(("64 bytes for two pieces of 4".into(), Box::new(more)));
     all
 }
 
@@ -343,6 +351,15 @@ fn on_the_rest() -> Vec<(String, Attack)> {
         }),
     ));
     all.push((
+        "more tensors than a graph may have".into(),
+        Box::new(|raw| {
+            let mut graph = raw.graph();
+            let more = (4..=MOST_TENSORS as u64 + 1).map(|id| WireTensor { id, ..raw.tensor() });
+            graph.tensors.extend(more);
+            raw.send(&Request::GraphCompute(graph));
+        }),
+    ));
+    all.push((
         "a million nodes that are not there".into(),
         Box::new(|raw| {
             let mut bytes = Vec::new();
@@ -366,7 +383,7 @@ fn on_the_rest() -> Vec<(String, Attack)> {
 
 #[test]
 fn no_attack_gets_anything_or_disturbs_another() {
-    let s = served(|o| o.message = Duration::from_secs(2), None);
+    let s = served(|o| (o.message, o.tensors) = (Duration::from_secs(2), MOST_TENSORS), None);
     let backend = s.backend();
     let (work, right) = (Work::new(&backend), expected(9));
     assert_eq!(work.run(&backend, 9), right);
@@ -393,6 +410,19 @@ fn what_is_allowed_stays_allowed() {
     // Fresh memory holds nothing of anybody.
     raw.send(&Request::GetTensor { tensor: raw.tensor(), offset: 0, size: 64 });
     assert_eq!(raw.reply().unwrap(), [0; 64]);
+    // Nor does memory that was just given back.
+    for _ in 0..20 {
+        let buffer = raw.buffer;
+        raw.send(&Request::BufferClear { buffer, value: 0x41 });
+        raw.send(&Request::FreeBuffer { buffer });
+        raw.send(&Request::AllocBuffer { device: 0, size: SIZE });
+        raw.buffer = raw.number();
+        raw.send(&Request::BufferGetBase { buffer: raw.buffer });
+        raw.base = raw.number();
+        let tensor = WireTensor { ne: [1024, 1, 1, 1], ..raw.tensor() };
+        raw.send(&Request::GetTensor { tensor, offset: 0, size: SIZE });
+        assert!(raw.reply().unwrap().iter().all(|&b| b == 0));
+    }
     let request = Request::SetTensor { tensor: raw.tensor(), keep: false, offset: 60 };
     raw.with(&request, 4, &1f32.to_le_bytes());
     raw.send(&Request::GraphCompute(raw.graph()));
@@ -433,6 +463,7 @@ fn slow_clients_and_floods_end() {
     let mut silent: Vec<_> = (0..3).map(|_| Raw::silent(&s.address)).collect();
     until("the places are taken", || s.host.sessions() == 4);
     let mut late = Raw::silent(&s.address);
+    late.send(&Request::Hello { caps: [0; CAPS] });
     assert!(late.is_closed());
     assert!(silent.iter_mut().all(Raw::is_closed));
     let mut http = Raw::silent(&s.address);

@@ -37,17 +37,23 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     let (a, b) = check_operands(node, info)?;
     let (x, y) = (a.ne(), b.ne());
     ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} does not repeat to {y:?}");
+    // Shaders have one number of rows, and one of columns, for sources and result.
+    ensure!(node.ne() == [x[1], y[1], y[2], y[3]], "{x:?} times {y:?} into {:?}", node.ne());
     Ok(())
 }
 
 /// Like [`check`], with 32-bit expert ids.
 pub fn check_id(node: TensorRef, info: &Info) -> Result<()> {
-    check_operands(node, info)?;
+    let (a, b) = check_operands(node, info)?;
     let ids = src(node, 2)?;
     ensure!(ids.dtype() == GGML_TYPE_I32, "experts of {:?}", ids.dtype());
     View::shape(ids)?;
     let limit = info.limits.groups.map(i64::from);
-    ensure!(ids.ne()[0] <= limit[1] && ids.ne()[1] <= limit[2], "{:?} experts", ids.ne());
+    let (x, y, i) = (a.ne(), b.ne(), ids.ne());
+    ensure!(i[0] <= limit[1] && i[1] <= limit[2], "{i:?} experts");
+    ensure!(x[2] > 0 && x[3] == 1 && y[3] == 1 && i[2] == 1 && i[3] == 1, "experts {x:?} times {y:?} for {i:?}");
+    ensure!(y[1] > 0 && i[0] % y[1] == 0 && i[1] == y[2], "columns {y:?} for the experts {i:?}");
+    ensure!(node.ne() == [x[1], i[0], i[1], 1], "{x:?} times {y:?} for {i:?} into {:?}", node.ne());
     Ok(())
 }
 
