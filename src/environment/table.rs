@@ -123,6 +123,8 @@ variables! {
         "Clients of a server at once.";
     RPC_SERVER_IDLE = "GGML_RPC_SERVER_IDLE", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "86400",
         "A server disconnects a client after so long without a request.";
+    RPC_SERVER_GRAPH_TIME = "GGML_RPC_SERVER_GRAPH_TIME", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "600",
+        "A server stops a graph that takes longer.";
     RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "no limit",
         "The size of a server's cache of weights.";
 

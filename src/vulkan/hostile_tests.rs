@@ -59,8 +59,7 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
         buffer.ok_or_else(|| Error::Backend("no import".into()))
     };
     // Shaders load vectors: `buffer::TENSOR_ALIGNMENT`.
-    let slack = std::env::var("HOSTILE_SLACK").map_or(64, |s| s.parse().unwrap());
-    let mut trial = Trial::in_buffers(slack, import).unwrap();
+    let mut trial = Trial::in_buffers(64, import).unwrap();
     let compute = |_: &Trial, node: TensorRef, all: &[TensorRef], _: &mut Choices<'_>| -> Result<Outcome> {
         // Of tensors without a format nothing can be asked: hosts cannot make them.
         let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);

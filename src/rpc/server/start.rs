@@ -47,7 +47,7 @@ fn options(devices: &[DeviceRef]) -> Result<Options> {
     if let Some(seconds) = number(&environment::RPC_SERVER_IDLE)? {
         options.idle = Duration::from_secs(seconds);
     }
-    if let Some(seconds) = number("GGML_RPC_SERVER_GRAPH_TIME")? {
+    if let Some(seconds) = number(&environment::RPC_SERVER_GRAPH_TIME)? {
         options.graph = Duration::from_secs(seconds);
     }
     options.key = key_from_environment()?;

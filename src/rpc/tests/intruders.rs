@@ -12,8 +12,11 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+/// What an attack is called, and the attack.
+type Attack = (&'static str, fn(&Served));
+
 /// Runs attacks on a server, each with a name, beside a client that has done nothing wrong. Its results stay right, and nothing is left behind.
-fn siege(s: &Served, attacks: &[(&str, fn(&Served))]) {
+fn siege(s: &Served, attacks: &[Attack]) {
     let backend = s.backend();
     let (work, right) = (Work::new(&backend), expected(9));
     assert_eq!(work.run(&backend, 9), right);
@@ -309,7 +312,7 @@ fn options(o: &mut Options) {
 #[test]
 fn intruders_get_nothing_and_disturb_nobody() {
     let s = served(options, None);
-    let attacks: [(&str, fn(&Served)); 20] = [
+    let attacks: [Attack; 20] = [
         ("ten uses of another session's buffer", of_another_session),
         ("ten uses of a freed buffer", freed),
         ("an old address in a new buffer", an_old_address_in_a_new_buffer),
