@@ -182,7 +182,6 @@ ROWS = [
 
     # Servers and clients over the network (the original's server has none of these checks, or got them after a report).
     ("RPC bounds", "data of a tensor outside of its buffer", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
-    ("RPC type", "a type that was removed has blocks of 0 elements: division by zero", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
     ("RPC function", "a node that calls an address of the client's choice", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
     ("RPC stride", "elements that lie on each other", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
     ("RPC tensors", "any number of tensors in a graph", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),

@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, what: &str) -> Result<Text> {
         let len = self.text_length(what)?;
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(if mutant::on("R8") { len + 1 } else { 0 });
         self.append(&mut bytes, len, true, what)?;
         Ok(Text::from_bytes(bytes))
     }

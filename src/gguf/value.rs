@@ -49,7 +49,7 @@ impl Text {
     /// # Errors
     /// Out of memory.
     pub fn new(bytes: &[u8]) -> Result<Self> {
-        let mut v = Vec::with_capacity(if mutant::on("R8") { bytes.len() + 1 } else { 0 });
+        let mut v = Vec::new();
         v.try_reserve_exact(bytes.len() + 1).map_err(|_| out_of_memory("a text", bytes.len()))?;
         v.extend_from_slice(bytes);
         Ok(Self::from_bytes(v))

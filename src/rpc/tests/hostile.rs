@@ -470,7 +470,7 @@ fn slow_clients_and_floods_end() {
     http.bytes(b"GET / HTTP/1.1\r\n\r\n");
     assert!(http.is_closed());
     let mut short = Raw::silent(&s.address);
-    short.bytes(&[14, 23, 0, 0, 0, 0, 0, 0, 0]);
+    short.bytes(&[&[14, 23, 0, 0, 0, 0, 0, 0, 0], &[0u8; CAPS][..]].concat());
     assert!(short.is_closed());
     until("the places are free", || s.host.sessions() == 1);
     // A byte now and then does not make it a message.
