@@ -215,6 +215,18 @@ impl Write for CStream {
     }
 }
 
+/// A symbolic link at `link`, for tests.
+#[cfg(all(test, unix))]
+pub fn symlink(target: &Path, link: impl AsRef<Path>) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+/// There is none to try.
+#[cfg(all(test, not(unix)))]
+pub fn symlink(_: &Path, _: impl AsRef<Path>) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
