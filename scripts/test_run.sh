@@ -141,6 +141,7 @@ sign_of_life() {
 }
 check "a suite shows that it runs, and the time left" sign_of_life
 interrupted() {
+    : > "$work/out" # what the check before has written
     NAP=60 BEAT=1 python3 -c "$fresh_group" bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 &
     local pid=$! status n=0
     until grep -q '\.\.\. status' "$work/out"; do
