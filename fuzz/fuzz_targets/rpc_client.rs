@@ -3,7 +3,7 @@
 //! host ends in time; what is read are the server's bytes, or the mark of bytes that were not read.
 #![no_main]
 
-use ggml::abi::alloc::ggml_backend_buffer_t;
+use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use ggml::abi::backend::*;
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_tensor, ggml_type};
 use ggml::abi::graph::ggml_cgraph;
@@ -165,7 +165,7 @@ impl Host {
     unsafe fn new(buft: ggml_backend_buffer_type_t, large: bool) -> Self {
         // SAFETY: the library's own objects, with the sizes that it wants.
         unsafe {
-            let ctx = ggml_init(ggml_init_params { mem_size: 1 << 16, mem_buffer: null_mut(), no_alloc: true });
+            let ctx = ggml_init(ggml_init_params { mem_size: 1 << 18, mem_buffer: null_mut(), no_alloc: true });
             let w = ggml_new_tensor_2d(ctx, F32, 16, 8);
             let x = ggml_new_tensor_2d(ctx, F32, 16, 3);
             // Rows that some devices pad, so that the client asks for their size.

@@ -1,7 +1,8 @@
 //! An RPC server of the CPU in this process, and hosts on two connections to it, of which one has two hosts.
 
 use crate::{F32, N, expect};
-use ggml::abi::backend::{ggml_backend_dev_type, ggml_backend_t};
+use ggml::abi::alloc::ggml_backend_t;
+use ggml::abi::backend::ggml_backend_dev_type;
 use ggml::abi::ggml::ggml_init_params;
 use ggml::capi::alloc::ggml_backend_alloc_ctx_tensors;
 use ggml::capi::backend::*;
