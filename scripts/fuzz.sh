@@ -49,7 +49,7 @@ one() { # TARGET SECONDS
     # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
     # examined once, at the end of the process.
     case $target in rpc_*) leaks=0 ;; esac
-    if [ $leaks = 0 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$build/$host/release/$target" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 > "$log.leak" 2>&1 ||
+    if [ $leaks = 0 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$build/$host/release/$target" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
         ! grep -q 'ERROR: LeakSanitizer' "$log.leak"; }; then
         echo "FAIL fuzz $target: a leak is not found at the end of the process, see $log.leak"
         return

@@ -20,8 +20,6 @@ pub fn init(tensor: TensorRef) -> ggml_status {
 
 /// Binds a tensor to the address `at` in a buffer, which must hold all its bytes.
 pub fn bind(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
-    ggml_assert!(tensor.buffer().is_none() && tensor.data().is_null(), "'{}' has memory already", tensor.name());
-    ggml_assert!(tensor.view_src().is_none(), "'{}' is a view", tensor.name());
     let base = buffer.base() as usize;
     let end = (at as usize).checked_add(buffer.alloc_size(tensor));
     ggml_assert!(
@@ -29,6 +27,14 @@ pub fn bind(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
         "'{}' is not inside its buffer",
         tensor.name()
     );
+    bind_where_it_fits(buffer, tensor, at)
+}
+
+/// [`bind`] for a caller that has found room for the bytes that the buffer wanted. It is not asked again: a device of another machine may say
+/// another number, and that must not end the process.
+pub fn bind_where_it_fits(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
+    ggml_assert!(tensor.buffer().is_none() && tensor.data().is_null(), "'{}' has memory already", tensor.name());
+    ggml_assert!(tensor.view_src().is_none(), "'{}' is a view", tensor.name());
     tensor.set_buffer_raw(buffer.as_ptr());
     tensor.set_data(at);
     buffer.init_tensor(tensor)
