@@ -1,6 +1,7 @@
 //! The softmax of a query, and how threads share the keys and values of a query if there are few of them.
 #![forbid(unsafe_code)]
 
+use super::CONVERT_FROM;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Workspace};
 use crate::tensor::TensorRef;
@@ -8,8 +9,6 @@ use std::ops::Range;
 
 /// Keys whose scores a thread computes, if threads share keys: a multiple of the keys that a tile processes at a time.
 pub const SPAN: usize = 512;
-/// Queries of a tile below which tiles are computed together.
-const SMALL: usize = 20;
 /// Maximum number of tiles that are computed together: 64 of their keys and values should stay in the L2 cache.
 const MAX_TOGETHER: usize = 8;
 /// Bytes that tiles must read next to each other to be computed together. With shorter pieces it takes longer than one tile after the other
@@ -98,7 +97,7 @@ impl Work {
     /// Number of tiles, one after the other, that a thread computes together: their queries are few, so that reading keys and values takes the time.
     pub fn together(&self, threads: usize) -> usize {
         let tiles = (self.tiles() / threads.max(1)).clamp(1, MAX_TOGETHER);
-        let small = self.positions * self.group < SMALL;
+        let small = self.positions * self.group < CONVERT_FROM;
         if small && tiles * self.key_bytes >= LONG { tiles } else { 1 }
     }
 
