@@ -15,11 +15,13 @@ pub mod formats;
 use super::lanes::{Dots, Lanes};
 use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
-use crate::sys::memory::prefetch;
+use crate::sys::memory::{prefetch, prefetch_near};
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by themselves up to the end of a page. Kernels
 /// ask for a part of a block at a time: some processors stop at many requests at once.
 const AHEAD: usize = 8192;
+/// The same for formats with a byte for each weight, which are loaded into the nearest cache.
+const NEAR_AHEAD: usize = 4096;
 
 /// Where the data of a block is.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +171,11 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
-                        prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
+                        if F::SHAPE.bytes >= F::SHAPE.values {
+                            prefetch_near(b.at.wrapping_add(NEAR_AHEAD + $t * part), part);
+                        } else {
+                            prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
+                        }
                         let at = (i * per + $t) * act_bytes;
                         let codes = F::codes(b, $t);
                         for g in 0..groups {
