@@ -1,10 +1,9 @@
 //! Products of one column are joined, with and without integers, unless another node needs an intermediate result or memory is in the way.
 
-use super::device::{Card, author, publish_cards};
+use super::device::{Card, author};
 use super::fusion::{Chain, find};
-use super::instance::instance;
 use super::lab::{Lab, agrees, floats, scattered};
-use super::testing::{Quiet, devices};
+use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_glu_op, ggml_status};
@@ -26,8 +25,7 @@ fn cards() -> &'static [(&'static str, DeviceRef)] {
         card.features.fast_integer_dot = false;
         let mut ints = card.clone();
         ints.features.fast_integer_dot = ints.features.integer_dot;
-        let reg =
-            publish_cards(instance().unwrap(), [card, ints].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
+        let reg = publish([card, ints].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
         vec![("floats", reg.device(0).unwrap()), ("integers", reg.device(1).unwrap())]
     })
 }
