@@ -5,14 +5,18 @@ use crate::abi::backend::*;
 use crate::backend::{BackendBox, DeviceRef, RegRef};
 use crate::capi::convert::{optional, outputs};
 use crate::guard::guarded;
-use crate::vulkan::device;
 use crate::vulkan::stream::VkStream;
-use crate::{log_error, vulkan};
+use crate::{cpu, log_error, vulkan};
 use std::ffi::{c_char, c_int};
+
+/// The Vulkan backend. It computes only nodes that the CPU backend would accept.
+pub(in crate::capi) fn reg() -> Option<RegRef> {
+    vulkan::reg(|node| cpu::check::supported(node).map(drop))
+}
 
 /// Device `index`. Logs an error if there is none.
 fn found(function: &str, index: usize) -> Option<DeviceRef> {
-    let device = device::device(index);
+    let device = reg().filter(|reg| index < reg.device_count()).and_then(|reg| reg.device(index));
     if device.is_none() {
         log_error!("{function}: there is no Vulkan device {index}");
     }
@@ -40,7 +44,7 @@ pub unsafe extern "C" fn ggml_backend_is_vk(backend: ggml_backend_t) -> bool {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_get_device_count() -> c_int {
-    vulkan::reg().map_or(0, |r| c_int::try_from(r.device_count()).unwrap_or(c_int::MAX))
+    reg().map_or(0, |r| c_int::try_from(r.device_count()).unwrap_or(c_int::MAX))
 }
 
 /// Writes the product name of a Vulkan device, cut to `description_size` bytes including the zero byte. Empty if
@@ -101,5 +105,5 @@ pub unsafe extern "C" fn ggml_backend_vk_host_buffer_type() -> ggml_backend_buff
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_vk_reg() -> ggml_backend_reg_t {
-    vulkan::reg().map_or(std::ptr::null_mut(), RegRef::as_ptr)
+    reg().map_or(std::ptr::null_mut(), RegRef::as_ptr)
 }

@@ -4,6 +4,7 @@ use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
 use super::gpu::Gpu;
 use super::info::Info;
 use super::instance::{Instance, instance};
+use super::ops::Shapes;
 use super::stream::{VkEvent, VkStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
@@ -24,18 +25,20 @@ pub struct VkDevice {
     instance: &'static Instance,
     info: Arc<Info>,
     direct: bool,
+    shapes: Shapes,
     opened: Mutex<Option<Arc<Gpu>>>,
     buffer_type: OnceLock<BufferTypeRef>,
     host_buffer_type: OnceLock<BufferTypeRef>,
 }
 
 impl VkDevice {
-    fn new(index: usize, instance: &'static Instance, card: &Card) -> Self {
+    fn new(index: usize, reg: &VkReg, card: &Card) -> Self {
         Self {
             name: CString::new(format!("Vulkan{index}")).unwrap_or_default(),
-            instance,
+            instance: reg.instance,
             info: card.info.clone(),
             direct: card.direct,
+            shapes: reg.shapes,
             opened: Mutex::new(None),
             buffer_type: OnceLock::new(),
             host_buffer_type: OnceLock::new(),
@@ -131,7 +134,7 @@ impl Device for VkDevice {
     }
 
     fn open(&self, _this: DeviceRef, _params: Option<&CStr>) -> Result<VkStream> {
-        VkStream::new(&self.gpu()?, self.name.clone())
+        VkStream::new(&self.gpu()?, self.name.clone(), self.shapes)
     }
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
@@ -152,7 +155,7 @@ impl Device for VkDevice {
     }
 
     fn supports_op(&self, op: TensorRef) -> bool {
-        super::stream::supports(&self.info, op)
+        super::stream::supports(&self.info, self.shapes, op)
     }
 
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool {
@@ -176,6 +179,7 @@ pub(super) struct Card {
 struct VkReg {
     instance: &'static Instance,
     cards: Vec<Card>,
+    shapes: Shapes,
 }
 
 impl Reg for VkReg {
@@ -186,7 +190,7 @@ impl Reg for VkReg {
     }
 
     fn devices(&self) -> Vec<VkDevice> {
-        self.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self.instance, card)).collect()
+        self.cards.iter().enumerate().map(|(i, card)| VkDevice::new(i, self, card)).collect()
     }
 
     fn proc_address(&self, name: &CStr) -> *const c_void {
@@ -195,26 +199,20 @@ impl Reg for VkReg {
 }
 
 /// Publishes a registry with these devices.
-pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>) -> RegRef {
-    publish(VkReg { instance, cards })
+pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>, shapes: Shapes) -> RegRef {
+    publish(VkReg { instance, cards, shapes })
 }
 
-/// The registry of the backend. `None` if the system has no Vulkan.
-pub fn reg() -> Option<RegRef> {
+/// The registry of the backend, which computes only nodes that `shapes` accepts; the first call decides. `None` if the system has no Vulkan.
+pub fn reg(shapes: Shapes) -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
     let make = || {
         let instance = instance()?;
         let direct = !environment::VK_DISABLE_HOST_VISIBLE_VIDMEM.is_set();
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
-        Some(publish_cards(instance, cards))
+        Some(publish_cards(instance, cards, shapes))
     };
     log::afterwards(|| *REG.get_or_init(make))
-}
-
-/// Device `index` of the backend.
-pub fn device(index: usize) -> Option<DeviceRef> {
-    let reg = reg()?;
-    (index < reg.device_count()).then(|| reg.device(index)).flatten()
 }
 
 /// The `VkDevice` of a backend device.

@@ -1,10 +1,9 @@
 //! Operations, family by family, compared with the CPU: sizes that do not fill a workgroup, permuted and batched sources, all types. Each case runs
 //! with the division of work for software drivers, with that for GPUs, and with that for GPUs without subgroup arithmetic.
 
-use super::device::{Card, author, publish_cards};
-use super::instance::instance;
+use super::device::{Card, author};
 use super::lab::{Lab, agrees, bytes, scattered};
-use super::testing::{Quiet, devices};
+use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_op, ggml_op_pool, ggml_scale_flag, ggml_scale_mode, ggml_status, ggml_tri_type};
@@ -28,7 +27,7 @@ fn ways() -> Option<&'static [(&'static str, DeviceRef)]> {
         let mut plain = card.clone();
         plain.features.subgroup = Default::default();
         let cards = [card, plain].map(|info| Card { info: Arc::new(info), direct: true });
-        let reg = publish_cards(instance().unwrap(), cards.to_vec());
+        let reg = publish(cards.to_vec());
         vec![("software", software), ("card", reg.device(0).unwrap()), ("plain", reg.device(1).unwrap())]
     }))
 }

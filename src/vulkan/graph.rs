@@ -5,6 +5,7 @@
 use super::command::Recorder;
 use super::converted::Converted;
 use super::fusion::{self, Chain, Found};
+use super::ops::Shapes;
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
@@ -14,20 +15,32 @@ use crate::backend::op_is_empty;
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
+use crate::invalid;
 use crate::tensor::TensorRef;
 use std::sync::OnceLock;
 
 /// What is planned together.
 #[derive(Clone, Copy)]
-enum Work {
+enum Unit {
     Node(TensorRef),
     Chain(Chain),
 }
 
 /// A step of a graph, and the numbers of its nodes.
 struct Step {
-    work: Work,
+    unit: Unit,
     nodes: Vec<usize>,
+}
+
+/// A graph to compute.
+#[derive(Clone, Copy)]
+pub struct Work<'a> {
+    /// The graph.
+    pub graph: GraphRef,
+    /// Pipelines of the device.
+    pub pipelines: &'a Pipelines,
+    /// The check of nodes that comes from above.
+    pub shapes: Shapes,
 }
 
 /// Walks the steps of a graph.
@@ -70,8 +83,8 @@ impl<'a> Steps<'a> {
             }
             let found = if fuses() { fusion::find(self.graph, i, &self.taken, self.info) } else { None };
             let step = match found {
-                Some(Found { chain, nodes }) => Step { work: Work::Chain(chain), nodes },
-                None => Step { work: Work::Node(self.graph.node(i)), nodes: vec![i] },
+                Some(Found { chain, nodes }) => Step { unit: Unit::Chain(chain), nodes },
+                None => Step { unit: Unit::Node(self.graph.node(i)), nodes: vec![i] },
             };
             step.nodes.iter().for_each(|&k| self.taken[k] = true);
             return Some(step);
@@ -82,9 +95,9 @@ impl<'a> Steps<'a> {
     /// The dispatches of a step. Later steps may read what it converts.
     fn plan(&mut self, step: &Step, scratch: Scratch<'_>) -> Result<Vec<Dispatch>> {
         let mut plan = DispatchList::new(self.info, scratch, &self.converted);
-        match step.work {
-            Work::Chain(chain) => chain.plan(&mut plan)?,
-            Work::Node(node) => {
+        match step.unit {
+            Unit::Chain(chain) => chain.plan(&mut plan)?,
+            Unit::Node(node) => {
                 let Some(op) = ops::find(node.op()) else {
                     return Err(Error::Unsupported(format!("{:?} on Vulkan", node.op())));
                 };
@@ -113,8 +126,15 @@ impl<'a> Steps<'a> {
 
 /// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of its chains: whether they are
 /// fused depends on who else reads them.
-pub fn record(recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<Vec<TensorRef>> {
+///
+/// # Errors
+/// As [`ops::supports`], before anything is recorded. A graph whose commands are kept is checked only when they are recorded.
+pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>> {
+    let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
+    for node in graph.nodes().filter(|&n| asks(n)) {
+        ops::supports(node, &info, shapes).map_err(|e| invalid!("{:?} '{}': {e}", node.op(), node.name()))?;
+    }
     recorder.start_graph();
     let mut steps = Steps::new(graph, &info);
     let mut fused = Vec::new();

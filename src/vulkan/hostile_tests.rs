@@ -3,13 +3,16 @@
 //! a shader behind the padding of a buffer faults.
 
 use super::device::VkDevice;
+use super::lab::{Lab, bytes};
 use super::testing::{Quiet, devices, noise};
-use crate::abi::ggml::ggml_type;
+use crate::abi::ggml::ggml_op::GGML_OP_NONE;
+use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::author::device_author;
+use crate::backend::{BackendRef, DeviceRef, tensor_io};
 use crate::cpu::hostile::{Choices, Outcome, Trial, work};
 use crate::error::{Error, Result};
 use crate::graph::build;
-use crate::tensor::ops::matmul;
+use crate::tensor::ops::{matmul, reduce};
 use crate::tensor::{Context, TensorRef};
 use std::time::{Duration, Instant};
 
@@ -41,43 +44,118 @@ fn products_into_another_shape_are_refused() {
     }
 }
 
-// It still finds nodes that the backend should refuse: checks of operations take for granted that a result has the shape that its constructor gives it. A
-// SUM_ROWS of [5, 37, 3, 2] into [1, 5, 3, 2] writes behind its result (docs/RELIABILITY.md). HOSTILE_SLACK: bytes that shaders may read behind a tensor.
-#[ignore = "on demand: cargo test -- --ignored vulkan::hostile"]
-#[test]
-fn damaged_nodes_end_with_a_result_or_an_error() {
-    let Some([device, _]) = devices() else { return };
+/// A trial in host memory that the first device imports, if a fault would be seen.
+fn trial(device: DeviceRef) -> Option<Trial> {
     let info = device_author::<VkDevice>(device).unwrap().info().clone();
     if !info.features.external_host || !info.software {
-        return crate::log::to_stderr(c"skipped: the driver cannot import host memory, or a fault would not be seen\n");
+        crate::log::to_stderr(c"skipped: the driver cannot import host memory, or a fault would not be seen\n");
+        return None;
     }
-    let _quiet = Quiet::new();
-    let stream = device.init(None).unwrap();
     let import = |start: *mut u8, len| {
         // SAFETY: the memory exists as long as the trial, which owns the buffer.
         let buffer = unsafe { device.buffer_from_host_ptr(start.cast(), len, len) };
         buffer.ok_or_else(|| Error::Backend("no import".into()))
     };
     // Shaders load vectors: `buffer::TENSOR_ALIGNMENT`.
-    let mut trial = Trial::in_buffers(64, import).unwrap();
-    let compute = |_: &Trial, node: TensorRef, all: &[TensorRef], _: &mut Choices<'_>| -> Result<Outcome> {
-        // Of tensors without a format nothing can be asked: hosts cannot make them.
-        let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
-        if !all.iter().all(known) || !device.supports_op(node) {
-            return Ok(Outcome::Refused);
-        }
-        if work(all) > 1 << 22 {
-            return Ok(Outcome::TooLarge);
-        }
+    Some(Trial::in_buffers(64, import).unwrap())
+}
+
+/// Computes a node if the device supports it.
+fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
+    // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be the last one of a graph.
+    let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
+    if node.op_raw() == GGML_OP_NONE as i32 || !all.iter().all(known) {
+        return Ok(Outcome::Refused);
+    }
+    crate::log::clear_last_error();
+    let outcome = match device.supports_op(node) {
+        false => Outcome::Refused,
+        true if work(all) > 1 << 22 => Outcome::TooLarge,
+        true => Outcome::Ran,
+    };
+    if outcome == Outcome::Ran {
         let mut ctx = Context::with_size(1 << 16, true)?;
         let graph = build::new(&mut ctx, 64, false)?;
         graph.expand(node, true);
-        crate::log::clear_last_error();
         stream.graph_compute(graph);
-        // SAFETY: the text stays until the thread's next error.
-        let said = unsafe { std::ffi::CStr::from_ptr(crate::log::last_error_ptr()) }.to_string_lossy().into_owned();
-        if said.contains("panic") || said.contains("defect") { Err(Error::Backend(said)) } else { Ok(Outcome::Ran) }
-    };
+    }
+    // SAFETY: the text stays until the thread's next error.
+    let said = unsafe { std::ffi::CStr::from_ptr(crate::log::last_error_ptr()) }.to_string_lossy().into_owned();
+    if said.contains("panic") || said.contains("defect") { Err(Error::Backend(said)) } else { Ok(outcome) }
+}
+
+/// The host need not have asked whether the device supports a node.
+#[test]
+fn a_result_of_another_shape_is_not_written() {
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let mut lab = Lab::new();
+    let a = lab.noise(&[5, 37, 3, 2], 1);
+    let sum = reduce::sum_rows(&mut lab.ctx, a).unwrap();
+    let graph = lab.graph(&[sum]);
+    let _buffer = lab.place(device);
+    let (whole, strides) = (sum.ne(), sum.nb());
+    tensor_io::set_bytes(sum, &vec![0x5a; sum.nbytes()], 0);
+    sum.set_ne([1, 5, 3, 2]);
+    sum.set_nb([4, 4, 20, 60]);
+    assert!(!device.supports_op(sum));
+    let stream = device.init(None).unwrap();
+    for _ in 0..3 {
+        assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_FAILED);
+    }
+    sum.set_ne(whole);
+    sum.set_nb(strides);
+    assert!(bytes(sum).iter().all(|b| *b == 0x5a));
+    for _ in 0..3 {
+        assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+    }
+    // Commands are kept now. They are not those of another shape.
+    sum.set_ne([1, 5, 3, 2]);
+    assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_FAILED);
+}
+
+/// Each operation, with one row, column or matrix more or less in one tensor, or in all tensors that have as many.
+#[test]
+fn other_shapes_are_refused_or_computed_in_bounds() {
+    let Some([device, _]) = devices() else { return };
+    let Some(mut trial) = trial(device) else { return };
+    let _quiet = Quiet::new();
+    let stream = device.init(None).unwrap();
+    let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
+    for sample in 0..trial.samples() {
+        let name = trial.name(sample).to_string();
+        let mut tensors = 1;
+        for which in 0.. {
+            if which == tensors {
+                break;
+            }
+            for (dim, in_all, less) in (0..16).map(|k| (k & 3, k & 4 != 0, k & 8 != 0)) {
+                // One change, of this tensor and dimension, of this kind.
+                let choices = [1, which, dim, if in_all { 2 } else { 0 }, u8::from(less)];
+                let outcome = trial.round_by(sample, Choices(&choices), |_, node, all, _| {
+                    tensors = all.len() as u8;
+                    compute(device, stream.handle(), node, all)
+                });
+                match outcome {
+                    Ok(Outcome::Ran) => ran += 1,
+                    Ok(_) => refused += 1,
+                    Err(e) => panics.push(format!("{name} {choices:?}: {e}")),
+                }
+            }
+        }
+    }
+    println!("{ran} ran, {refused} were refused");
+    assert!(panics.is_empty(), "{panics:#?}");
+    assert!(ran > 1000 && refused > 1000, "{ran} ran, {refused} were refused");
+}
+
+/// HOSTILE_SECONDS: for how long.
+#[test]
+fn damaged_nodes_end_with_a_result_or_an_error() {
+    let Some([device, _]) = devices() else { return };
+    let Some(mut trial) = trial(device) else { return };
+    let _quiet = Quiet::new();
+    let stream = device.init(None).unwrap();
     let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
     // Software drivers compile for a part of a second: as many as there is time for, each time others of the samples first.
     let end = Instant::now() + Duration::from_secs(crate::environment::HOSTILE_SECONDS.number().unwrap_or(10));
@@ -86,11 +164,14 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
             if Instant::now() > end {
                 break 'all;
             }
-            let bytes = noise(48, (sample * 1000 + seed) as u64);
-            match trial.round_by(sample, Choices(&bytes), compute) {
+            let random = noise(48, (sample * 1000 + seed) as u64);
+            let name = trial.name(sample).to_string();
+            match trial
+                .round_by(sample, Choices(&random), |_, node, all, _| compute(device, stream.handle(), node, all))
+            {
                 Ok(Outcome::Ran) => ran += 1,
                 Ok(_) => refused += 1,
-                Err(e) => panics.push(format!("{} (seed {seed}): {e}", trial.name(sample))),
+                Err(e) => panics.push(format!("{name} (seed {seed}): {e}")),
             }
         }
     }

@@ -3,8 +3,7 @@
 
 use super::buffer;
 use super::command::{Kept, Recorder};
-use super::graph;
-use super::pipeline::Pipelines;
+use super::graph::{self, Work};
 use super::profile::Profile;
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
@@ -93,18 +92,18 @@ fn is_enabled() -> bool {
 
 impl KeptGraphs {
     /// Computes a graph: submits its commands again if they are known, or records them.
-    pub fn compute(&mut self, recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<()> {
+    pub fn compute(&mut self, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
         recorder.ask_host()?;
-        let n = graph.n_nodes();
+        let n = work.graph.n_nodes();
         if n == 0 || n > NODES || !is_enabled() || Profile::is_on(recorder.core()) {
-            return graph::record(recorder, pipelines, graph).map(drop);
+            return graph::record(recorder, work).map(drop);
         }
-        let key = (graph.node(0), n);
+        let key = (work.graph.node(0), n);
         let mut entry = match self.entries.iter().position(|e| e.key == key) {
             Some(i) => self.entries.remove(i),
             None => Entry { key, record: None, pause: Pause::of(1) },
         };
-        let result = entry.compute(recorder, pipelines, graph);
+        let result = entry.compute(recorder, work);
         self.entries.push(entry);
         if self.entries.len() > GRAPHS {
             self.entries.remove(0).record.into_iter().for_each(|r| recorder.discard(r.commands));
@@ -114,15 +113,15 @@ impl KeptGraphs {
 }
 
 impl Entry {
-    fn compute(&mut self, recorder: &mut Recorder, pipelines: &Pipelines, graph: GraphRef) -> Result<()> {
+    fn compute(&mut self, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
         match &mut self.record {
-            Some(record) if record.is_of(graph) => {
+            Some(record) if record.is_of(work.graph) => {
                 if recorder.replay(&mut record.commands)? {
                     self.pause.succeeded();
                     return Ok(());
                 }
                 // The device has not finished the graph.
-                return graph::record(recorder, pipelines, graph).map(drop);
+                return graph::record(recorder, work).map(drop);
             }
             Some(_) => {
                 self.record.take().into_iter().for_each(|r| recorder.discard(r.commands));
@@ -131,13 +130,13 @@ impl Entry {
             None => {}
         }
         if !self.pause.take_turn() {
-            return graph::record(recorder, pipelines, graph).map(drop);
+            return graph::record(recorder, work).map(drop);
         }
         recorder.start_keeping()?;
-        let fused = graph::record(recorder, pipelines, graph);
+        let fused = graph::record(recorder, work);
         let kept = recorder.end_keeping(fused.is_ok());
         let fused = fused?;
-        self.record = kept.map(|commands| Record::new(graph, fused, commands));
+        self.record = kept.map(|commands| Record::new(work.graph, fused, commands));
         Ok(())
     }
 }

@@ -1,9 +1,8 @@
 //! Regressions of operations on devices (rows V of the list in docs/TESTS.md).
 
-use super::device::{Card, author, publish_cards};
-use super::instance::instance;
+use super::device::{Card, author};
 use super::lab::{Lab, agrees, bytes, floats, ints, results, scattered};
-use super::testing::{Quiet, devices};
+use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_sort_order::*;
 use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::*;
@@ -208,7 +207,7 @@ fn devices_with_few_groups_compute_the_same() {
     let _quiet = Quiet::new();
     let mut info = (**author(device).unwrap().info()).clone();
     info.limits.groups = [24, 16, 8];
-    let reg = publish_cards(instance().unwrap(), vec![Card { info: Arc::new(info), direct: true }]);
+    let reg = publish(vec![Card { info: Arc::new(info), direct: true }]);
     let narrow = reg.device(0).unwrap();
     type Make = fn(&mut Lab) -> TensorRef;
     let all: [(&str, Make, bool); 8] = [
@@ -294,7 +293,7 @@ fn products_with_more_rows_than_groups_are_computed_in_parts() {
     let mut info = (**author(device).unwrap().info()).clone();
     info.software = false;
     info.limits.groups[0] = 24;
-    let reg = publish_cards(instance().unwrap(), vec![Card { info: Arc::new(info), direct: true }]);
+    let reg = publish(vec![Card { info: Arc::new(info), direct: true }]);
     let card = reg.device(0).unwrap();
     for shape in [[1i64, 1], [3, 1], [3, 2]] {
         let product = |l: &mut Lab| {

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 /// Maximum size of a push block in bytes, which every device supports.
 pub const MAX_PUSH: usize = 128;
 /// Maximum number of specialization constants of a module, with the three for the size of the workgroup.
-pub const MAX_SPEC: usize = 16;
+pub const MAX_SPEC: usize = 24;
 
 /// A module with its constants. A pipeline is created for each kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,19 +1,19 @@
 //! Products of one column are joined, with and without integers, unless another node needs an intermediate result or memory is in the way.
 
-use super::device::{Card, author, publish_cards};
+use super::device::{Card, author};
 use super::fusion::{Chain, find};
-use super::instance::instance;
 use super::lab::{Lab, agrees, floats, scattered};
-use super::testing::{Quiet, devices};
+use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::abi::ggml::{ggml_glu_op, ggml_status};
+use crate::abi::ggml::{GGML_ROPE_TYPE_NEOX, ggml_glu_op, ggml_status};
 use crate::backend::{DeviceRef, view as memory};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
-use crate::tensor::ops::{Place, glu, matmul, rows, unary, view};
+use crate::tensor::ops::rope::{Rope, rope};
+use crate::tensor::ops::{Place, copy, glu, matmul, rows, unary, view};
 use std::sync::{Arc, OnceLock};
 
 /// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without a driver.
@@ -26,8 +26,7 @@ fn cards() -> &'static [(&'static str, DeviceRef)] {
         card.features.fast_integer_dot = false;
         let mut ints = card.clone();
         ints.features.fast_integer_dot = ints.features.integer_dot;
-        let reg =
-            publish_cards(instance().unwrap(), [card, ints].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
+        let reg = publish([card, ints].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
         vec![("floats", reg.device(0).unwrap()), ("integers", reg.device(1).unwrap())]
     })
 }
@@ -124,12 +123,92 @@ fn values_into_rows(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
     vec![all[0], rows::set_rows(&mut l.ctx, cache, row, ids).unwrap()]
 }
 
-const ALL: [(Make, [usize; 3], usize); 5] = [
+/// How the queries and keys of a model are rotated.
+struct Rotation {
+    rope: Rope,
+    factors: bool,
+    biases: bool,
+    /// Format of the cache.
+    cache: ggml_type,
+}
+
+/// Queries, keys and values of three, two and two heads, as a model makes them for a token: queries and keys are rotated; keys and values go to
+/// rows of their caches, each by an index of its own.
+fn rotated(l: &mut Lab, f: ggml_type, with: &Rotation) -> Vec<TensorRef> {
+    const HEAD: i64 = 20;
+    let all = products(l, f, &[3 * HEAD, 2 * HEAD, 2 * HEAD]);
+    let at = l.i32s(&[1], &[77]);
+    let factors = with.factors.then(|| l.f32s(&[HEAD / 2], |i| 1.0 + 0.5 * i as f32));
+    let [mut q, mut k, mut v] = [all[0], all[1], all[2]];
+    if with.biases {
+        [q, k, v] = [q, k, v].map(|t| {
+            let bias = l.noise(&[t.ne()[0]], 5);
+            add(&mut l.ctx, t, bias).unwrap()
+        });
+    }
+    [q, k] = [q, k].map(|t| {
+        let heads = view::reshape(&mut l.ctx, t, &[HEAD, t.ne()[0] / HEAD, 1]).unwrap();
+        rope(&mut l.ctx, heads, at, factors, &with.rope, Place::New).unwrap()
+    });
+    let cached = |(t, row): (TensorRef, i64)| {
+        let ids = l.i64s(&[1], &[row]);
+        let cache = match with.cache {
+            GGML_TYPE_F32 => l.f32s(&[2 * HEAD, 5], |i| i as f32 * 0.01),
+            _ => l.f16s(&[2 * HEAD, 5], |i| i as f32 * 0.01),
+        };
+        let t = view::reshape(&mut l.ctx, t, &[2 * HEAD, 1]).unwrap();
+        let end = rows::set_rows(&mut l.ctx, cache, t, ids).unwrap();
+        // F16 rows are compared as numbers.
+        if with.cache == GGML_TYPE_F32 { end } else { copy::cast(&mut l.ctx, end, GGML_TYPE_F32).unwrap() }
+    };
+    let [k, v] = [(k, 3), (v, 1)].map(cached);
+    vec![q, k, v]
+}
+
+fn yarn(n_dims: i32, mode: i32) -> Rope {
+    let plain = Rope::plain(n_dims, mode);
+    Rope {
+        n_ctx_orig: 64,
+        freq_scale: 0.5,
+        ext_factor: 0.7,
+        attn_factor: 1.2,
+        beta_fast: 32.0,
+        beta_slow: 1.0,
+        ..plain
+    }
+}
+
+/// Llama: neighbours.
+fn rotated_neighbours(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
+    rotated(l, f, &Rotation { rope: Rope::plain(20, 0), factors: false, biases: false, cache: GGML_TYPE_F16 })
+}
+
+/// Llama 3.1: factors of the frequencies. Only a part of a head is rotated.
+fn rotated_by_factors(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
+    rotated(l, f, &Rotation { rope: yarn(12, 0), factors: true, biases: false, cache: GGML_TYPE_F32 })
+}
+
+/// Halves, of which there are others after them.
+fn rotated_halves(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
+    rotated(l, f, &Rotation { rope: yarn(12, GGML_ROPE_TYPE_NEOX), factors: true, biases: false, cache: GGML_TYPE_F16 })
+}
+
+/// Qwen 2: halves, and biases, which leave no room for a second index.
+fn rotated_with_biases(l: &mut Lab, f: ggml_type) -> Vec<TensorRef> {
+    let rope = Rope::plain(20, GGML_ROPE_TYPE_NEOX);
+    rotated(l, f, &Rotation { rope, factors: false, biases: true, cache: GGML_TYPE_F32 })
+}
+
+const ALL: [(Make, [usize; 3], usize); 9] = [
     (three, [3, 0, 0], 3),
     (two_and_biases, [2, 2, 0], 4),
     (bias_and_residual, [1, 2, 0], 3),
     (gate_and_up, [2, 0, 1], 3),
     (values_into_rows, [2, 0, 0], 3),
+    (rotated_neighbours, [3, 0, 0], 7),
+    (rotated_by_factors, [3, 0, 0], 7),
+    (rotated_halves, [3, 0, 0], 7),
+    (rotated_with_biases, [3, 3, 0], 9),
 ];
 
 #[test]
@@ -148,6 +227,72 @@ fn joined_products_give_what_their_nodes_give() {
                 assert_eq!(chains(graph, *device), [(2, parts, nodes)], "{way}, join {i}, {format:?}");
                 // The CPU rounds the column to bytes, too, and by other blocks.
                 assert!(agrees(*device, &format!("{way}, join {i}, {format:?}"), 2e-4, &|l| make(l, format)));
+            }
+        }
+    }
+}
+
+/// What a rotation needs and does not find: it is computed by itself.
+#[test]
+fn rotations_that_cannot_be_joined() {
+    let _quiet = Quiet::new();
+    for (way, device) in cards() {
+        for what in ["nothing", "output", "reader", "odd", "another rotation", "over the positions", "over the column"]
+        {
+            let make = |lab: &mut Lab| {
+                let all = products(lab, GGML_TYPE_Q8_0, &[40, 40, if what == "odd" { 3 } else { 8 }]);
+                let at = lab.i32s(&[1], &[9]);
+                let plain = Rope::plain(20, 0);
+                let others = Rope { freq_base: if what == "another rotation" { 5000.0 } else { 10000.0 }, ..plain };
+                let turned = [(all[0], plain), (all[1], others)].map(|(t, with)| {
+                    let heads = view::reshape(&mut lab.ctx, t, &[20, 2, 1]).unwrap();
+                    rope(&mut lab.ctx, heads, at, None, &with, Place::New).unwrap()
+                });
+                let mut ends = vec![turned[0], turned[1], all[2]];
+                match what {
+                    "output" => all[0].add_flag(GGML_TENSOR_FLAG_OUTPUT),
+                    "reader" => ends.push(unary::scale(&mut lab.ctx, all[0], 2.0).unwrap()),
+                    _ => {}
+                }
+                (ends, at)
+            };
+            let mut lab = Lab::new();
+            let (ends, at) = make(&mut lab);
+            let graph = lab.graph(&ends);
+            let column = graph.node(1);
+            let own = device.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
+            let mut place = own.base();
+            let over = match what {
+                "over the positions" => Some(at),
+                "over the column" => Some(column),
+                _ => None,
+            };
+            // The rotation has the memory of what other workgroups would still read.
+            for t in lab.ctx.tensors().filter(|t| t.data().is_null() && t.view_src().is_none()) {
+                if over.is_none() || t != ends[0] {
+                    place = place.wrapping_add((place as usize).next_multiple_of(256) - place as usize);
+                    assert_eq!(memory::bind(own.handle(), t, place), ggml_status::GGML_STATUS_SUCCESS);
+                    place = place.wrapping_add(t.nbytes() + 1024);
+                }
+            }
+            if let Some(over) = over {
+                assert_eq!(memory::bind(own.handle(), ends[0], over.data().cast()), ggml_status::GGML_STATUS_SUCCESS);
+            }
+            for t in lab.ctx.tensors().filter(|t| t.data().is_null()) {
+                assert_eq!(memory::init(t), ggml_status::GGML_STATUS_SUCCESS);
+            }
+            lab.fill();
+            let found = chains(graph, *device);
+            let nodes: usize = found.iter().map(|c| c.2).sum();
+            let all = if what == "nothing" { 5 } else { 4 };
+            match what {
+                // The third matrix does without the others, or they without their rotations.
+                "odd" => assert!(nodes < 6 && found.len() == 1, "{way}, {what}: {found:?}"),
+                "over the column" | "over the positions" => assert!(nodes < 5, "{way}, {what}: {found:?}"),
+                _ => assert_eq!(nodes, all, "{way}, {what}: {found:?}"),
+            }
+            if over.is_none() {
+                assert!(agrees(*device, &format!("{way}, {what}"), 2e-4, &|l| make(l).0));
             }
         }
     }

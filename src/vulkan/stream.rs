@@ -4,9 +4,11 @@ use super::abort::Abort;
 use super::buffer::{self, Location};
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
+use super::graph::Work;
 use super::info::Info;
 use super::kept::KeptGraphs;
 use super::memory::Span;
+use super::ops::Shapes;
 use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
@@ -32,6 +34,7 @@ pub struct VkStream {
     /// Locked after the recorder.
     kept: Mutex<KeptGraphs>,
     gpu: Arc<Gpu>,
+    shapes: Shapes,
     /// Writes that the recorder has not finished.
     writes: Queued,
     /// Whether a call without a result has failed since the last call that has one.
@@ -70,8 +73,8 @@ fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
 }
 
 /// Whether a device can compute a node.
-pub(super) fn supports(info: &Info, op: TensorRef) -> bool {
-    match super::ops::supports(op, info) {
+pub(super) fn supports(info: &Info, shapes: Shapes, op: TensorRef) -> bool {
+    match super::ops::supports(op, info, shapes) {
         Ok(()) => true,
         Err(e) => {
             log_debug!("ggml_vulkan: {:?} '{}': {e}", op.op(), op.name());
@@ -96,10 +99,10 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 }
 
 impl VkStream {
-    pub(super) fn new(gpu: &Arc<Gpu>, name: CString) -> Result<Self> {
+    pub(super) fn new(gpu: &Arc<Gpu>, name: CString, shapes: Shapes) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
         let (kept, writes, failed) = (Mutex::default(), Queued::default(), AtomicBool::new(false));
-        Ok(Self { gpu: gpu.clone(), name, recorder, kept, writes, failed })
+        Ok(Self { gpu: gpu.clone(), shapes, name, recorder, kept, writes, failed })
     }
 
     /// Sets the host's callback that cancels computations.
@@ -223,7 +226,8 @@ impl Stream for VkStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         let mut recorder = lock(&self.recorder);
-        let recorded = lock(&self.kept).compute(&mut recorder, &self.gpu.pipelines, graph);
+        let work = Work { graph, pipelines: &self.gpu.pipelines, shapes: self.shapes };
+        let recorded = lock(&self.kept).compute(&mut recorder, work);
         self.ended(recorded.and_then(|()| self.settle(&mut recorder)))
     }
 

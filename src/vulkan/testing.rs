@@ -1,10 +1,10 @@
 //! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with direct access to mapped
 //! memory and without, to test both ways of copying on one machine.
 
-use super::device::{Card, publish_cards};
+use super::device::Card;
 use super::info::{Features, Identity, Info, Limits};
 use super::instance::{instance, validation_messages};
-use crate::backend::{BackendBox, BufferBox, DeviceRef};
+use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef};
 use crate::tensor::{Context, TensorRef};
 use ash::vk;
 use std::sync::OnceLock;
@@ -13,12 +13,11 @@ use std::sync::OnceLock;
 pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
     static DEVICES: OnceLock<Option<[DeviceRef; 2]>> = OnceLock::new();
     let found = *DEVICES.get_or_init(|| {
-        let instance = instance()?;
-        let all = instance.all();
+        let all = instance()?.all();
         let software = all.iter().find(|i| i.identity.kind == vk::PhysicalDeviceType::CPU);
         let info = software.or(all.first())?.clone();
         let cards = [true, false].map(|direct| Card { info: info.clone(), direct });
-        let reg = publish_cards(instance, cards.to_vec());
+        let reg = publish(cards.to_vec());
         Some([reg.device(0)?, reg.device(1)?])
     });
     if found.is_none() {
@@ -26,6 +25,12 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
         crate::log::to_stderr(c"skipped: no Vulkan driver\n");
     }
     found
+}
+
+/// Publishes a registry with these devices, and the CPU's check.
+pub(super) fn publish(cards: Vec<Card>) -> RegRef {
+    let shapes = |node| crate::cpu::check::supported(node).map(drop);
+    super::device::publish_cards(instance().unwrap(), cards, shapes)
 }
 
 /// The description of a device that does not exist.

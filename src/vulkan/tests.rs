@@ -463,7 +463,7 @@ fn a_lost_device_is_opened_again() {
     // A registry of its own, so that the loss does not affect other tests.
     let info = author(device).unwrap().info().clone();
     let card = super::device::Card { info, direct: true };
-    let reg = super::device::publish_cards(super::instance::instance().unwrap(), vec![card]);
+    let reg = super::testing::publish(vec![card]);
     let device = reg.device(0).unwrap();
     let b = Bench::bytes(device, &[1000]);
     let gpu = author(device).unwrap().gpu().unwrap();

@@ -3,6 +3,7 @@
 // or copies elements outside of the rotated dimensions. Fused with SET_ROWS, an index selects the row of d.
 #include "common.glsl"
 #include "rows.glsl"
+#include "rope/turn.glsl"
 
 layout(constant_id = 3) const uint A = 0;
 layout(constant_id = 4) const uint D = 0;
@@ -55,15 +56,8 @@ vec2 turn(uint pair, uint token) {
         angle = float(I32s(p.pos).v[token + k * p.ne.z]) * pow(p.theta_scale, float(power));
     }
     if (FACTORS) { angle /= F32s(p.factors).v[pair]; }
-    float theta = p.freq_scale * angle;
-    float magnitude = p.attn_factor;
-    if (p.ext_factor != 0.0) {
-        const float y = (float(pair) - p.corr_low) / max(p.corr_high - p.corr_low, 0.001);
-        const float mix_ = (1.0 - clamp(y, 0.0, 1.0)) * p.ext_factor;
-        theta = theta * (1.0 - mix_) + angle * mix_;
-        magnitude *= 1.0 - 0.1 * log(p.freq_scale);
-    }
-    return vec2(cos(theta), BACK ? -sin(theta) : sin(theta)) * magnitude;
+    const vec2 t = turn_by(angle, pair, p.freq_scale, p.ext_factor, p.attn_factor, vec2(p.corr_low, p.corr_high));
+    return vec2(t.x, BACK ? -t.y : t.y);
 }
 
 void main() {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The built-in backends, in the order of their registration.
 const BUILTINS: &[Builtin] = &[
     #[cfg(feature = "vulkan")]
-    Builtin { name: "Vulkan", reg: crate::vulkan::reg, without_devices: false },
+    Builtin { name: "Vulkan", reg: crate::capi::vulkan::reg, without_devices: false },
     Builtin { name: "RPC", reg: || Some(crate::capi::rpc::reg()), without_devices: true },
     Builtin { name: "CPU", reg: || Some(cpu()), without_devices: false },
 ];

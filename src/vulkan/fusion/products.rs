@@ -1,6 +1,6 @@
 //! Products of one column, as in the generation of text: those of the same column with matrices of one format (Q, K and V), the additions after
-//! them, the gated function of two of them, and SET_ROWS of one of them. Their nodes need not be neighbours: what is computed earlier than the graph says must not
-//! touch the memory of the nodes that it overtakes.
+//! them, the rotation (RoPE) and SET_ROWS of some of them, the gated function of two of them. Their nodes need not be neighbours: what is computed
+//! earlier than the graph says must not touch the memory of the nodes that it overtakes.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ use crate::backend::op_is_empty;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::vulkan::ladder::{self, Product, Request};
+use crate::vulkan::ops::rope;
 use crate::vulkan::{Info, buffer};
 
 /// How many nodes after the first one may belong to it.
@@ -25,9 +26,11 @@ pub struct Part {
     pub product: TensorRef,
     /// The summands. Two only if there is one part.
     pub summands: [Option<TensorRef>; 2],
-    /// The last addition, or the product. With `rows`: SET_ROWS, which writes it to a row by index.
+    /// The rotation of the product or of the last addition.
+    pub rope: Option<TensorRef>,
+    /// The rotation, the last addition, or the product. With `rows`: SET_ROWS, which writes it to a row by index.
     pub result: TensorRef,
-    /// Whether the result is such a row. One part of a join at most.
+    /// Whether the result is such a row.
     pub rows: bool,
 }
 
@@ -35,7 +38,26 @@ impl Part {
     /// What a dispatch reads for it, apart from the summands.
     fn operands(&self) -> impl Iterator<Item = TensorRef> {
         let index = self.result.src(1).filter(|_| self.rows);
-        self.product.srcs().map(|(_, s)| s).chain(index)
+        let rotation = self.rope.into_iter().flat_map(|r| [r.src(1), r.src(2)]).flatten();
+        self.product.srcs().map(|(_, s)| s).chain(rotation).chain(index)
+    }
+
+    /// Whether the shader, which has one set of parameters for all rotations and one for all rows by index, can compute this part beside another.
+    fn goes_with(&self, other: &Part) -> bool {
+        let same_rotation = |a: TensorRef, b: TensorRef| {
+            a.op_params() == b.op_params() && a.src(1) == b.src(1) && a.src(2) == b.src(2) && a.ne()[0] == b.ne()[0]
+        };
+        let same_rows = |a: TensorRef, b: TensorRef| {
+            a.dtype() == b.dtype()
+                && a.ne()[1] == b.ne()[1]
+                && a.nb()[1] == b.nb()[1]
+                && a.src(1).zip(b.src(1)).is_some_and(|(a, b)| a.dtype() == b.dtype())
+        };
+        let even = |p: &Part| p.product.ne()[0] % 2 == 0;
+        self.summands[0].is_some() == other.summands[0].is_some()
+            && self.rope.zip(other.rope).is_none_or(|(a, b)| same_rotation(a, b))
+            && (self.rope.or(other.rope).is_none() || even(self) && even(other))
+            && (!(self.rows && other.rows) || same_rows(self.result, other.result))
     }
 
     fn reads(&self) -> Vec<TensorRef> {
@@ -81,6 +103,14 @@ fn joins(node: TensorRef, first: TensorRef, info: &Info) -> bool {
         && method(node, info) == method(first, info)
 }
 
+/// Whether the addresses of these parts have room in the push block: two rows by index, or the factors of a rotation, are where summands would be.
+fn has_room(parts: &[&Part]) -> bool {
+    let rows = parts.iter().filter(|p| p.rows).count();
+    let factors = parts.iter().filter_map(|p| p.rope).any(|r| r.src(2).is_some());
+    let adds = parts.iter().any(|p| p.summands[0].is_some());
+    rows <= if adds { 1 } else { 2 } && !(adds && factors)
+}
+
 /// Where to look for the nodes of a join.
 struct Search<'a> {
     graph: GraphRef,
@@ -101,7 +131,8 @@ impl Search<'_> {
     /// The product at node `i` with the additions after it, at most `most`, and the numbers of all these nodes.
     fn part(&self, i: usize, most: usize) -> (Part, Vec<usize>) {
         let product = self.graph.node(i);
-        let (mut part, mut nodes) = (Part { product, summands: [None; 2], result: product, rows: false }, vec![i]);
+        let mut part = Part { product, summands: [None; 2], rope: None, result: product, rows: false };
+        let mut nodes = vec![i];
         for k in 0..most {
             let last = nodes[nodes.len() - 1];
             let next = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == part.result));
@@ -121,9 +152,24 @@ impl Search<'_> {
         (part, nodes)
     }
 
-    /// The part with SET_ROWS after it, and that node, which only views separate from the part.
-    fn with_row(&self, part: &Part, nodes: &[usize]) -> Option<(Part, Vec<usize>)> {
+    /// The part with the rotation and SET_ROWS after it, and these nodes, which only views separate from the part: with both, with the first of
+    /// them, as far as they are there.
+    fn with_more(&self, part: &Part, nodes: &[usize]) -> Vec<(Part, Vec<usize>)> {
+        let mut all = Vec::new();
+        let (mut part, mut nodes) = (*part, nodes.to_vec());
+        while let Some((more, k)) = self.next_of(&part, &nodes) {
+            (part, nodes) = (more, nodes.into_iter().chain([k]).collect());
+            all.insert(0, (part, nodes.clone()));
+        }
+        all
+    }
+
+    /// The part with the rotation or SET_ROWS that is next, and the number of that node.
+    fn next_of(&self, part: &Part, nodes: &[usize]) -> Option<(Part, usize)> {
         let (mut value, mut last) = (part.result, *nodes.last()?);
+        if part.rows {
+            return None;
+        }
         loop {
             let (k, reader) = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == value))?;
             if self.graph.use_count(value) != 1 || value.has_flag(GGML_TENSOR_FLAG_OUTPUT) {
@@ -136,9 +182,15 @@ impl Search<'_> {
                 (value, last) = (reader, k);
                 continue;
             }
+            let good = |with: &Part| computed(reader) && with.reads().iter().all(|t| apart(reader, *t));
+            if part.rope.is_none() && reader.src(0) == Some(value) && rope::joins_product(reader, self.info) {
+                let with = Part { rope: Some(reader), result: reader, ..*part };
+                // Its one row of heads is the column.
+                let fits = reader.is_contiguous() && value.is_contiguous() && value.nelements() % 2 == 0;
+                return (fits && good(&with)).then_some((with, k));
+            }
             let (ids, m) = (reader.src(1)?, part.product.ne()[0]);
             let fits = reader.op() == GGML_OP_SET_ROWS
-                && computed(reader)
                 && reader.src(0) == Some(value)
                 && value.ne() == [m, 1, 1, 1]
                 && reader.ne()[0] == m
@@ -148,8 +200,7 @@ impl Search<'_> {
                 && ids.nelements() == 1
                 && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64);
             let with = Part { result: reader, rows: true, ..*part };
-            let good = fits && with.reads().iter().all(|t| apart(reader, *t));
-            return good.then(|| (with, nodes.iter().copied().chain([k]).collect()));
+            return (fits && good(&with)).then_some((with, k));
         }
     }
 
@@ -196,12 +247,13 @@ impl Search<'_> {
         if !fits || !reads.iter().all(|s| apart(node, *s)) || !self.may_overtake(&nodes, &nodes, &reads, node) {
             return None;
         }
-        let part = |product| Some(Part { product, summands: [None; 2], result: product, rows: false });
+        let part = |product| Some(Part { product, summands: [None; 2], rope: None, result: product, rows: false });
         let joined = Joined { parts: [part(gate), part(up), None], gate: Some(node) };
         Some(Found { chain: Chain::Products(joined), nodes })
     }
 
-    /// Products of the same column, each with an addition or each without, or one product with up to two additions.
+    /// Products of the same column, each with an addition or each without, or one product with up to two additions. Some may be rotated, and some may
+    /// go to a row by index.
     fn rows(&self) -> Option<Found> {
         let first = self.graph.node(self.from);
         let others: Vec<_> =
@@ -213,11 +265,10 @@ impl Search<'_> {
             let mut n = 0;
             for &i in [self.from].iter().chain(&others) {
                 let plain = self.part(i, most);
-                let row =
-                    parts.iter().flatten().all(|p: &Part| !p.rows).then(|| self.with_row(&plain.0, &plain.1)).flatten();
+                let more = self.with_more(&plain.0, &plain.1);
                 let fits = |(part, nodes): &(Part, Vec<usize>)| {
-                    let adds = |p: &Part| p.summands[0].is_some();
-                    let same = parts[0].is_none_or(|p: Part| adds(&p) == adds(part));
+                    let together: Vec<&Part> = parts.iter().flatten().chain([part]).collect();
+                    let same = parts.iter().flatten().all(|p: &Part| p.goes_with(part)) && has_room(&together);
                     let with: Vec<_> = all.iter().chain(nodes).copied().collect();
                     // What one part writes must not be what another reads or writes.
                     let apart_from = |p: &Part| {
@@ -230,7 +281,7 @@ impl Search<'_> {
                         && self.may_overtake(nodes, &with, &part.reads(), part.result)
                         && parts.iter().flatten().all(apart_from)
                 };
-                match row.into_iter().chain([plain]).find(fits) {
+                match more.into_iter().chain([plain]).find(fits) {
                     Some((part, nodes)) => {
                         parts[n] = Some(part);
                         all.extend(nodes);
@@ -241,8 +292,8 @@ impl Search<'_> {
                 }
             }
             let adds = parts[0].is_some_and(|p: Part| p.summands[0].is_some());
-            let rows = parts.iter().flatten().any(|p: &Part| p.rows);
-            if n > 1 || adds && n > 0 || rows {
+            let more = parts.iter().flatten().any(|p: &Part| p.rows || p.rope.is_some());
+            if n > 1 || adds && n > 0 || more {
                 return Some(Found { chain: Chain::Products(Joined { parts, gate: None }), nodes: all });
             }
             // Other products do not join after all, or the additions are in the way.

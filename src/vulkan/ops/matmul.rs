@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::rope::{self, Turn};
 use super::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
@@ -283,7 +284,8 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let (mut reads, mut writes) = (vec![b.range], Vec::new());
     let (mut a, mut d, mut s, mut ends) = ([0; 3], [0; 3], [0; 3], [0; 3]);
-    let (mut adds, mut rows, mut rows_type, mut index, mut place) = (0, 0, 0, 0, [0; 3]);
+    let (mut adds, mut rows, mut rows_type, mut index, mut place) = (0, 0, 0, 0, [0; 2]);
+    let (mut indices, mut position, mut rope, mut rotated) = (Vec::new(), 0, None, 0);
     for (i, part) in parts.iter().enumerate() {
         let matrix = View::of(src(part.product, 0)?)?;
         a[i] = matrix.at;
@@ -296,8 +298,14 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
             if part.rows {
                 let ids = View::of(src(part.result, 1)?)?;
                 reads.push(ids.range);
-                (rows, rows_type, index) = (i as u32 + 1, result.ty(), ids.ty());
-                place = [ids.at, u64::from(result.ne[1]), u64::from(result.nb[1])];
+                indices.push(ids.at);
+                (rows, rows_type, index) = (rows | 1 << i, result.ty(), ids.ty());
+                place = [result.ne[1], result.nb[1]];
+            }
+            if let Some(node) = part.rope {
+                let at = View::of(src(node, 1)?)?;
+                reads.push(at.range);
+                (position, rope, rotated) = (at.at, Some(node), rotated | 1 << i);
             }
         }
         for (k, summand) in part.summands.iter().flatten().enumerate() {
@@ -307,23 +315,55 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
             adds = k as u32 + 1;
         }
     }
-    let (mut gate, mut param, mut n_groups) = (NO_GATE, [0.0; 2], ends[2].div_ceil(2));
+    let factors = rope.and_then(|r| r.src(2)).map(View::of).transpose()?;
+    if let Some(factors) = factors {
+        s[0] = factors.at;
+        reads.push(factors.range);
+    }
+    if let Some(second) = indices.get(1) {
+        s[1] = *second;
+    }
+    let (mut gate, mut n_groups) = (NO_GATE, ends[2].div_ceil(2));
     if let Some(node) = j.gate {
         let result = View::of(node)?;
         d[0] = result.at;
         writes.push(result.range);
         (gate, n_groups) = (node.op_param_i32(0) as u32, ends[0]);
-        param = [node.op_param_f32(2), node.op_param_f32(3)];
+        let bits = |i| u64::from(node.op_param_i32(i) as u32);
+        s[0] = bits(2) | bits(3) << 32;
+    }
+    let turn = rope.map(Turn::of);
+    let bits = |f: fn(&Turn) -> f32| turn.as_ref().map_or(0, |t| f(t).to_bits());
+    // Both sources have the same constants.
+    macro_rules! constants {
+        ($set:ident) => {
+            |one_subgroup| constants::$set {
+                one_subgroup,
+                b: b_type,
+                adds,
+                gate,
+                rows,
+                rows_type,
+                index,
+                rotated,
+                halves: rope.is_some_and(rope::rotates_halves),
+                factors: factors.is_some(),
+                head: rope.map_or(2, |r| r.ne()[0] as u32),
+                dims: turn.as_ref().map_or(2, |t| t.n_dims),
+                theta_scale: bits(|t| t.theta_scale),
+                freq_scale: bits(|t| t.freq_scale),
+                ext_factor: bits(|t| t.ext_factor),
+                attn_factor: bits(|t| t.attn_factor),
+                corr_low: bits(|t| t.corr[0]),
+                corr_high: bits(|t| t.corr[1]),
+            }
+        };
     }
     let (threads, variant) = (tune::vector_threads(plan.info), format!(".{}", format_name(o.a.dtype)));
     let kernel = if b_type == BLOCKS {
-        let constants =
-            |one_subgroup| constants::MulMatJoinedInts { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
-        tune::reduction_of(&variant, threads, constants, plan.info)?
+        tune::reduction_of(&variant, threads, constants!(MulMatJoinedInts), plan.info)?
     } else {
-        let constants =
-            |one_subgroup| constants::MulMatJoined { one_subgroup, b: b_type, adds, gate, rows, rows_type, index };
-        tune::reduction_of(&variant, threads, constants, plan.info)?
+        tune::reduction_of(&variant, threads, constants!(MulMatJoined), plan.info)?
     };
     let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
     let push = push::Joined {
@@ -342,10 +382,10 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
         end0,
         end1,
         end2,
-        param,
-        rows: place[1] as u32,
-        rows_nb: place[2] as u32,
-        index: place[0],
+        rows: place[0],
+        rows_nb: place[1],
+        index: indices.first().copied().unwrap_or(0),
+        position,
     };
     let g = Grid::list(n_groups.into(), threads, plan.info)?;
     plan.dispatch(kernel, push, g.groups, &reads, &writes);

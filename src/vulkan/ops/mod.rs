@@ -33,6 +33,9 @@ use crate::tensor::TensorRef;
 
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
+/// Fails, with the reason, if the tensors of a node are not those of its operation. It comes from above: the CPU backend's check. The checks here say
+/// what a device can compute, and take for granted that a result has the shape that its constructor gives it.
+pub type Shapes = fn(TensorRef) -> Result<()>;
 /// Adds the dispatches of a node.
 pub type Make = fn(TensorRef, &mut DispatchList<'_>) -> Result<()>;
 
@@ -135,13 +138,18 @@ pub fn find(op: ggml_op) -> Option<Op> {
 }
 
 /// Whether a device computes a node; the error says why not.
-pub fn supports(node: TensorRef, info: &Info) -> Result<()> {
+pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
+    shapes(node)?;
     let op = node.op();
     let Some(found) = find(op) else {
         return Err(Error::Unsupported(format!("{op:?} is not implemented")));
     };
     if !info.features.int64 {
         return Err(Error::Unsupported("the device lacks 64-bit integers in shaders".into()));
+    }
+    // It is not computed, whatever the shapes of its sources.
+    if node.is_empty() {
+        return Ok(());
     }
     for t in node.srcs().map(|(_, t)| t).chain([node]) {
         if t.nbytes() as u64 > info.limits.buffer {

@@ -77,17 +77,58 @@ pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut DispatchList<'_>) -
     record(node, d, [node.ne()[0] as u32, d.nb[1], 0], Some(ids), plan)
 }
 
+/// The parameters of a rotation.
+pub(super) struct Turn {
+    /// Rotated elements of a row.
+    pub n_dims: u32,
+    /// Factor from the angle of a pair to that of the next one.
+    pub theta_scale: f32,
+    /// Factor of angles.
+    pub freq_scale: f32,
+    /// YaRN: how much angles are extrapolated.
+    pub ext_factor: f32,
+    /// Factor of results.
+    pub attn_factor: f32,
+    /// YaRN goes from extrapolation to interpolation between these pairs.
+    pub corr: [f32; 2],
+}
+
+impl Turn {
+    /// Those of a node.
+    pub fn of(node: TensorRef) -> Self {
+        let f = |i| node.op_param_f32(i);
+        let n_dims = node.op_param_i32(1) as u32;
+        let (n_ctx_orig, base, beta_fast, beta_slow) = (node.op_param_i32(4), f(5), f(9), f(10));
+        let bound = |rotations: f32| {
+            n_dims as f32 * (n_ctx_orig as f32 / (rotations * std::f32::consts::TAU)).ln() / (2.0 * base.ln())
+        };
+        let corr = [bound(beta_fast).floor().max(0.0), bound(beta_slow).ceil().min(n_dims as f32 - 1.0)];
+        let theta_scale = base.powf(-2.0 / n_dims as f32);
+        Self { n_dims, theta_scale, freq_scale: f(6), ext_factor: f(7), attn_factor: f(8), corr }
+    }
+}
+
+/// Whether a rotation can be joined with the product that it rotates: one token, rotated from the first element on, in pairs of neighbours or halves.
+pub(in crate::vulkan) fn joins_product(node: TensorRef, info: &Info) -> bool {
+    let ne = node.ne();
+    node.op() == GGML_OP_ROPE
+        && node.dtype() == GGML_TYPE_F32
+        && ne[2..] == [1, 1]
+        && ne[0] > 0
+        && matches!(mode(node), Some(0 | 1))
+        && node.op_param_i32(15) == 0
+        && check(node, info).is_ok()
+}
+
+/// Whether the pairs of a node are halves of its rows, and not neighbours.
+pub(super) fn rotates_halves(node: TensorRef) -> bool {
+    mode(node) == Some(1)
+}
+
 fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, pos) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?);
     let factors = node.src(2).map(View::of).transpose()?;
-    let f = |i| node.op_param_f32(i);
-    let n_dims = node.op_param_i32(1) as u32;
-    let (n_ctx_orig, base, beta_fast, beta_slow) = (node.op_param_i32(4), f(5), f(9), f(10));
-    // YaRN goes from extrapolation to interpolation between these dimensions.
-    let bound = |rotations: f32| {
-        n_dims as f32 * (n_ctx_orig as f32 / (rotations * std::f32::consts::TAU)).ln() / (2.0 * base.ln())
-    };
-    let (corr_low, corr_high) = (bound(beta_fast).floor().max(0.0), bound(beta_slow).ceil().min(n_dims as f32 - 1.0));
+    let turn = Turn::of(node);
     let g = grid(a.ne[0] / 2, a.n_rows(), plan.info)?;
     let constants = constants::Rope {
         a: a.ty(),
@@ -110,14 +151,14 @@ fn record(node: TensorRef, d: View, d_nb: [u32; 3], ids: Option<View>, plan: &mu
         a_nb: a.nb,
         d_nb,
         d_rows: d.ne[1],
-        n_dims,
+        n_dims: turn.n_dims,
         offset: node.op_param_i32(15) as u32,
-        theta_scale: base.powf(-2.0 / n_dims as f32),
-        freq_scale: f(6),
-        ext_factor: f(7),
-        attn_factor: f(8),
-        corr_low,
-        corr_high,
+        theta_scale: turn.theta_scale,
+        freq_scale: turn.freq_scale,
+        ext_factor: turn.ext_factor,
+        attn_factor: turn.attn_factor,
+        corr_low: turn.corr[0],
+        corr_high: turn.corr[1],
         sections: sections(node).unwrap_or(0),
     };
     let reads: Vec<_> = [Some(a), Some(pos), factors, ids].into_iter().flatten().map(|v| v.range).collect();
