@@ -4,8 +4,9 @@
 # Builds the library with it (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented) and hosts with gcc, whose
 # run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must be reported, so a set-up that sees
 # nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and the hosts of c_tests run that need neither a limit of
-# memory nor a malloc of their own: that must be silent. So must the unit tests of what handles pointers of C (`sys`, `capi`). On demand: the
+# memory nor a malloc of their own: that must be silent. So must the unit tests of what handles pointers of C (`sys`, `capi`), and those of RPC's client and server. On demand: the
 # builds take ten minutes of processor time. ASAN="units hosts" is the default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests).
+# ASAN=rpc: RPC alone, its unit tests and its host. ASAN_BUILT=1: with what was built last.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$root/target/asan
@@ -18,12 +19,17 @@ build() { # SUBCOMMAND AND ITS ARGUMENTS
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo "$1" --release --lib --manifest-path "$root/Cargo.toml" --target "$host" --target-dir "$work" "${@:2}"
 }
-case $what in *hosts* | *peers*)
+[ -z "${ASAN_BUILT:-}" ] || build() { # what the last run has left
+    case $1 in test) cat "$work/units.build" ;; esac
+}
+case $what in *hosts* | *peers* | *rpc*)
     build rustc --quiet --crate-type cdylib || { echo "asan: 0 passed, 1 failed"; exit 1; } ;;
 esac
 unit=
-case $what in *units*)
-    unit=$(build test --no-run 2>&1 | tee "$work/units.build" | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
+case $what in *units* | *rpc*)
+    built=$(build test --no-run 2>&1)
+    echo "$built" > "$work/units.build"
+    unit=$(echo "$built" | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
     [ -x "$unit" ] || { tail -n 20 "$work/units.build"; echo "asan: 0 passed, 1 failed"; exit 1; } ;;
 esac
 # All functions are in this one; the files beside it only lead there.
@@ -60,13 +66,15 @@ try() { # NAME EXPECTED(silent|leak|overflow) SOURCE [ARGUMENT ...]
         overflow) result "$name is reported" $((status == 66 && $(grep -c 'heap-buffer-overflow' "$log") > 0)) "$log" ;;
     esac
 }
-if [ -n "$unit" ]; then
-    # Not what forks, limits its memory or ends its process.
-    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:exitcode=66 GGML_NO_BACKTRACE=1 GGML_DISABLE_VULKAN=1 "$unit" sys:: capi:: > "$work/units.log" 2>&1
+units() { # MODULE ...: not what forks, limits its memory or ends its process
+    local log="$work/units-$1.log" status filters=("${@/%/::}")
+    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:exitcode=66 GGML_NO_BACKTRACE=1 GGML_DISABLE_VULKAN=1 "$unit" "${filters[@]}" > "$log" 2>&1
     status=$?
-    result "unit tests of sys and capi: $(grep -oE '[0-9]+ passed' "$work/units.log" | head -n 1)" \
-        $((status == 0 && $(grep -cE 'ERROR: (Address|Leak)Sanitizer' "$work/units.log") == 0 && $(grep -c '^test result: ok' "$work/units.log") == 1)) "$work/units.log"
-fi
+    result "unit tests of $*: $(grep -oE '[0-9]+ passed' "$log" | head -n 1)" \
+        $((status == 0 && $(grep -cE 'ERROR: (Address|Leak)Sanitizer' "$log") == 0 && $(grep -c '^test result: ok. [1-9]' "$log") == 1)) "$log"
+}
+case $what in *units*) units sys capi ;; esac
+[ -z "$unit" ] || units rpc
 end() {
     echo "asan: $passed passed, $failed failed"
     [ $failed = 0 ]
@@ -79,9 +87,12 @@ case $what in *peers*)
     status=$?
     result "peers: $(tail -n 1 "$work/peers.log")" $((status == 0)) "$work/peers.log" ;;
 esac
-case $what in *hosts*) ;; *) end ;; esac
-try seeded-overflow overflow asan/seeded.c overflow
-try seeded-leak leak asan/seeded.c leak
+seeded() {
+    try seeded-overflow overflow asan/seeded.c overflow
+    try seeded-leak leak asan/seeded.c leak
+}
+case $what in *hosts*) ;; *rpc*) seeded; try rpc silent rpc/test_rpc.c; end ;; *) end ;; esac
+seeded
 try every-failure silent async/test_faults.c
 try regressions silent async/test_rows.c
 try random-graphs silent async/test_results.c 1 40

@@ -18,12 +18,18 @@ COLOURS = {"scheduler": "#6f6f6f", "copy": "#b3261e", "CPU": "#3f72af", "Vulkan0
 WIDTH, LEFT, LANE = 900, 110, 34
 
 
+def cache():
+    return os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
+
+
+def program():
+    return os.path.join(cache(), "hosts", "bin", "llama-completion")
+
+
 def run(folder):
-    cache = os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
-    program = os.path.join(cache, "hosts", "bin", "llama-completion")
     env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(ROOT, "target", "install", "lib"), GGML_VK_VISIBLE_DEVICES="0", GGML_SCHED_REPORT=os.path.join(folder, "report.html"),
                GGML_TRACE=os.path.join(folder, "trace.json"))
-    subprocess.run([program, "-m", os.path.join(cache, "models", "llama-Q4_0-ours.gguf"), "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
+    subprocess.run([program(), "-m", os.path.join(cache(), "models", "llama-Q4_0-ours.gguf"), "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
                     "-ngl", "2", "-no-cnv"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

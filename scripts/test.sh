@@ -28,7 +28,7 @@
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
 #   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
-#   book      the book is built, and its main pages are looked at in Chromium, light and dark
+#   book      the book is built, and its main pages are looked at in Chromium, light and dark; so is the page of a report, with its keys
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
@@ -214,7 +214,10 @@ suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 suite_docs() { library && python3 -B scripts/test_docs.py "$cache" ${DOCS:-}; }
 suite_book() { # Debian's package chromium; the first time builds mdbook
-    python3 -B scripts/book.py && python3 -B scripts/test_book.py
+    local status=0
+    python3 -B scripts/book.py && python3 -B scripts/test_book.py || status=1
+    library && rm -rf target/pictures && python3 -B scripts/test_report.py || status=1
+    return $status
 }
 
 # How long a suite took the last time, in seconds; nothing for the first time.

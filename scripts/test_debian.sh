@@ -123,6 +123,8 @@ step "dpkg -i: the development package" dpkg -i debs/libggml-dev_*.deb
 step "autopkgtest host" hosts/tests/host
 step "dpkg -i: the server" dpkg -i debs/ggml-rpc-server_*.deb
 step "autopkgtest rpc" hosts/tests/rpc
+step "dpkg -i: ggml-info" dpkg -i debs/ggml-info_*.deb
+step "autopkgtest info" hosts/tests/info
 for order in "ggml cpu base" "base" "cpu base" "ggml base" "vulkan base" "vulkan cpu ggml base"; do
     compiled() {
         local flags= libraries=
@@ -138,7 +140,7 @@ if [ -d hosts/original ]; then
 fi
 owned() { for file in /usr/lib/*/libggml*; do dpkg -S "$file" || return 1; done; }
 step "dpkg knows every library" owned
-step "dpkg --purge" dpkg --purge ggml-rpc-server libggml-dev libggml0-backend-vulkan libggml0
+step "dpkg --purge" dpkg --purge ggml-info ggml-rpc-server libggml-dev libggml0-backend-vulkan libggml0
 after=$(find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /lintian/)
 step "nothing is left" [ -z "$after" ]
 S

@@ -31,6 +31,7 @@ json() { # FILE EXPRESSION: of the variable d
 # What it says of its library.
 check "the library beside it" says 0 "libggml-rs $(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)" "$info"
 check "the processor" says 0 "products of matrices" "$info"
+check "its formats, in columns" says 0 "  Q4_0          32     18  Q8_0" "$info"
 check "a level that is asked for" says 0 "level            scalar" env GGML_RS_CPU_LEVEL=scalar "$info"
 check "variables that are set" says 0 "GGML_RS_PLANNER=online" env GGML_RS_PLANNER=online "$info"
 check "names that are nearly right" says 0 "GGML_SCHED_REPROT: unknown; GGML_SCHED_REPORT is similar" env GGML_SCHED_REPROT=x "$info"

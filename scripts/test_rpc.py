@@ -224,7 +224,7 @@ def delay(t):
 
 def upload(t):
     """Weights against the bandwidth of the loopback, and a second start with the cache."""
-    program = compiled(t, "upload", "-lggml", "-lggml-base", "-lggml-rpc")
+    program = compiled(t, "upload", "-Wl,--no-as-needed", "-lggml", "-lggml-rpc", "-lggml-base")
     for side in ("original", "ours"):
         with server(t, side, threads=1) as endpoint:
             r = subprocess.run([*REAL_TIME, program, endpoint, "1024", "4"], env=dict(os.environ, LD_LIBRARY_PATH=t.libs[side]), capture_output=True, text=True, timeout=300)

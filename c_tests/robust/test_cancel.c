@@ -59,6 +59,7 @@ static struct ggml_tensor * build(struct host * h, const char * kind) {
         struct ggml_tensor * k = input(h, GGML_TYPE_F16, 64, 4096, 8);
         return ggml_flash_attn_ext(h->ctx, input(h, GGML_TYPE_F32, 64, 1024, 8), k, k, NULL, 0.1f, 0.0f, 0.0f);
     }
+    if (strcmp(kind, "pooling") == 0) { return ggml_pool_2d(h->ctx, input(h, GGML_TYPE_F32, 512, 512, 64), GGML_OP_POOL_MAX, 15, 15, 1, 1, 7, 7); }
     struct ggml_tensor * t = input(h, GGML_TYPE_F32, 1024, 1024, 1);
     for (int i = 0; i < 1000; i++) { t = ggml_soft_max(h->ctx, t); }
     return t;
@@ -121,6 +122,7 @@ static void cancelled(const char * kind) {
 static void a_product_is_cancelled(void) { cancelled("product"); }
 static void a_quantized_product_is_cancelled(void) { cancelled("quantized"); }
 static void attention_is_cancelled(void) { cancelled("attention"); }
+static void pooling_is_cancelled(void) { cancelled("pooling"); }
 static void many_nodes_are_cancelled(void) { cancelled("nodes"); }
 
 int main(void) {
@@ -128,6 +130,7 @@ int main(void) {
     RUN(a_product_is_cancelled);
     RUN(a_quantized_product_is_cancelled);
     RUN(attention_is_cancelled);
+    RUN(pooling_is_cancelled);
     RUN(many_nodes_are_cancelled);
     return test_summary();
 }

@@ -44,6 +44,18 @@ static size_t many_texts(unsigned n, const char * text) {
     return end(f);
 }
 
+/* a single key, so long that the memory for it is what fails */
+static size_t long_key(uint64_t length) {
+    static char piece[1 << 16];
+    memset(piece, 'k', sizeof piece);
+    FILE * f = begin(0, 1);
+    put(f, length, 8);
+    for (uint64_t done = 0; done < length; done += sizeof piece) { fwrite(piece, 1, sizeof piece, f); }
+    put(f, GGUF_TYPE_UINT8, 4);
+    put(f, 1, 1);
+    return end(f);
+}
+
 static size_t many_keys(unsigned n) {
     FILE * f = begin(0, n);
     char   key[16];
@@ -119,6 +131,8 @@ static void no_memory_is_no_end(void) {
     however_little_there_is("empty texts", false);
     many_texts(1u << 18, "a text of some length, more than a pointer");
     however_little_there_is("texts", false);
+    long_key(1u << 26);
+    however_little_there_is("a long key", false);
     many_keys(1u << 16);
     however_little_there_is("keys", false);
     many_tensors(1u << 15);

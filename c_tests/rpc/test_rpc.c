@@ -99,7 +99,14 @@ static void * hosts(void * arg) {
     snprintf(endpoint, sizeof(endpoint), "%s:%d", (const char *) arg, port);
     for (int i = 0; i < 4; i++) {
         float out[N * 8];
-        ggml_backend_t backend = ggml_backend_rpc_init(endpoint, 0);
+        ggml_backend_t backend = NULL;
+        /* Strangers take places, and a server that has no more turns hosts away. */
+        for (int k = 0; k < 200 && backend == NULL; k++) {
+            backend = ggml_backend_rpc_init(endpoint, 0);
+            if (backend == NULL) {
+                usleep(50000);
+            }
+        }
         check(backend != NULL, "the server can be reached");
         if (backend == NULL) {
             break;

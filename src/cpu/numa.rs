@@ -129,14 +129,13 @@ mod tests {
 
     /// A machine with two nodes, and one that has memory only.
     fn two_nodes(strategy: ggml_numa_strategy) -> Numa {
-        let dir = std::env::temp_dir().join(format!("ggml-numa-{}-{strategy:?}", std::process::id()));
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path();
         for (node, cpus) in [("node0", "0-1,4\n"), ("node10", "2,3,5-6\n"), ("node2", "\n"), ("power", "0-9")] {
             std::fs::create_dir_all(dir.join(node)).unwrap();
             std::fs::write(dir.join(node).join("cpulist"), cpus).unwrap();
         }
-        let numa = Numa::new(strategy, &dir);
-        std::fs::remove_dir_all(&dir).unwrap();
-        numa
+        Numa::new(strategy, dir)
     }
 
     #[test]

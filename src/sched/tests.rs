@@ -700,7 +700,8 @@ fn a_split_waits_for_all_who_use_its_memory() {
 /// The report that the environment asks for is of the graph with the most work, whichever scheduler has it, and when.
 #[test]
 fn the_report_is_of_the_graph_with_the_most_work() {
-    let path = std::env::temp_dir().join(format!("ggml-report-{}.json", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("report.json");
     let cpu = Fake::new(Spec::cpu());
     let first = scheduler(&[&cpu], false);
     let second = scheduler(&[&cpu], false);
@@ -735,5 +736,4 @@ fn the_report_is_of_the_graph_with_the_most_work() {
     assert_eq!(said(), 3, "less than the other scheduler had");
     round(&second, 100, 1);
     assert_eq!(said(), 2);
-    std::fs::remove_file(path).unwrap();
 }

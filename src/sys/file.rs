@@ -232,24 +232,17 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// A folder of this test, empty.
-    fn folder(name: &str) -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("ggml-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn private_files_are_written_whole_and_read() {
-        let folder = folder("private");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let file = folder.join("a/b.bin");
         assert!(read_private(&file, 100).is_err());
         replace_private(&file, &[b"some", b" data"]).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"some data");
         assert_eq!(read_private(&file, 9).unwrap(), b"some data");
         assert!(read_private(&file, 8).is_err(), "too long");
-        assert!(read_private(&folder, 100).is_err(), "a folder");
+        assert!(read_private(folder, 100).is_err(), "a folder");
         replace_private(&file, &[b"other"]).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"other");
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
@@ -258,14 +251,14 @@ mod tests {
         std::fs::write(folder.join("c/taken/x"), "").unwrap();
         assert!(replace_private(&folder.join("c/taken"), &[b"x"]).is_err());
         assert_eq!(std::fs::read_dir(folder.join("c")).unwrap().count(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[cfg(unix)]
     #[test]
     fn private_files_are_not_read_if_others_may_write_them_nor_through_links() {
         use std::os::unix::fs::{PermissionsExt, symlink};
-        let folder = folder("links");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let (file, link, target) = (folder.join("file"), folder.join("link"), folder.join("target"));
         replace_private(&file, &[b"data"]).unwrap();
         for (mode, good) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
@@ -288,12 +281,12 @@ mod tests {
         // SAFETY: a valid C string.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
         assert!(read_private(&folder.join("pipe"), 9).is_err(), "nobody waits for a writer");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn a_stream_with_a_name_beyond_ascii_is_written_measured_and_read() {
-        let file = std::env::temp_dir().join(format!("ggml-stream-é-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stream-é");
         let name = CString::new(file.to_str().unwrap()).unwrap();
         assert_eq!(path(name.to_bytes()), Some(file.as_path()));
         assert!(open_stream(&name, c"rb").is_null(), "there is no such file yet");
@@ -311,6 +304,5 @@ mod tests {
         // SAFETY: `raw` is open, and nothing uses it afterwards.
         unsafe { libc::fclose(raw) };
         assert_eq!(std::fs::read(&file).unwrap(), b"0123456789");
-        std::fs::remove_file(file).unwrap();
     }
 }

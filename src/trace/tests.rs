@@ -19,8 +19,9 @@ fn event<'a>(track: Track<'a>, name: &'a str, from: u64, args: &'a [(&'a str, Ar
 #[test]
 fn the_file_is_complete_json_at_every_moment() {
     let _alone = lock(&ALONE);
-    let path = std::env::temp_dir().join(format!("ggml-trace-{}-%p.json", std::process::id()));
-    let shown = std::env::temp_dir().join(format!("ggml-trace-{0}-{0}.json", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace-%p.json");
+    let shown = folder.path().join(format!("trace-{}.json", std::process::id()));
     start(&path).unwrap();
     assert!(is_on() && read(&shown).is_empty());
     let name = "a \"name\"\\ with\n\u{1} everything é";
@@ -65,7 +66,6 @@ fn the_file_is_complete_json_at_every_moment() {
     assert!(text.starts_with("CPU (thread ") && text.ends_with(": painter)"), "{text}");
     record(&event(Track::Here("CPU"), "late", 1, &[]));
     assert!(stop(), "no trace is no failure");
-    std::fs::remove_file(shown).unwrap();
 }
 
 #[test]

@@ -26,17 +26,16 @@ mod tests {
 
     #[test]
     fn nodes_are_found_by_how_their_names_begin() {
-        let folder = std::env::temp_dir().join(format!("ggml-nodes-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let (dri, dev) = (NODES[0].1, NODES[1].1);
-        assert!(!has(&folder, dri) && !has(&folder.join("nothing"), dri));
+        assert!(!has(folder, dri) && !has(&folder.join("nothing"), dri));
         std::fs::write(folder.join("by-path"), "").unwrap();
         std::fs::write(folder.join("null"), "").unwrap();
-        assert!(!has(&folder, dri) && !has(&folder, dev));
+        assert!(!has(folder, dri) && !has(folder, dev));
         std::fs::write(folder.join("renderD128"), "").unwrap();
-        assert!(has(&folder, dri) && !has(&folder, dev));
+        assert!(has(folder, dri) && !has(folder, dev));
         std::fs::write(folder.join("nvidia0"), "").unwrap();
-        assert!(has(&folder, dev));
-        std::fs::remove_dir_all(folder).unwrap();
+        assert!(has(folder, dev));
     }
 }

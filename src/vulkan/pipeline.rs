@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn damaged_files_are_not_used() {
-        let folder = std::env::temp_dir().join(format!("ggml-vk-cache-{}", std::process::id()));
-        let file = folder.join("a/b.bin");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a/b.bin");
         assert_eq!(read_cache(&file), None);
         write_cache(&file, b"some data").unwrap();
         assert_eq!(read_cache(&file).as_deref(), Some(&b"some data"[..]));
@@ -303,6 +303,5 @@ mod tests {
         // A file of the former version, whose digest anybody can forge.
         std::fs::write(&file, b"ggmlvkc1 and so on").unwrap();
         assert_eq!(read_cache(&file), None);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

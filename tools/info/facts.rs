@@ -213,8 +213,8 @@ fn cpu(out: &mut String, cpu: &Value) {
             out,
             "  {:<9} {:>6} {:>6}  {:<12} {matrix}; {column}",
             of("name"),
-            f["block_values"],
-            f["block_bytes"],
+            f["block_values"].to_string(),
+            f["block_bytes"].to_string(),
             of("activations")
         );
     }

@@ -364,11 +364,11 @@ mod tests {
     #[test]
     fn what_is_no_library_is_an_error() {
         assert!(examine(Path::new("/nothing/here.so")).is_err());
-        let path = std::env::temp_dir().join(format!("ggml-evidence-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library");
         for bytes in [&b""[..], b"text", b"\x7fELF", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0"] {
             std::fs::write(&path, bytes).unwrap();
             assert!(examine(&path).is_err(), "{bytes:?}");
         }
-        std::fs::remove_file(path).unwrap();
     }
 }

@@ -324,12 +324,6 @@ mod tests {
         }
     }
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("ggml-dl-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     fn load(path: &Path) -> Option<RegRef> {
         // SAFETY: the modules of these tests keep the module contract.
         unsafe { super::load(path, false) }
@@ -337,11 +331,12 @@ mod tests {
 
     #[test]
     fn modules_that_cannot_be_used_are_refused_and_a_good_one_is_registered_once() {
-        let dir = folder("one");
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path();
         assert!(load(&dir.join("nothing.so")).is_none());
         std::fs::write(dir.join("text.so"), "no library").unwrap();
         assert!(load(&dir.join("text.so")).is_none());
-        let Some(good) = module(&dir, "good.so", &["-DNAME=\"DlGood\""]) else { return };
+        let Some(good) = module(dir, "good.so", &["-DNAME=\"DlGood\""]) else { return };
         for (file, define) in [
             ("v2.so", "-DVERSION=2"),
             ("score0.so", "-DSCORE=0"),
@@ -349,7 +344,7 @@ mod tests {
             ("noinit.so", "-DNO_INIT"),
             ("nonote.so", "-DNO_NOTE"),
         ] {
-            let path = module(&dir, file, &[define]).unwrap();
+            let path = module(dir, file, &[define]).unwrap();
             assert!(load(&path).is_none(), "{file}");
         }
         let reg = load(&good).unwrap();
@@ -360,21 +355,21 @@ mod tests {
         // SAFETY: nothing of the module is used afterwards.
         assert!(unsafe { registry::unload(reg) });
         assert!(registry::reg_by_name(b"dlgood").is_none() && registry::device_by_name(b"dlgood0").is_none());
-        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn the_best_variant_of_a_kind_is_loaded_else_the_plain_module() {
-        let dir = folder("best");
-        let Some(_) = module(&dir, "libggml-musa-low.so", &["-DNAME=\"Low\"", "-DSCORE=3"]) else { return };
-        module(&dir, "libggml-musa-high.so", &["-DNAME=\"High\"", "-DSCORE=5"]).unwrap();
-        module(&dir, "libggml-musa-none.so", &["-DNAME=\"None\"", "-DSCORE=0"]).unwrap();
-        module(&dir, "libggml-musa-mute.so", &["-DNAME=\"Mute\""]).unwrap();
-        module(&dir, "libggml-sycl.so", &["-DNAME=\"Plain\""]).unwrap();
-        module(&dir, "libggml-sycl-never.so", &["-DNAME=\"Never\"", "-DSCORE=0"]).unwrap();
-        module(&dir, "libggml-unknown.so", &["-DNAME=\"Unknown\""]).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path();
+        let Some(_) = module(dir, "libggml-musa-low.so", &["-DNAME=\"Low\"", "-DSCORE=3"]) else { return };
+        module(dir, "libggml-musa-high.so", &["-DNAME=\"High\"", "-DSCORE=5"]).unwrap();
+        module(dir, "libggml-musa-none.so", &["-DNAME=\"None\"", "-DSCORE=0"]).unwrap();
+        module(dir, "libggml-musa-mute.so", &["-DNAME=\"Mute\""]).unwrap();
+        module(dir, "libggml-sycl.so", &["-DNAME=\"Plain\""]).unwrap();
+        module(dir, "libggml-sycl-never.so", &["-DNAME=\"Never\"", "-DSCORE=0"]).unwrap();
+        module(dir, "libggml-unknown.so", &["-DNAME=\"Unknown\""]).unwrap();
         // SAFETY: the modules of this test keep the module contract.
-        unsafe { load_all(Some(&dir)) };
+        unsafe { load_all(Some(dir)) };
         for (name, there) in [("High", true), ("Low", false), ("None", false), ("Mute", false), ("Plain", true)] {
             assert_eq!(registry::reg_by_name(name.as_bytes()).is_some(), there, "{name}");
         }
@@ -383,6 +378,5 @@ mod tests {
             // SAFETY: nothing of the module is used afterwards.
             assert!(unsafe { registry::unload(registry::reg_by_name(name).unwrap()) });
         }
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }

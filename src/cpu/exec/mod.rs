@@ -3,6 +3,7 @@
 //! A step is nodes that all threads compute together, or a run of small nodes that thread 0 computes alone (`steps`). There is a barrier
 //! between steps. Thread 0 calls the abort callback after every node and between the parts of large ones.
 
+mod pace;
 mod pieces;
 mod steps;
 pub mod worker;
@@ -18,6 +19,7 @@ use crate::guard;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{mutant, trace};
+use pace::Pace;
 use pieces::Pieces;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,6 +119,7 @@ impl Region<'_> {
                 pieces: &self.pieces,
                 number: i as u32 + 1,
                 stop: &self.stop,
+                pace: Pace::default(),
                 use_ref: self.settings.use_ref,
                 kept: planned.kept && !planned.prepares,
                 joined: planned.joined,

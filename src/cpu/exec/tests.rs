@@ -1,11 +1,16 @@
 //! Which nodes are computed together, and that results are those of nodes computed alone.
 
 use super::*;
+use crate::abi::ggml::ggml_op::GGML_OP_FLASH_ATTN_BACK;
+use crate::abi::ggml::ggml_op_pool::GGML_OP_POOL_MAX;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::tests::{compute_with, ctx, floats, integers, read, tensor, write};
 use crate::tensor::Context;
-use crate::tensor::ops::{Place, matmul, norm};
+use crate::tensor::ops::conv::{self, Window};
+use crate::tensor::ops::pool::{self, Planes};
+use crate::tensor::ops::{Place, matmul, matrix, norm};
+use std::time::Instant;
 
 const FORMATS: [ggml_type; 5] = [GGML_TYPE_Q4_0, GGML_TYPE_Q6_K, GGML_TYPE_IQ2_S, GGML_TYPE_BF16, GGML_TYPE_F16];
 
@@ -138,5 +143,65 @@ fn a_wrong_index_is_an_error_when_one_thread_sorts() {
     for n_threads in [1, 2, 4] {
         let error = compute_with(&n.all, n_threads, Abort::NEVER).unwrap_err();
         assert!(error.to_string().contains("index 4 names no matrix"), "{error}");
+    }
+}
+
+/// Counts its calls, and says stop at the call whose number is `stop_at`.
+struct Host {
+    calls: AtomicUsize,
+    stop_at: usize,
+}
+
+unsafe extern "C" fn ask(host: *mut std::ffi::c_void) -> bool {
+    // SAFETY: `Host::compute` passes its own address, and outlives the computation.
+    let host = unsafe { &*host.cast::<Host>() };
+    host.calls.fetch_add(1, Ordering::Relaxed) + 1 == host.stop_at
+}
+
+impl Host {
+    /// Computes a node, and returns how many questions came.
+    fn compute(t: TensorRef, stop_at: usize) -> (Result<()>, usize) {
+        let host = Self { calls: AtomicUsize::new(0), stop_at };
+        let abort = Abort { callback: Some(ask), data: std::ptr::from_ref(&host).cast_mut().cast() };
+        let result = compute_with(&[t], 1, abort);
+        (result, host.calls.into_inner())
+    }
+}
+
+/// Kernels whose work grows faster than their memory end in the middle, but do not call the host for each of their rows.
+#[test]
+fn long_kernels_ask_the_host_about_once_a_millisecond() {
+    let mut n = Nodes { c: Context::with_size(192 << 20, false).unwrap(), all: Vec::new() };
+    let image = floats(&mut n.c, &[512, 512, 16], 1);
+    let planes = Planes { kernel: [5, 5], stride: [1, 1], pad: [0.0, 0.0] };
+    n.add(|c| pool::pool_2d(c, image, GGML_OP_POOL_MAX, &planes));
+    let small = floats(&mut n.c, &[256, 256, 8], 2);
+    let grad = floats(&mut n.c, &[252, 252, 8], 3);
+    n.add(|c| pool::pool_2d_back(c, grad, small, GGML_OP_POOL_MAX, &planes));
+    let window = Window { stride: [1, 1], pad: [0, 0], dilation: [1, 1] };
+    let each = floats(&mut n.c, &[5, 5, 1, 16], 4);
+    n.add(|c| conv::conv_2d_dw_direct(c, each, image, &window));
+    let (kernel, columns) = (floats(&mut n.c, &[5, 5, 8], 5), floats(&mut n.c, &[200, 124, 124, 2], 6));
+    n.add(|c| conv::im2col_back(c, columns, kernel, [128, 128, 8, 2], &window, true));
+    let (a, b) = (floats(&mut n.c, &[512, 512], 7), floats(&mut n.c, &[8192, 512], 8));
+    n.add(|c| matmul::out_prod(c, a, b));
+    let (triangle, right) = (floats(&mut n.c, &[1024, 1024], 9), floats(&mut n.c, &[512, 1024], 10));
+    n.add(|c| matrix::solve_tri(c, triangle, right, true, true, false));
+    let [q, k, grad] = [11, 12, 13].map(|seed| floats(&mut n.c, &[64, 256, 16], seed));
+    let v = floats(&mut n.c, &[256, 64, 16], 14);
+    n.add(|c| {
+        let t = c.new_tensor(GGML_TYPE_F32, &[3 * 64 * 256 * 16])?;
+        t.set_op(GGML_OP_FLASH_ATTN_BACK);
+        [q, k, v, grad].into_iter().enumerate().for_each(|(i, x)| t.set_src(i, Some(x)));
+        Ok(t)
+    });
+    for &t in &n.all {
+        let begun = Instant::now();
+        let (result, calls) = Host::compute(t, 0);
+        let most = begun.elapsed().as_millis() as usize + 2;
+        assert!(result.is_ok() && (2..=most).contains(&calls), "{:?}: {calls} questions, {most} at most", t.op());
+        write(t, &vec![7.0; t.nelements() as usize]);
+        assert!(matches!(Host::compute(t, 1), (Err(Error::Aborted), 1)), "{:?}", t.op());
+        assert!(read(t).last() == Some(&7.0), "{:?} ends in the middle", t.op());
     }
 }

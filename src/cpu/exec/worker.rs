@@ -4,6 +4,7 @@ use crate::abi::ggml::ggml_abort_callback;
 use crate::cpu::access::Workspace;
 use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
+use crate::cpu::exec::pace::Pace;
 use crate::cpu::exec::pieces::Pieces;
 use crate::error::Error;
 use crate::guard::foreign;
@@ -14,6 +15,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table requires for the
 /// node. Its contents are unspecified when a node starts.
@@ -102,7 +104,18 @@ impl Stop {
     /// Whether the host has stopped it. Thread 0 asks the host.
     #[inline]
     pub fn is_wanted(&self, ith: usize) -> bool {
-        self.was_wanted() || ith == 0 && self.abort.callback.is_some() && self.ask()
+        self.was_wanted() || self.can_ask(ith) && self.ask()
+    }
+
+    /// Whether the host has stopped it. Thread 0 asks the host where `pace` says so.
+    #[inline]
+    fn is_wanted_now_and_then(&self, ith: usize, pace: &Pace) -> bool {
+        self.was_wanted() || self.can_ask(ith) && pace.is_due(Instant::now) && self.ask()
+    }
+
+    #[inline]
+    fn can_ask(&self, ith: usize) -> bool {
+        ith == 0 && self.abort.callback.is_some()
     }
 
     #[cold]
@@ -158,6 +171,7 @@ pub struct Worker<'a> {
     /// Number of the node in the region, from 1, in the order in which threads compute nodes.
     pub(super) number: u32,
     pub(super) stop: &'a Stop,
+    pub(super) pace: Pace,
     pub(super) use_ref: bool,
     pub(super) kept: bool,
     /// Whether other threads may still compute another node of the step.
@@ -233,7 +247,15 @@ impl<'a> Worker<'a> {
         if self.is_stopped() { None } else { self.pieces.take(self.number, n, self.ith) }
     }
 
-    /// Whether the host has stopped the computation. The rest of the node need not be computed.
+    /// Returns `items` until the host stops the computation, after which the rest of the node need not be computed. It looks before every item, and asks the host
+    /// about once a millisecond, so that items may be short.
+    #[inline]
+    pub fn until_stopped<I: IntoIterator>(&self, items: I) -> impl Iterator<Item = I::Item> {
+        items.into_iter().take_while(|_| !self.stop.is_wanted_now_and_then(self.ith, &self.pace))
+    }
+
+    /// Whether the host has stopped the computation. The rest of the node need not be computed. This asks the host each time: loops over rows use
+    /// [`Self::until_stopped`].
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_wanted(self.ith)
@@ -279,6 +301,7 @@ pub(crate) mod tests {
                         pieces,
                         number: 1,
                         stop,
+                        pace: Pace::default(),
                         use_ref: false,
                         kept: false,
                         joined: false,

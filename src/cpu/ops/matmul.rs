@@ -69,11 +69,16 @@ pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut converted = vec![0.0; if direct.is_none() { MAX_ROWS.min(a.ne[1]) * n } else { 0 }];
     let (mut factors, mut weights) = ([0.0; TOGETHER], [0.0; TOGETHER * MAX_ROWS]);
     let which: [usize; TOGETHER] = std::array::from_fn(|i| i);
-    let mine = w.share(out.nrows());
-    let mut first = mine.start;
-    while first < mine.end && !w.is_stopped() {
+    let mut left = w.share(out.nrows());
+    // Up to `TOGETHER` rows of one matrix.
+    let blocks = std::iter::from_fn(move || {
+        let first = left.start;
+        let rows = TOGETHER.min(left.len()).min(n1 - first % n1.max(1));
+        left.start += rows;
+        (rows > 0).then_some((first, rows))
+    });
+    for (first, rows) in w.until_stopped(blocks) {
         let [i1, i2, i3] = out.row_index(first);
-        let rows = TOGETHER.min(mine.end - first).min(n1 - i1);
         let sums = &mut sums[..rows * n];
         sums.fill(0.0);
         for start in (0..a.ne[1]).step_by(MAX_ROWS) {
@@ -97,7 +102,6 @@ pub fn out_prod(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         for (r, sums) in sums.chunks_exact(n).enumerate() {
             out.row([i1 + r, i2, i3], |y| y.copy_from_slice(sums));
         }
-        first += rows;
     }
 }
 

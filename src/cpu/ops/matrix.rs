@@ -99,14 +99,11 @@ pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let [columns, n, n2, n3] = out.ne;
     let parts = columns.div_ceil(TOGETHER);
     let (mut solved, mut sums) = (vec![0.0; n * TOGETHER], [0.0; TOGETHER]);
-    for i in w.share(parts * n2 * n3) {
+    for i in w.until_stopped(w.share(parts * n2 * n3)) {
         let (start, i2, i3) = (i % parts * TOGETHER, i / parts % n2, i / parts / n2);
         let part = start..(start + TOGETHER).min(columns);
         let width = part.len();
-        for row in 0..n {
-            if w.is_stopped() {
-                return;
-            }
+        for row in w.until_stopped(0..n) {
             let a = a.row::<f32>([row, i2, i3]);
             let (known, rest) = solved.split_at_mut(row * width);
             let sums = &mut sums[..width];

@@ -56,14 +56,11 @@ fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
     let mut x = Reader::new(node.source(0), &d);
     let ne = x.ne;
     let mut out = Writer::new(d);
-    for row in rows(w, &out) {
+    for row in w.until_stopped(rows(w, &out)) {
         let lines = if p.whole { over(row[0], p.stride[1], p.kernel[1], p.pad[1], ne[1]) } else { 0..1 };
         out.row(row, |y| {
             y.fill(if p.largest { -f32::MAX } else { 0.0 });
-            for ky in lines {
-                if w.is_stopped() {
-                    return;
-                }
+            for ky in w.until_stopped(lines) {
                 let i1 = if p.whole { inside(row[0], p.stride[1], ky, 1, p.pad[1], ne[1]) } else { Some(row[0]) };
                 let Some(i1) = i1 else { continue };
                 let x = x.row([i1, row[1], row[2]]);
@@ -127,14 +124,11 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut plane = vec![0f32; width * height];
     let mut image = vec![0f32; if largest { width * height } else { 0 }];
     let [n0, n1, ..] = grad.ne;
-    for i in w.share(d.ne[2] * d.ne[3]) {
+    for i in w.until_stopped(w.share(d.ne[2] * d.ne[3])) {
         let (i2, i3) = (i % d.ne[2], i / d.ne[2]);
         plane.fill(0.0);
         image.chunks_exact_mut(width).enumerate().for_each(|(iy, line)| x.load([iy, i2, i3], 0, line));
-        for (oy, ox) in (0..n1).flat_map(|oy| (0..n0).map(move |ox| (oy, ox))) {
-            if w.is_stopped() {
-                return;
-            }
+        for (oy, ox) in w.until_stopped((0..n1).flat_map(|oy| (0..n0).map(move |ox| (oy, ox)))) {
             let share = grad.row([oy, i2, i3])[ox];
             let mut best: Option<(f32, usize)> = None;
             for ky in over(oy, stride[1], kernel[1], pad[1], height) {

@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn only_what_the_name_says_comes_back() {
-        let folder = std::env::temp_dir().join(format!("ggml-rpc-cache-{}", std::process::id()));
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("cache");
         let cache = Cache::open(&folder, 100).unwrap();
         assert_eq!(cache.get(hash(b"weights"), 100), None);
         cache.put(b"weights");
@@ -95,6 +96,5 @@ mod tests {
         assert!(!cache.path(hash(b"weights")).exists());
         cache.put(b"weights");
         assert_eq!(Cache::open(&folder, 100).unwrap().used.load(Ordering::SeqCst), 7);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

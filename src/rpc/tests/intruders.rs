@@ -399,7 +399,8 @@ fn nobody_gets_in_without_the_key() {
 
 #[test]
 fn the_cache_gives_and_takes_no_more_than_it_may() {
-    let folder = std::env::temp_dir().join(format!("ggml-rpc-intruders-{}", std::process::id()));
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("cache");
     let s = served(|_| {}, Some(Cache::open(&folder, 3000).unwrap()));
     let files = || std::fs::read_dir(&folder).unwrap().count();
     let mut raw = Raw::new(&s.address);
@@ -422,7 +423,7 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     std::fs::write(folder.join(format!("{:016x}", 5)), [1; 64]).unwrap();
     assert_eq!(asked(&mut raw, whole.clone(), 0, 5), Some(vec![0]));
     // A link to somebody else's file is none of the cache's.
-    let secret = folder.with_extension("secret");
+    let secret = temporary.path().join("secret");
     std::fs::write(&secret, [9; 64]).unwrap();
     crate::sys::file::symlink(&secret, folder.join(format!("{:016x}", hash(&[9; 64])))).unwrap();
     assert_eq!(asked(&mut raw, whole.clone(), 0, hash(&[9; 64])), Some(vec![0]));
@@ -438,6 +439,4 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     let size: u64 =
         std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path().symlink_metadata().unwrap().len()).sum();
     assert!(size < 3000 + 200, "{size} bytes");
-    std::fs::remove_dir_all(folder).unwrap();
-    std::fs::remove_file(secret).unwrap();
 }

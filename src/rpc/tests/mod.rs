@@ -204,7 +204,8 @@ fn several_clients_have_no_part_in_each_other() {
 
 #[test]
 fn weights_come_from_the_cache_the_second_time() {
-    let folder = std::env::temp_dir().join(format!("ggml-rpc-weights-{}", std::process::id()));
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path().join("cache");
     let s = served(|_| {}, Some(Cache::open(&folder, 1 << 30).unwrap()));
     let upload = || {
         let backend = s.backend();
@@ -228,7 +229,6 @@ fn weights_come_from_the_cache_the_second_time() {
     // Somebody has changed the file: it is sent again.
     std::fs::write(&files()[0], noise(3 << 20, 12)).unwrap();
     upload();
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let scale = 1.0 / (depth as f32).sqrt();
     let (mut keys, mut values) = (vec![0f32; m * depth], vec![0f32; m * depth]);
     let (mut probabilities, mut scores) = (vec![0f32; m], vec![0f32; m]);
-    for unit in w.share(groups * batches) {
+    for unit in w.until_stopped(w.share(groups * batches)) {
         let (group, batch) = (unit % groups, unit / groups);
         for (i, row) in keys.chunks_exact_mut(depth).enumerate() {
             row.copy_from_slice(k.row([i, group, batch]));
@@ -53,10 +53,8 @@ pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         let (keys_at, values_at) = (k_at + unit * m * depth, v_at + unit * m * depth);
         out.span_mut::<f32>(keys_at, m * depth).fill(0.0);
         out.span_mut::<f32>(values_at, m * depth).fill(0.0);
-        for (head, query) in (group..heads).step_by(groups).flat_map(|head| (0..n).map(move |i| (head, i))) {
-            if w.is_stopped() {
-                return;
-            }
+        let queries = (group..heads).step_by(groups).flat_map(|head| (0..n).map(move |i| (head, i)));
+        for (head, query) in w.until_stopped(queries) {
             let (x, dy) = (q.row([query, head, batch]), grad.row([query, head, batch]));
             let seen = if masked { m - n + query + 1 } else { m };
             let (p, s) = (&mut probabilities[..seen], &mut scores[..seen]);

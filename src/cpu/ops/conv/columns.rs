@@ -287,14 +287,11 @@ pub fn im2col_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (kw, kh) = (k.ne[0], if flat { 1 } else { k.ne[1] });
     let (ow, oh) = (grad.ne[1], if flat { 1 } else { grad.ne[2] });
     let mut out = Writer::new(d);
-    for row in rows(w, &out) {
+    for row in w.until_stopped(rows(w, &out)) {
         let (iy, channel, batch) = if flat { (0, row[0], row[1]) } else { (row[0], row[1], row[2]) };
         out.row(row, |y| {
             y.fill(0.0);
-            for ky in 0..kh {
-                if w.is_stopped() {
-                    return;
-                }
+            for ky in w.until_stopped(0..kh) {
                 let Some(oy) = ay.result(iy, ky, oh) else { continue };
                 let line = (channel * kh + ky) * kw;
                 for ox in 0..ow {

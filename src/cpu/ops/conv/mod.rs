@@ -129,13 +129,10 @@ pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut x = Reader::new(node.source(1), &d);
     let [ax, ay] = axes(*node);
     let mut out = Writer::new(d);
-    for row @ [oy, channel, batch] in rows(w, &out) {
+    for row @ [oy, channel, batch] in w.until_stopped(rows(w, &out)) {
         out.row(row, |y| {
             y.fill(0.0);
-            for ky in 0..k.ne[1] {
-                if w.is_stopped() {
-                    return;
-                }
+            for ky in w.until_stopped(0..k.ne[1]) {
                 let Some(iy) = ay.image(oy, ky, x.ne[1]) else { continue };
                 let x = x.row([iy, channel, batch]);
                 (0..k.ne[0]).for_each(|kx| ax.add(y, x, kx, weight(&k, kx, [ky, 0, channel])));

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Looks at the page of a placement report in Chromium: test_report.py [REPORT.html TRACE.json] [FOLDER]
+
+Without files, makes them as scripts/pictures.py does (llama.cpp's tools of scripts/oracle.sh hosts, and a Vulkan driver). At three sizes, light and dark: the page must fit the window, load
+the timeline, and obey the keys that it names, pressed as a person would. Screenshots for people go to FOLDER (default: target/report-shots). Without Chromium it says that it is
+skipped. The last line counts.
+"""
+import os
+import sys
+
+import browser
+import pictures
+from test_book import brightness
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SIZES = [(1600, 1100), (900, 1100), (500, 900)]
+TEXT = "document.getElementById('{}').textContent"
+
+
+def look(page, trace, check, where, out, dark):
+    """One visit: the mouse is not used."""
+    def text(name):
+        return page.evaluate(TEXT.format(name))
+
+    def focus():
+        return page.evaluate("document.activeElement.id || document.activeElement.tagName")
+
+    width = page.evaluate("innerWidth")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    check(wide <= width, f"{where}: nothing is wider than the window", f"{wide} of {width} pixels")
+    splits = page.evaluate("R.splits.length")
+    page.files("#trace", [trace])
+    page.wait("document.getElementById('traced').textContent !== ''")
+    check("runs of splits" in text("traced") and "median" in text("splits"), f"{where}: the timeline is read", text("traced"))
+    before = text("zoom")
+    page.key("+")
+    page.key("+")
+    check(text("zoom") != before and "4×" in text("zoom"), f"{where}: + zooms in", text("zoom"))
+    page.key("-")
+    check("2×" in text("zoom"), f"{where}: - zooms out", text("zoom"))
+    page.key("ArrowRight")
+    page.key("ArrowRight")
+    check(text("selected").startswith("split 1 on ") and "at the median" in text("selected"), f"{where}: the right arrow selects a split", text("selected"))
+    for _ in range(splits + 2):
+        page.key("ArrowRight")
+    check(text("selected").startswith(f"split {splits - 1} on "), f"{where}: and ends at the last one", text("selected"))
+    page.key("ArrowLeft")
+    check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: the left arrow goes back", text("selected"))
+    visible = page.evaluate("""(() => { const box = document.getElementById('lanescroll'), first = R.steps.findIndex(s => s.split === selected);
+        const at = LABEL + first / R.steps.length * (box.scrollWidth - LABEL) - box.scrollLeft; return at >= 0 && at <= box.clientWidth; })()""")
+    check(visible, f"{where}: the selected split is in sight")
+    names = page.evaluate("""[...document.querySelectorAll('#names span')].map(s => { const a = s.getBoundingClientRect(), b = document.getElementById('lanescroll').getBoundingClientRect();
+        return s.firstChild.textContent !== '' && a.left >= b.left && a.right <= b.right; })""")
+    check(len(names) > 1 and all(names), f"{where}: so are the names of the lanes")
+    high = page.evaluate("Math.max(...[...document.querySelectorAll('td')].map(d => d.offsetHeight))")
+    check(high < 140, f"{where}: no cell is a column of letters", f"the highest has {high} pixels")
+    page.shot(os.path.join(out, f"{where.replace(', ', '-').replace(' ', '')}-keys.png"))
+    page.key("/")
+    check(focus() == "filter", f"{where}: / goes to the filter", focus())
+    for letter in "mul_mat":
+        page.key(letter)
+    few, every = (int(n.replace(",", "")) for n in text("shown").split(" of "))
+    check(0 < few < every, f"{where}: typing filters nodes", text("shown"))
+    page.key("ArrowLeft")
+    check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: arrows in the filter stay there")
+    page.key("Escape")
+    check(page.evaluate("document.getElementById('filter').value") == "" and text("selected") == "", f"{where}: Escape clears")
+    page.evaluate("document.activeElement.blur()")
+    seen = []
+    for _ in range(12):
+        page.key("Tab")
+        seen.append(focus())
+    wanted = ["out", "in", "lanes", "trace", "filter"]
+    check([n for n in dict.fromkeys(seen) if n in wanted] == wanted, f"{where}: Tab reaches everything in order", " ".join(seen))
+    outline = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
+    page.evaluate("document.getElementById('out').focus()")
+    page.key("Tab")
+    focused = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
+    check(outline == "none" and focused == "solid", f"{where}: what has the focus shows it", f"{outline}, {focused}")
+    page.key("Escape")
+    page.evaluate("scrollTo(0, 0)")
+    path = os.path.join(out, f"{where.replace(', ', '-').replace(' ', '')}.png")
+    page.shot(path, whole=True)
+    light, colours = brightness(path)
+    check(colours > 8 and (light < 100 if dark else light > 170), f"{where}: its colours", f"brightness {light:.0f}, {colours} colours")
+    check(not page.errors, f"{where}: no errors", "; ".join(page.errors)[:300])
+
+
+def main():
+    arguments = sys.argv[1:]
+    if len(arguments) >= 2:
+        report, trace = map(os.path.abspath, arguments[:2])
+        arguments = arguments[2:]
+    else:
+        folder = os.path.join(ROOT, "target", "pictures")
+        os.makedirs(folder, exist_ok=True)
+        report, trace = (os.path.join(folder, n) for n in ("report.html", "trace.json"))
+        if browser.find() and not (os.path.exists(report) and os.path.exists(trace)):
+            if not os.path.exists(pictures.program()):
+                print("report: skipped: llama.cpp's tools are missing (scripts/oracle.sh hosts)")
+                return 0
+            pictures.run(folder)
+    out = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "target", "report-shots")
+    os.makedirs(out, exist_ok=True)
+    passed, failed = 0, 0
+
+    def check(good, what, detail=""):
+        nonlocal passed, failed
+        passed, failed = passed + bool(good), failed + (not good)
+        print(f"  {'ok    ' if good else 'FAILED'} {what}{f' ({detail})' if detail else ''}", flush=True)
+
+    if browser.find() is None:
+        print("report: skipped: chromium is missing (install the package chromium)")
+        return 0
+    with browser.Browser() as b:
+        for dark in (False, True):
+            for width, height in SIZES:
+                with b.page(f"file://{report}", width, height, dark) as page:
+                    look(page, trace, check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
+    print(f"report: {passed} passed, {failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
