@@ -11,6 +11,7 @@ import json
 import os
 import struct
 import sys
+import time
 
 ALIGN = 32
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
@@ -31,6 +32,27 @@ LAYER_PARTS = (
 
 def die(message):
     sys.exit("minilm_to_gguf: " + message)
+
+
+class Progress:
+    """A line on stderr about what is done, and how long the rest may take. On a terminal it changes four times a second; elsewhere a new one comes every ten."""
+
+    def __init__(self):
+        self.begun = self.shown = time.monotonic()
+        self.terminal = sys.stderr.isatty()
+        self.before, self.after = ("\r\033[K", "") if self.terminal else ("", "\n")
+
+    def say(self, what, done, of):
+        now = time.monotonic()
+        if now - self.shown < (0.25 if self.terminal else 10):
+            return
+        self.shown = now
+        left = f", {(now - self.begun) / done * (of - done):.0f} s left" if done else ""
+        print(f"{self.before}{what} tensor {done + 1} of {of}{left}", end=self.after, file=sys.stderr, flush=True)
+
+    def end(self):
+        if self.terminal:
+            print(self.before, end="", file=sys.stderr, flush=True)
 
 
 class Safetensors:
@@ -140,8 +162,11 @@ class Gguf:
         tmp = path + ".part"
         with open(tmp, "wb") as f:
             f.write(head + b"\0" * (-len(head) % ALIGN))
-            for _, _, _, data in self.tensors:
+            progress = Progress()
+            for n, (_, _, _, data) in enumerate(self.tensors):
+                progress.say("writing", n, len(self.tensors))
                 f.write(data + b"\0" * (-len(data) % ALIGN))
+        progress.end()
         os.replace(tmp, path)  # a broken run leaves no half file under the final name
 
 
@@ -202,7 +227,10 @@ def convert(src, out, ftype):
     g.u32("tokenizer.ggml.bos_token_id", ids["[CLS]"])
     g.u32("tokenizer.ggml.eos_token_id", ids["[SEP]"])
 
+    progress, of = Progress(), len(weights.entries)
+
     def put(name, source):
+        progress.say("converting", len(g.tensors), of)
         shape, data = weights.load(source)
         half = ftype == "f16" and len(shape) == 2 and not name.startswith(("position", "token_types"))
         g.tensor(name, shape, GGML_F16 if half else GGML_F32, to_f16(data) if half else data)
@@ -217,6 +245,7 @@ def convert(src, out, ftype):
         for part, short in LAYER_PARTS:
             for s in ("weight", "bias"):
                 put(f"blk.{layer}.{short}.{s}", f"{prefix}encoder.layer.{layer}.{part}.{s}")
+    progress.end()
     g.write(out)
     print(f"{out}: {len(g.tensors)} tensors, {os.path.getsize(out)} bytes, {ftype}")
 

@@ -5,6 +5,7 @@
     by=SUITE     that suite runs the same commands
     needs=TOOL   only if there is such a program; llama-cli and llama-bench are those of the suite `hosts`
     slow, cargo  takes long, or compiles the library: only with `all`
+    hours        takes hours: nobody waits for that here
     root         changes the system
     last         after all others of its page
 - Every block of C is included from a program in docs/examples, or has file=NAME and is compiled by a block of commands. Programs are compiled with all warnings and run, on the
@@ -119,8 +120,8 @@ def commands(t, page, place, env, everything, suites):
                 reason = f"{word[6:]} is not here"
             elif word in ("slow", "cargo") and not everything:
                 reason = {"slow": "takes long: DOCS=all", "cargo": "compiles the library: DOCS=all"}[word]
-            elif word == "root":
-                reason = "changes the system"
+            elif word in ("root", "hours"):
+                reason = {"root": "changes the system", "hours": "takes hours"}[word]
         if reason:
             first = m[4].strip().splitlines()[0].strip()
             t.skipped.append(f"{page}:{line}: {reason}: {first[:70]}")

@@ -67,7 +67,7 @@ def look(page, trace, check, where, out, dark):
     check(page.evaluate("document.getElementById('filter').value") == "" and text("selected") == "", f"{where}: Escape clears")
     page.evaluate("document.activeElement.blur()")
     seen = []
-    for _ in range(12):
+    for _ in range(24):  # Chromium stops at each table that can be scrolled, too
         page.key("Tab")
         seen.append(focus())
     wanted = ["out", "in", "lanes", "trace", "filter"]
