@@ -11,12 +11,14 @@
 mod digest;
 mod interface;
 mod manifest;
+mod progress;
 #[path = "../../../vulkan_shaders/reflect.rs"]
 mod reflect;
 mod spirv;
 
 use interface::Interfaces;
 use lzma_rust2::{LzmaOptions, LzmaWriter};
+use progress::Progress;
 use rayon::prelude::*;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -55,6 +57,7 @@ fn pack(
     section: &manifest::Section,
     known: &Interfaces,
     dump: Option<&Path>,
+    progress: &Progress,
 ) -> Result<Vec<u8>, String> {
     let modules: Vec<(String, Vec<u32>)> = section
         .variants()
@@ -62,6 +65,7 @@ fn pack(
         .map(|v| {
             let words = spirv::compile(folder, section, &v)?;
             known.check(&section.source.name, &v.name, &words)?;
+            progress.compiled(&v.name);
             Ok((v.name, spirv::strip(&words)))
         })
         .collect::<Result<_, String>>()?;
@@ -131,6 +135,7 @@ fn run(o: &Options) -> Result<(), String> {
     let known = interfaces(&folder, &sections)?;
     let text = known.rust(&formats);
     differ += u32::from(update(o, &target.join("interface.rs"), text.as_bytes(), "interface.rs")?);
+    let mut outdated = Vec::new();
     for section in &sections {
         let name = &section.source.name;
         if !o.only.is_empty() && !o.only.contains(name) {
@@ -139,15 +144,21 @@ fn run(o: &Options) -> Result<(), String> {
         let head = digest::head(&folder, &section.source).map_err(|e| e.to_string())?;
         let path = target.join(format!("{name}.pack"));
         let current = || std::fs::read(&path).is_ok_and(|old| old.starts_with(head.as_bytes()));
-        if !o.all && !o.check && o.dump.is_none() && current() {
-            continue;
+        if o.all || o.check || o.dump.is_some() || !current() {
+            outdated.push((section, head, path));
         }
-        let new = pack(&folder, &head, section, &known, o.dump.as_deref())?;
+    }
+    let progress = Progress::new(outdated.iter().map(|(section, ..)| section.variants().len()).sum());
+    for (section, head, path) in outdated {
+        let name = &section.source.name;
+        let new = pack(&folder, &head, section, &known, o.dump.as_deref(), &progress)?;
         let n = section.variants().len();
         modules += n;
         done += 1;
+        progress.end();
         differ += u32::from(update(o, &path, &new, &format!("{name}: {n} modules"))?);
     }
+    progress.end();
     for entry in std::fs::read_dir(&target).map_err(|e| e.to_string())?.flatten() {
         let path = entry.path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
