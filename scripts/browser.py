@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+import processes
+
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--hide-scrollbars"]
 
@@ -16,6 +18,11 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 def find():
     """Chromium's path, or None."""
     return next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+
+
+def scheme(dark):
+    """The option for a preference of dark colours or light ones."""
+    return f"--blink-settings=preferredColorScheme={int(not dark)}"
 
 
 class Browser:
@@ -36,10 +43,9 @@ class Browser:
     @contextlib.contextmanager
     def page(self, url, width, height, dark=False):
         """A page in a browser of its own, to be driven (class Page)."""
-        scheme = int(not dark)
         ours, theirs = os.pipe(), os.pipe()  # requests, answers
         # DevTools' protocol over file descriptors 3 and 4: no port, and nothing to install.
-        command = ["sh", "-c", f'exec "$@" 3<&{ours[0]} 4>&{theirs[1]}', "sh", self.program, *FLAGS, f"--blink-settings=preferredColorScheme={scheme}",
+        command = ["sh", "-c", f'exec "$@" 3<&{ours[0]} 4>&{theirs[1]}', "sh", self.program, *FLAGS, scheme(dark),
                    f"--user-data-dir={tempfile.mkdtemp(dir=self.profile)}", f"--window-size={width},{height}", "--remote-debugging-pipe", "about:blank"]
         process = subprocess.Popen(command, pass_fds=(ours[0], theirs[1]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(ours[0])
@@ -47,22 +53,16 @@ class Browser:
         try:
             yield Page(theirs[0], ours[1], url, width, height)
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            processes.end(process, 10)
             os.close(ours[1])
             os.close(theirs[0])
 
     def shot(self, url, png, width, height, dark=False, timeout=120):
         """Writes a screenshot of a page in the given size, with the preference for dark colours or light ones."""
-        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else ["--blink-settings=preferredColorScheme=1"]
         if os.path.exists(png):
             os.remove(png)
         # Chromium may wait for its helpers after the picture is there.
-        command = [self.program, *FLAGS, *scheme, f"--user-data-dir={self.profile}", f"--window-size={width},{height}", f"--screenshot={png}", url]
+        command = [self.program, *FLAGS, scheme(dark), f"--user-data-dir={self.profile}", f"--window-size={width},{height}", f"--screenshot={png}", url]
         try:
             subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:

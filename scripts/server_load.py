@@ -3,10 +3,11 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.request
+
+import processes
 
 QUESTIONS = 40
 AT_ONCE = 8
@@ -18,12 +19,6 @@ def questions():
     """Of different lengths, so that their tokens meet in ever other batches."""
     words = "the cat sits outside and a man plays his guitar while dogs watch the moon over quiet gardens".split()
     return [f"Tell me about {' '.join(words[(i + k) % len(words)] for k in range(2 + i % 11))}" for i in range(QUESTIONS)]
-
-
-def free_port():
-    with contextlib.closing(socket.socket()) as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def get(port, path, body=None, timeout=300):
@@ -48,7 +43,7 @@ def log_of(t, side):
 def server(t, side, model, *arguments, context=256, environment=None):
     """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
     does not start."""
-    path, port = t.path("llama-server"), free_port()
+    path, port = t.path("llama-server"), processes.free_port()
     env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1") | (environment or {})
     log = log_of(t, side)
     with open(log, "w") as err:
@@ -70,12 +65,7 @@ def server(t, side, model, *arguments, context=256, environment=None):
         if ready:
             t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        processes.end(process, 30)
 
 
 def answers(t, side, model, *arguments):

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 
+import processes
 from test_hosts import PROMPT, SENTENCES, Bench, tensor_f32
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
@@ -31,18 +32,12 @@ os.environ["GGML_DISABLE_VULKAN"] = "1"
 REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @contextlib.contextmanager
 def server(t, side, tool=None, arguments=(), took=None, threads=2, **variables):
     """A server on one library: the original's tool, or another. Gives its endpoint.
 
     `arguments` of the tool; a list `took` gets the process, which may then end."""
-    port = free_port()
+    port = processes.free_port()
     tool = tool or os.path.join(t.cache, "modules/ggml-rpc-server")
     env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], **variables)
     log = t.model(f"rpc-server-{side}-{port}") + ".log"

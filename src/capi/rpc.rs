@@ -120,8 +120,7 @@ pub unsafe extern "C" fn ggml_backend_rpc_start_server(
     optional!(endpoint, cache_dir);
     objects!(n_devices; devices);
     let open = move |device: DeviceRef, deadline: &Arc<Deadline>| open(device, n_threads, deadline);
-    let check = |node| check::supported(node).map(|_| ());
-    let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), check);
+    let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), check::accepts);
     logged("ggml_backend_rpc_start_server", text(endpoint).and_then(start));
 }
 

@@ -4,14 +4,15 @@ use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::backend::{BackendBox, DeviceRef, RegRef};
 use crate::capi::convert::{optional, outputs};
+use crate::cpu::check;
 use crate::guard::guarded;
 use crate::vulkan::stream::VkStream;
-use crate::{cpu, log_error, vulkan};
+use crate::{log_error, vulkan};
 use std::ffi::{c_char, c_int};
 
 /// The Vulkan backend. It computes only nodes that the CPU backend would accept.
 pub(in crate::capi) fn reg() -> Option<RegRef> {
-    vulkan::reg(|node| cpu::check::supported(node).map(drop))
+    vulkan::reg(check::accepts)
 }
 
 /// Device `index`. Logs an error if there is none.

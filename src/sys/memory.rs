@@ -186,31 +186,31 @@ pub unsafe fn c_aligned_free(p: *mut c_void) {
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
+/// Begins to load `lines` cache lines, the first at `at`, into the nearest cache or into that of the second level.
+#[inline(always)]
+fn request<const NEAR: bool>(at: *const u8, lines: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..lines {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        let at = at.wrapping_add(LINE * line).cast();
+        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
+        unsafe { if NEAR { _mm_prefetch::<_MM_HINT_T0>(at) } else { _mm_prefetch::<_MM_HINT_T1>(at) } }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (at, lines);
+}
+
 /// Begins to load the `bytes` bytes at `at` into the cache of the second level, which can wait for more lines at a time than the first. It is a hint,
 /// so any address is allowed.
 #[inline]
 pub fn prefetch(at: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..bytes.div_ceil(LINE) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(LINE * line).cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, bytes);
+    request::<false>(at, bytes.div_ceil(LINE));
 }
 
 /// As [`prefetch`], but into the nearest cache, and without a line at the end that is not whole: what reads everything in order asks for it with the next bytes.
 #[inline(always)]
 pub fn prefetch_near(at: *const u8, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..bytes / LINE {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(LINE * line).cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, bytes);
+    request::<true>(at, bytes / LINE);
 }
 
 /// There is no memory. Unlike an [`Error`], it needs none itself.

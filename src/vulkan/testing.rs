@@ -29,8 +29,7 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
 
 /// Publishes a registry with these devices, and the CPU's check.
 pub(super) fn publish(cards: Vec<Card>) -> RegRef {
-    let shapes = |node| crate::cpu::check::supported(node).map(drop);
-    super::device::publish_cards(instance().unwrap(), cards, shapes)
+    super::device::publish_cards(instance().unwrap(), cards, crate::cpu::check::accepts)
 }
 
 /// The description of a device that does not exist.

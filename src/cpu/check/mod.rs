@@ -35,6 +35,11 @@ pub(crate) use ensure;
 /// Limit of the number of elements of a tensor. The size in bytes of a smaller tensor does not overflow.
 const MAX_ELEMENTS: i64 = 1 << 58;
 
+/// [`supported`], for those who need no kernel: backends that compute only nodes that this one would accept.
+pub fn accepts(node: TensorRef) -> Result<()> {
+    supported(node).map(drop)
+}
+
 /// Checks that the kernels support the operation, types and shapes of a node. The check does not read data.
 pub fn supported(node: TensorRef) -> Result<&'static Row> {
     let Some(row) = table::row(node) else {

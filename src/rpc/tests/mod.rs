@@ -29,11 +29,10 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
     change(&mut options);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let check = |node| cpu::check::supported(node).map(|_| ());
     let host = Host::new(
         vec![cpu::device::device()],
         Box::new(|d, deadline| crate::capi::rpc::open(d, 2, deadline)),
-        check,
+        cpu::check::accepts,
         options,
         cache,
     );

@@ -35,6 +35,11 @@ pub struct Part {
 }
 
 impl Part {
+    /// A product alone.
+    fn of(product: TensorRef) -> Self {
+        Self { product, summands: [None; 2], rope: None, result: product, rows: false }
+    }
+
     /// What a dispatch reads for it, apart from the summands.
     fn operands(&self) -> impl Iterator<Item = TensorRef> {
         let index = self.result.src(1).filter(|_| self.rows);
@@ -131,8 +136,7 @@ impl Search<'_> {
     /// The product at node `i` with the additions after it, at most `most`, and the numbers of all these nodes.
     fn part(&self, i: usize, most: usize) -> (Part, Vec<usize>) {
         let product = self.graph.node(i);
-        let mut part = Part { product, summands: [None; 2], rope: None, result: product, rows: false };
-        let mut nodes = vec![i];
+        let (mut part, mut nodes) = (Part::of(product), vec![i]);
         for k in 0..most {
             let last = nodes[nodes.len() - 1];
             let next = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == part.result));
@@ -247,8 +251,7 @@ impl Search<'_> {
         if !fits || !reads.iter().all(|s| apart(node, *s)) || !self.may_overtake(&nodes, &nodes, &reads, node) {
             return None;
         }
-        let part = |product| Some(Part { product, summands: [None; 2], rope: None, result: product, rows: false });
-        let joined = Joined { parts: [part(gate), part(up), None], gate: Some(node) };
+        let joined = Joined { parts: [Some(Part::of(gate)), Some(Part::of(up)), None], gate: Some(node) };
         Some(Found { chain: Chain::Products(joined), nodes })
     }
 
