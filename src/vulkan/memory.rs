@@ -4,6 +4,7 @@ use super::core::Core;
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::mutant;
+use crate::sys::memory::AlignedBlock;
 use ash::vk;
 use ash::vk::MemoryPropertyFlags as P;
 use gpu_allocator::MemoryLocation;
@@ -90,7 +91,8 @@ impl Drop for Object {
 
 enum Source {
     Allocated(Allocation),
-    Imported(vk::DeviceMemory),
+    /// Memory of the host, and what frees it if that is not the host's.
+    Imported(vk::DeviceMemory, Option<Arc<AlignedBlock>>),
 }
 
 /// The memory of a buffer object, freed on drop.
@@ -107,9 +109,12 @@ impl Drop for Backing {
                     crate::log_warn!("ggml_vulkan: {e}");
                 }
             }
-            // SAFETY: the memory was allocated from this device and is not freed twice (`take`). Work that uses it is done, because `Memory`
-            // drops its buffer object first.
-            Some(Source::Imported(m)) => unsafe { self.core.vk.free_memory(m, None) },
+            Some(Source::Imported(m, block)) => {
+                // SAFETY: the memory was allocated from this device and is not freed twice (`take`). Work that uses it is done, because `Memory`
+                // drops its buffer object first.
+                unsafe { self.core.vk.free_memory(m, None) };
+                drop(block);
+            }
             None => {}
         }
     }
@@ -196,6 +201,25 @@ impl Memory {
     /// # Safety
     /// `ptr` points to `size` readable and writable bytes that live as long as the result.
     pub unsafe fn import(core: &Arc<Core>, ptr: NonNull<u8>, size: u64) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::import_from(core, ptr, size, None) }
+    }
+
+    /// Imports all of a block, which lives as long as the result. Its address and size must be multiples of `Limits::import_alignment`.
+    pub fn of_block(core: &Arc<Core>, block: &Arc<AlignedBlock>) -> Result<Self> {
+        let ptr = NonNull::new(block.as_ptr()).ok_or_else(|| Error::Invalid("a block without memory".into()))?;
+        // SAFETY: the block has that many bytes, and the result keeps it.
+        unsafe { Self::import_from(core, ptr, block.size() as u64, Some(block.clone())) }
+    }
+
+    /// # Safety
+    /// `ptr` points to `size` readable and writable bytes that live as long as the result, for example those of `block`.
+    unsafe fn import_from(
+        core: &Arc<Core>,
+        ptr: NonNull<u8>,
+        size: u64,
+        block: Option<Arc<AlignedBlock>>,
+    ) -> Result<Self> {
         let Some(import) = &core.import else {
             return Err(Error::Unsupported("this driver cannot import host memory".into()));
         };
@@ -240,7 +264,7 @@ impl Memory {
         let memory = memory.map_err(|e| core.failed("importing host memory", e))?;
         // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of a type in `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, memory, 0) };
-        let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory)) };
+        let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory, block)) };
         Self::after_bind(bound, object, backing, size, Some(ptr))
     }
 

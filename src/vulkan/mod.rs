@@ -8,6 +8,7 @@
 //! - `command`: recording of work, barriers and submission; `hazard`: dependencies between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
+//! - `crossing`: copies between two devices, and work of one that waits for another
 //! - `gpu`: everything that belongs to an open device; `stream`: computing graphs, asynchronous copies, events
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `interface`: their push blocks and constants as structs;
 //!   `pipeline`: pipelines and their cache on disk
@@ -35,6 +36,7 @@ pub mod command;
 mod converted;
 mod coopmat2;
 pub mod core;
+mod crossing;
 pub mod device;
 pub mod env;
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use super::abort::Abort;
 use super::buffer::{self, Location};
 use super::command::{CopyEnd, Recorder};
+use super::core::Core;
+use super::crossing::{Copy, Crossing};
 use super::gpu::Gpu;
 use super::graph::Work;
 use super::info::Info;
@@ -33,6 +35,10 @@ pub struct VkStream {
     recorder: Mutex<Recorder>,
     /// Locked after the recorder.
     kept: Mutex<KeptGraphs>,
+    /// Dropped after the recorder, whose work may wait for them. Locked before it.
+    crossings: Mutex<Vec<Crossing>>,
+    /// Whether work went on without what it waited for.
+    adrift: Arc<AtomicBool>,
     gpu: Arc<Gpu>,
     shapes: Shapes,
     /// Writes that the recorder has not finished.
@@ -101,8 +107,9 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 impl VkStream {
     pub(super) fn new(gpu: &Arc<Gpu>, name: CString, shapes: Shapes) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
-        let (kept, writes, failed) = (Mutex::default(), Queued::default(), AtomicBool::new(false));
-        Ok(Self { gpu: gpu.clone(), shapes, name, recorder, kept, writes, failed })
+        let (kept, crossings, adrift) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (writes, failed) = (Queued::default(), AtomicBool::new(false));
+        Ok(Self { gpu: gpu.clone(), shapes, name, recorder, kept, crossings, adrift, writes, failed })
     }
 
     /// Sets the host's callback that cancels computations.
@@ -114,6 +121,12 @@ impl VkStream {
     #[cfg(test)]
     pub(super) fn stats(&self) -> super::command::Stats {
         lock(&self.recorder).stats()
+    }
+
+    /// Does as the thread of a crossing that has failed.
+    #[cfg(test)]
+    pub(super) fn set_adrift(&self) {
+        self.adrift.store(true, Ordering::Release);
     }
 
     fn place(&self, tensor: TensorRef) -> Result<Location> {
@@ -135,6 +148,11 @@ impl VkStream {
 
     /// The end of a call with a result.
     fn ended(&self, result: Result<()>) -> Result<()> {
+        let adrift = self.adrift.swap(false, Ordering::Acquire);
+        let result = match adrift {
+            true => result.and(Err(Error::Backend("another device has failed, see the log".into()))),
+            false => result,
+        };
         let result = result.inspect_err(|_| self.writes.lost());
         match self.failed.swap(false, Ordering::Relaxed) {
             true => result.and(Err(Error::Backend("an earlier call has failed, see the log".into()))),
@@ -149,6 +167,57 @@ impl VkStream {
         } else {
             damage::unwritten(tensor, p.offset, p.extent_in_tensor());
         }
+    }
+
+    /// Makes the work that is queued from now on wait for a mark, of whatever device.
+    pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
+        let source = mark.timeline.core();
+        if Arc::ptr_eq(source, &self.gpu.core) {
+            return lock(&self.recorder).wait_for(mark);
+        }
+        let gate = self.across(source, |crossing| crossing.gate(mark.clone(), None))?;
+        lock(&self.recorder).wait_for(&gate)
+    }
+
+    /// Uses the way from another device.
+    fn across<T>(&self, source: &Arc<Core>, f: impl FnOnce(&mut Crossing) -> Result<T>) -> Result<T> {
+        let mut all = lock(&self.crossings);
+        let i = match all.iter().position(|c| c.is_from(source)) {
+            Some(i) => i,
+            None => {
+                all.push(Crossing::new(source, &self.gpu.core, &self.adrift)?);
+                all.len() - 1
+            }
+        };
+        f(&mut all[i])
+    }
+
+    /// Queues a copy on the device, behind what is queued on both streams.
+    fn queue_copy(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
+        let mark = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
+        let mut recorder = lock(&self.recorder);
+        if let Some(mark) = &mark {
+            recorder.wait_for(mark)?;
+        }
+        recorder.copy(CopyEnd::new(&from.memory, from.offset), CopyEnd::new(&to.memory, to.offset), bytes)?;
+        self.settle(&mut recorder)
+    }
+
+    /// Queues a copy from another device, behind what is queued on both streams.
+    fn queue_crossing(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
+        let record = |crossing: &mut Crossing| -> Result<(Copy, Mark)> {
+            let copy = crossing.copy(&other.gpu, &self.gpu, bytes)?;
+            let mut recorder = lock(&other.recorder);
+            recorder.copy(CopyEnd::new(&from.memory, from.offset), copy.landing(), bytes)?;
+            let staged = recorder.mark()?;
+            drop(recorder);
+            let gate = crossing.gate(staged, Some(&copy))?;
+            Ok((copy, gate))
+        };
+        let (copy, gate) = self.across(&other.gpu.core, record)?;
+        let mut recorder = lock(&self.recorder);
+        recorder.wait_for(&gate)?;
+        recorder.copy(copy.departure(), CopyEnd::new(&to.memory, to.offset), bytes)
     }
 
     /// Waits for the work on devices that lose queued work (`Features::queues`).
@@ -264,20 +333,18 @@ impl Stream for VkStream {
     fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
         let (Some(source), Some(target)) = (buffer::location(src), buffer::location(dst)) else { return false };
         let Some(other) = stream_author::<Self>(&from) else { return false };
-        if !Arc::ptr_eq(&source.gpu, &self.gpu) || !Arc::ptr_eq(&target.gpu, &self.gpu) {
+        if !Arc::ptr_eq(&source.gpu, &other.gpu) || !Arc::ptr_eq(&target.gpu, &self.gpu) {
             return false;
         }
-        let queue = || -> Result<()> {
-            let mark = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
-            let mut recorder = lock(&self.recorder);
-            if let Some(mark) = &mark {
-                recorder.wait_for(mark)?;
-            }
-            let (a, b) = (CopyEnd::new(&source.memory, source.offset), CopyEnd::new(&target.memory, target.offset));
-            recorder.copy(a, b, src.nbytes() as u64)?;
-            self.settle(&mut recorder)
+        let bytes = src.nbytes() as u64;
+        let queued = if Arc::ptr_eq(&other.gpu, &self.gpu) {
+            self.queue_copy(other, &source, &target, bytes)
+        } else if bytes <= LONG_COPY as u64 && [self, other].iter().all(|s| s.gpu.info().features.queues) {
+            self.queue_crossing(other, &source, &target, bytes)
+        } else {
+            return false;
         };
-        let queued = self.noted("copy_async", queue());
+        let queued = self.noted("copy_async", queued);
         if queued {
             self.writes.add(dst, 0, dst.nbytes());
         }
@@ -292,8 +359,7 @@ impl Stream for VkStream {
     fn event_wait(&self, event: &VkEvent) {
         let mark = lock(&event.mark).clone();
         if let Some(mark) = mark {
-            let waits = lock(&self.recorder).wait_for(&mark);
-            self.noted("event_wait", waits);
+            self.noted("event_wait", self.wait_for(&mark));
         }
     }
 }

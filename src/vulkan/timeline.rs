@@ -50,12 +50,25 @@ impl Timeline {
         Arc::ptr_eq(&self.core, core)
     }
 
+    /// The device.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
     /// The value reached so far.
     pub fn reached(&self) -> Result<Reached> {
         // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop.
         unsafe { self.core.vk.get_semaphore_counter_value(self.semaphore) }
             .map(Reached)
             .map_err(|e| self.core.failed("asking for progress", e))
+    }
+
+    /// Sets the value from the host. It must be higher than the value so far, and no queued work may set it.
+    pub fn open(&self, value: u64) -> Result<()> {
+        let info = vk::SemaphoreSignalInfo::default().semaphore(self.semaphore).value(value);
+        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows nothing else. A value that is not
+        // higher, or that work sets as well, is against the rules, but is no access to memory.
+        unsafe { self.core.vk.signal_semaphore(&info) }.map_err(|e| self.core.failed("opening a gate", e))
     }
 
     /// Waits for all work of the device.
