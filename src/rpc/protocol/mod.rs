@@ -22,8 +22,36 @@ pub const VERSION: [u8; 3] = [8, 0, 1];
 /// Bytes in `Hello` for what else the ends can do. All zeros: plain TCP.
 pub const CAPS: usize = 24;
 
-/// Above this many bytes, weights are first offered by their hash.
+/// Above this many bytes, weights are first offered by their hash to a server that does not say what it keeps.
 pub const HASH_THRESHOLD: usize = 10 << 20;
+
+/// What a server keeps of the weights that it gets: a byte of its greeting that is 0 from the original's, and that no client of the original reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Numbered)]
+#[repr(u8)]
+pub enum Keeps {
+    /// It does not say.
+    Unsaid,
+    /// It has no cache.
+    Nothing,
+    /// Weights of any size that they are offered with.
+    Weights,
+}
+
+impl Keeps {
+    /// What a byte says. Those of later versions say nothing to this one.
+    pub fn from_byte(byte: u8) -> Self {
+        Self::from_raw(byte.into()).unwrap_or(Self::Unsaid)
+    }
+
+    /// Above this many bytes, weights are offered by their hash. To one that has a cache, all that are larger than the offer.
+    pub fn offered_above(self) -> usize {
+        match self {
+            Self::Unsaid => HASH_THRESHOLD,
+            Self::Nothing => usize::MAX,
+            Self::Weights => 1 + 8 + WireTensor::BYTES + 8 + 8,
+        }
+    }
+}
 
 /// Graphs that a server keeps for each device. Both sides forget all of them when one more comes.
 pub const GRAPHS_KEPT: usize = 1024;
@@ -152,6 +180,16 @@ mod tests {
         assert!((23..=255).all(|raw| Command::from_byte(raw).is_err()));
         assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+
+    #[test]
+    fn what_a_server_keeps_is_a_byte_of_its_greeting() {
+        assert_eq!([0, 1, 2].map(Keeps::from_byte), [Keeps::Unsaid, Keeps::Nothing, Keeps::Weights]);
+        assert!((3..=255).all(|byte| Keeps::from_byte(byte) == Keeps::Unsaid));
+        let mut offer = Vec::new();
+        Request::SetTensorHash { tensor: WireTensor::default(), offset: 0, hash: 0 }.write(0, &mut offer);
+        assert_eq!(Keeps::Weights.offered_above(), offer.len());
+        assert_eq!([Keeps::Unsaid, Keeps::Nothing].map(Keeps::offered_above), [10 << 20, usize::MAX]);
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn several_clients_have_no_part_in_each_other() {
 fn weights_come_from_the_cache_the_second_time() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("cache");
-    let s = served(|_| {}, Some(Cache::open(&folder, 1 << 30).unwrap()));
+    let s = served(|_| {}, Some(Cache::open(&folder, Some(1 << 30)).unwrap()));
     let upload = || {
         let backend = s.backend();
         let mut ctx = Context::with_size(1 << 12, true).unwrap();
