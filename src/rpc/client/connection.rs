@@ -16,7 +16,7 @@ use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result, invalid};
 use crate::log_error;
 use crate::mutant;
-use crate::rpc::protocol::{CAPS, Keeps, Reader, Request, VERSION};
+use crate::rpc::protocol::{CAPS, NO_CACHE, Reader, Request, VERSION};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Endpoint, Key, Limits};
 use crate::sys::sync::lock;
@@ -115,7 +115,7 @@ impl Connection {
         let endpoint = Endpoint::parse(text)?;
         let limits = Limits { message: settings.connect, idle: settings.connect };
         let mut channel = Channel::connect(&endpoint.addresses()?, settings.connect, limits)?;
-        let keeps = greet(&mut channel, settings)?;
+        let has_no_cache = greet(&mut channel, settings)?;
         channel.set_limits(Limits { message: settings.reply, idle: settings.reply });
         let receiver = Receiver { channel: channel.another()?, received: 0 };
         let sender = Sender { channel, waiting: Vec::new(), requested: 0, ahead: 0 };
@@ -127,7 +127,7 @@ impl Connection {
             receiver: Mutex::new(receiver),
             failure: OnceLock::new(),
             graphs: Mutex::default(),
-            offers: Mutex::new(Offers::to(keeps)),
+            offers: Mutex::new(Offers::new(!has_no_cache)),
         }))
     }
 
@@ -256,9 +256,14 @@ impl Connection {
         Ok(Asked { number, slot })
     }
 
+    /// Sends what waits to leave.
+    pub(super) fn leave(&self) -> Result<()> {
+        self.sending(Sender::leave)
+    }
+
     /// Waits for a reply, which goes to `out`.
     pub(super) fn answer(&self, asked: &Asked, out: &mut [u8]) -> Result<()> {
-        self.sending(Sender::leave)?;
+        self.leave()?;
         self.receive(asked.number, Some((asked.number, out)))?;
         if let Some(bytes) = lock(&asked.slot.0).take() {
             out.copy_from_slice(&bytes);
@@ -395,8 +400,8 @@ fn mark_unread(target: &mut HostTarget) {
     }
 }
 
-/// The client's side of the first message.
-fn greet(channel: &mut Channel, settings: &Settings) -> Result<Keeps> {
+/// The client's side of the first message. Returns whether the server says that it has no cache.
+fn greet(channel: &mut Channel, settings: &Settings) -> Result<bool> {
     let ours = if settings.key.is_some() { key::caps()? } else { [0; CAPS] };
     let mut hello = Vec::new();
     Request::Hello { caps: ours }.write(0, &mut hello);
@@ -407,18 +412,18 @@ fn greet(channel: &mut Channel, settings: &Settings) -> Result<Keeps> {
         size => return Err(invalid!("a greeting of {size} bytes: this is no RPC server of ggml, or another version")),
     }
     let mut r = Reader::new(&reply);
-    let ([major, minor, patch, keeps], theirs) = (r.array()?, r.array::<CAPS>()?);
+    let ([major, minor, patch, cache], theirs) = (r.array()?, r.array::<CAPS>()?);
     if (major != VERSION[0] || minor > VERSION[1]) && !mutant::on("RPC version") {
         let [a, b, c] = VERSION;
         return Err(invalid!(
             "it speaks version {major}.{minor}.{patch} of the protocol, and this library {a}.{b}.{c}"
         ));
     }
-    let keeps = Keeps::from_byte(keeps);
+    let has_no_cache = cache == NO_CACHE;
     let Some(key) = &settings.key else {
         return match key::has_key(&theirs) {
             true => Err(invalid!("it wants a key: set GGML_RPC_KEY_FILE")),
-            false => Ok(keeps),
+            false => Ok(has_no_cache),
         };
     };
     if !key::has_key(&theirs) {
@@ -428,5 +433,5 @@ fn greet(channel: &mut Channel, settings: &Settings) -> Result<Keeps> {
     let mut proof = [0; PROOF];
     let other = |_| invalid!("it has another key");
     channel.read(&mut proof, PROOF as u64).map_err(other)?;
-    if key.is_proven(Role::Server, &ours, &theirs, &proof) { Ok(keeps) } else { Err(other(invalid!(""))) }
+    if key.is_proven(Role::Server, &ours, &theirs, &proof) { Ok(has_no_cache) } else { Err(other(invalid!(""))) }
 }

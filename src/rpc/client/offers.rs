@@ -6,13 +6,13 @@
 //!
 //! The hash takes longer than the loopback takes for the bytes, and is wasted on a server that does not have this model. So after a
 //! refusal the next weights are sent without an offer: at first 1, and twice as many after each refusal that follows. A server keeps what it gets
-//! either way. A server that has no cache and says so ([`Keeps`]) gets no offers.
+//! either way. One that says that it has no cache gets no offers.
 #![forbid(unsafe_code)]
 
 use super::connection::{Asked, Connection};
 use crate::error::Result;
 use crate::mutant;
-use crate::rpc::protocol::{self, Keeps, Request, WireTensor};
+use crate::rpc::protocol::{self, OFFERED_ABOVE, Request, WireTensor};
 use crate::sys::sync::lock;
 use std::collections::VecDeque;
 
@@ -22,6 +22,8 @@ const MOST_SKIPPED: u32 = 64;
 const MOST_WAITING: usize = 128;
 /// Bytes of the copies.
 const COPIES: usize = 64 << 20;
+/// An offer of so many bytes leaves at once: the server reads them from its disk while the client goes on.
+const LARGE: usize = 1 << 20;
 
 /// When to offer, by what was answered before.
 #[derive(Debug)]
@@ -72,8 +74,8 @@ fn addresses(tensor: &WireTensor, offset: u64, size: usize) -> (u64, u64) {
 
 /// The offers of a connection.
 pub struct Offers {
-    /// Only what has more bytes is offered.
-    above: usize,
+    /// Whether the server may have a cache.
+    useful: bool,
     pace: Pace,
     /// In the order of their requests.
     waiting: VecDeque<Offer>,
@@ -82,10 +84,10 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// To a server that keeps this.
-    pub fn to(keeps: Keeps) -> Self {
+    /// `useful`: the server may have a cache.
+    pub fn new(useful: bool) -> Self {
         let pace = Pace { skip: 0, next: 0, window: 1 };
-        Self { above: keeps.offered_above(), pace, waiting: VecDeque::new(), copied: 0 }
+        Self { useful, pace, waiting: VecDeque::new(), copied: 0 }
     }
 
     /// Whether one of these bytes is offered.
@@ -105,7 +107,7 @@ impl Connection {
         if offers.has_some_of(&tensor, offset, data.len()) && !mutant::on("RPC offered") {
             self.settle_all(&mut offers)?;
         }
-        let keep = data.len() > offers.above;
+        let keep = offers.useful && data.len() > OFFERED_ABOVE;
         if !keep || !offers.pace.is_due() {
             return self.post_beside(&Request::SetTensor { tensor, keep, offset }, data, false);
         }
@@ -125,7 +127,7 @@ impl Connection {
         }
         offers.copied += data.len();
         offers.waiting.push_back(Offer { asked, tensor, offset, data: data.to_vec() });
-        Ok(())
+        if data.len() >= LARGE { self.leave() } else { Ok(()) }
     }
 
     /// Waits until all that was offered is in the server's tensors.
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn refusals_make_offers_rare_and_one_success_makes_them_common() {
-        let mut pace = Offers::to(Keeps::Weights).pace;
+        let mut pace = Offers::new(true).pace;
         let mut count = |n: usize, has: bool| {
             let mut offers = 0;
             for _ in 0..n {

@@ -22,36 +22,12 @@ pub const VERSION: [u8; 3] = [8, 0, 1];
 /// Bytes in `Hello` for what else the ends can do. All zeros: plain TCP.
 pub const CAPS: usize = 24;
 
-/// Above this many bytes, weights are first offered by their hash to a server that does not say what it keeps.
-pub const HASH_THRESHOLD: usize = 10 << 20;
+/// Weights with more bytes are first offered by their hash: with fewer, the offer is as large as they are. The original's client offers from 10 MiB on; its
+/// server keeps what it is told to, of any size.
+pub const OFFERED_ABOVE: usize = 1 + 8 + WireTensor::BYTES + 8 + 8;
 
-/// What a server keeps of the weights that it gets: a byte of its greeting that is 0 from the original's, and that no client of the original reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Numbered)]
-#[repr(u8)]
-pub enum Keeps {
-    /// It does not say.
-    Unsaid,
-    /// It has no cache.
-    Nothing,
-    /// Weights of any size that they are offered with.
-    Weights,
-}
-
-impl Keeps {
-    /// What a byte says. Those of later versions say nothing to this one.
-    pub fn from_byte(byte: u8) -> Self {
-        Self::from_raw(byte.into()).unwrap_or(Self::Unsaid)
-    }
-
-    /// Above this many bytes, weights are offered by their hash. To one that has a cache, all that are larger than the offer.
-    pub fn offered_above(self) -> usize {
-        match self {
-            Self::Unsaid => HASH_THRESHOLD,
-            Self::Nothing => usize::MAX,
-            Self::Weights => 1 + 8 + WireTensor::BYTES + 8 + 8,
-        }
-    }
-}
+/// In the greeting of a server that has no cache: offers are useless. The original's server leaves this byte 0, and its client does not read it.
+pub const NO_CACHE: u8 = 1;
 
 /// Graphs that a server keeps for each device. Both sides forget all of them when one more comes.
 pub const GRAPHS_KEPT: usize = 1024;
@@ -183,13 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_keeps_is_a_byte_of_its_greeting() {
-        assert_eq!([0, 1, 2].map(Keeps::from_byte), [Keeps::Unsaid, Keeps::Nothing, Keeps::Weights]);
-        assert!((3..=255).all(|byte| Keeps::from_byte(byte) == Keeps::Unsaid));
+    fn an_offer_is_smaller_than_what_is_offered() {
         let mut offer = Vec::new();
         Request::SetTensorHash { tensor: WireTensor::default(), offset: 0, hash: 0 }.write(0, &mut offer);
-        assert_eq!(Keeps::Weights.offered_above(), offer.len());
-        assert_eq!([Keeps::Unsaid, Keeps::Nothing].map(Keeps::offered_above), [10 << 20, usize::MAX]);
+        assert_eq!(OFFERED_ABOVE, offer.len());
     }
 
     #[test]
