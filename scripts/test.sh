@@ -127,6 +127,7 @@ suite_hosts() {
 suite_rpc() { # RPC: sections of test_rpc.py
     library || return 1
     scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh hosts || { echo "rpc: 0 passed, 1 failed"; return 1; }
+    case " ${RPC:-} " in *" ops "*) scripts/oracle.sh tests || { echo "rpc: 0 passed, 1 failed"; return 1; } ;; esac
     # shellcheck disable=SC2086
     python3 scripts/test_rpc.py "$cache" target/install/lib ${RPC:-}
 }

@@ -2,7 +2,8 @@
  *
  * Prints the port that it listens at. Each byte arrives MILLISECONDS after it was sent, in both directions, so that a round trip takes twice as
  * long, and the bandwidth stays that of the loopback. When a connection ends, prints one line about it, as JSON: bytes "up" (to the server) and
- * "down", "turns" (how often the server has spoken after the client: round trips that somebody waited for), and the number of each command. */
+ * "down", "turns" (how often the server has spoken after the client: round trips that somebody waited for), "loaded" (bytes of tensors that were
+ * set before the first graph), "kept" (those of them that the server may keep), and the number of each command. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,6 +19,9 @@
 
 #define CHUNK (256 << 10)
 #define COMMANDS 23
+#define SET_TENSOR 6
+#define GRAPH_COMPUTE 10
+#define DESCRIPTION 296
 
 static const char * const NAMES[COMMANDS] = {
     "ALLOC_BUFFER", "GET_ALIGNMENT", "GET_MAX_SIZE", "BUFFER_GET_BASE", "FREE_BUFFER", "BUFFER_CLEAR", "SET_TENSOR", "SET_TENSOR_HASH",
@@ -56,7 +60,8 @@ struct connection {
     /* The request that passes: bytes of its head, and how many of it are to come. */
     unsigned char   head[9];
     size_t          n_head;
-    uint64_t        rest;
+    uint64_t        rest, size;
+    uint64_t        loaded, kept;
 };
 
 static uint64_t delay;
@@ -71,6 +76,12 @@ static void count_requests(struct connection * c, const char * bytes, size_t n) 
     while (n > 0) {
         if (c->rest > 0) {
             const size_t some = c->rest < n ? (size_t) c->rest : n;
+            const uint64_t at = c->size - c->rest;
+            /* A request that sets a tensor has its description, a byte that says whether to keep the data, the offset, and the data. */
+            if (c->head[0] == SET_TENSOR && at <= DESCRIPTION && DESCRIPTION < at + some && c->commands[GRAPH_COMPUTE] == 0) {
+                c->loaded += c->size - DESCRIPTION - 9;
+                c->kept += bytes[DESCRIPTION - at] ? c->size - DESCRIPTION - 9 : 0;
+            }
             c->rest -= some;
             bytes += some;
             n -= some;
@@ -80,6 +91,7 @@ static void count_requests(struct connection * c, const char * bytes, size_t n) 
         n--;
         if (c->n_head == sizeof(c->head)) {
             memcpy(&c->rest, c->head + 1, sizeof(c->rest));
+            c->size = c->rest;
             if (c->head[0] < COMMANDS) {
                 c->commands[c->head[0]]++;
             }
@@ -180,6 +192,7 @@ static void * carries(void * arg) {
     close(c->ways[1].from);
     flockfile(stdout);
     printf("{\"up\": %llu, \"down\": %llu, \"turns\": %llu", (unsigned long long) c->bytes[1], (unsigned long long) c->bytes[0], (unsigned long long) c->turns);
+    printf(", \"loaded\": %llu, \"kept\": %llu", (unsigned long long) c->loaded, (unsigned long long) c->kept);
     for (int i = 0; i < COMMANDS; i++) {
         if (c->commands[i] > 0) {
             printf(", \"%s\": %llu", NAMES[i], (unsigned long long) c->commands[i]);

@@ -125,8 +125,8 @@ variables! {
         "A server disconnects a client after so long without a request.";
     RPC_SERVER_GRAPH_TIME = "GGML_RPC_SERVER_GRAPH_TIME", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "600",
         "A server stops a graph that takes longer.";
-    RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "no limit",
-        "The size of a server's cache of weights.";
+    RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "7/8 of what is free",
+        "The size of a server's cache of weights on its disk.";
 
     XDG_CACHE_HOME = "XDG_CACHE_HOME", System, since "0.26.0", original NO, SameRights, values "a folder", default "`$HOME/.cache`",
         "The user's cache folder, for pipelines of Vulkan.";

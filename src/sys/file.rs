@@ -90,10 +90,11 @@ pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
 
 /// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with its folders. Other
 /// processes see the old file or the new one. No link is followed: the bytes go to a new file with a name that nobody has, which is then renamed.
+/// `durable`: the bytes are on the disk before the name is; without it, a machine that loses power may have a file with other content.
 ///
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
-pub fn replace_private(path: &Path, parts: &[&[u8]]) -> Result<()> {
+pub fn replace_private(path: &Path, parts: &[&[u8]], durable: bool) -> Result<()> {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut folders = std::fs::DirBuilder::new();
     let mut options = File::options();
@@ -112,10 +113,33 @@ pub fn replace_private(path: &Path, parts: &[&[u8]]) -> Result<()> {
     let mut out = options.write(true).create_new(true).open(&temporary)?;
     let mut write = || -> Result<()> {
         parts.iter().try_for_each(|part| out.write_all(part))?;
-        out.sync_all()?;
+        if durable {
+            out.sync_all()?;
+        }
         std::fs::rename(&temporary, path)
     };
     write().inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+}
+
+/// Bytes that this user can still write to the file system of a folder; `None` if the system does not say.
+pub fn free_space(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+        // SAFETY: a struct of numbers, for which zeros are values.
+        let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a C string, and memory for the result.
+        let done = unsafe { libc::statvfs(path.as_ptr(), &raw mut about) } == 0;
+        // The fields have other types on other systems.
+        #[allow(clippy::useless_conversion)]
+        done.then(|| u64::from(about.f_bavail).saturating_mul(u64::from(about.f_frsize)))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = folder;
+        None
+    }
 }
 
 /// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns NULL and sets
@@ -238,18 +262,21 @@ mod tests {
         let folder = temporary.path();
         let file = folder.join("a/b.bin");
         assert!(read_private(&file, 100).is_err());
-        replace_private(&file, &[b"some", b" data"]).unwrap();
+        replace_private(&file, &[b"some", b" data"], true).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"some data");
         assert_eq!(read_private(&file, 9).unwrap(), b"some data");
         assert!(read_private(&file, 8).is_err(), "too long");
         assert!(read_private(folder, 100).is_err(), "a folder");
-        replace_private(&file, &[b"other"]).unwrap();
+        replace_private(&file, &[b"other"], true).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"other");
+        replace_private(&file, &[b"not durable"], false).unwrap();
+        assert_eq!(read_private(&file, 100).unwrap(), b"not durable");
+        assert!(free_space(folder).is_none_or(|bytes| bytes > 0) && free_space(&folder.join("none")).is_none());
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
         // Where the file cannot go, no temporary file stays either.
         std::fs::create_dir_all(folder.join("c/taken")).unwrap();
         std::fs::write(folder.join("c/taken/x"), "").unwrap();
-        assert!(replace_private(&folder.join("c/taken"), &[b"x"]).is_err());
+        assert!(replace_private(&folder.join("c/taken"), &[b"x"], true).is_err());
         assert_eq!(std::fs::read_dir(folder.join("c")).unwrap().count(), 1);
     }
 
@@ -260,7 +287,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path();
         let (file, link, target) = (folder.join("file"), folder.join("link"), folder.join("target"));
-        replace_private(&file, &[b"data"]).unwrap();
+        replace_private(&file, &[b"data"], true).unwrap();
         for (mode, good) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(read_private(&file, 100).is_ok(), good, "{mode:o}");
@@ -272,7 +299,7 @@ mod tests {
         std::fs::write(&target, "theirs").unwrap();
         std::fs::remove_file(&link).unwrap();
         symlink(&target, &link).unwrap();
-        replace_private(&link, &[b"ours"]).unwrap();
+        replace_private(&link, &[b"ours"], true).unwrap();
         assert_eq!(
             (std::fs::read(&target).unwrap(), read_private(&link, 9).unwrap()),
             (b"theirs".into(), b"ours".into())

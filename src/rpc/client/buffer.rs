@@ -11,7 +11,7 @@ use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::log_error;
-use crate::rpc::protocol::{self, HASH_THRESHOLD, Request, WireTensor};
+use crate::rpc::protocol::{self, Request, WireTensor};
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::tensor::handle::OP_PARAM_WORDS;
@@ -189,20 +189,11 @@ impl RpcBuffer {
 
     /// Sends data, unless the server has it on disk.
     pub fn send(&self, t: TensorRef, data: &[u8], offset: usize) -> Result<()> {
-        let tensor = self.described(t)?;
-        let (mut keep, offset) = (false, offset as u64);
-        if data.len() > HASH_THRESHOLD && t.data_buffer().is_some_and(|b| b.is_weights()) {
-            if lock(&self.connection.offers).is_due() {
-                let offer = Request::SetTensorHash { tensor: tensor.clone(), offset, hash: protocol::hash(data) };
-                let [has] = self.connection.call(&offer)?;
-                lock(&self.connection.offers).answered(has != 0);
-                if has != 0 {
-                    return Ok(());
-                }
-            }
-            keep = true;
+        let (tensor, offset) = (self.described(t)?, offset as u64);
+        if t.data_buffer().is_some_and(|b| b.is_weights()) {
+            return self.connection.send_weights(tensor, data, offset);
         }
-        self.connection.post(&Request::SetTensor { tensor, keep, offset }, data, false)
+        self.connection.post(&Request::SetTensor { tensor, keep: false, offset }, data, false)
     }
 
     /// A request for bytes of a tensor.

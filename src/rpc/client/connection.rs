@@ -4,6 +4,8 @@
 //! Small requests wait for each other and leave together: when a graph is sent, when a reply is wanted, and at the latest when the stream is
 //! synchronised.
 //!
+//! Weights that were offered to the server, and are not answered yet, come before any other request (`offers`).
+//!
 //! After the first failure a connection does nothing more. The next use of its server makes a new one.
 #![forbid(unsafe_code)]
 
@@ -14,7 +16,7 @@ use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result, invalid};
 use crate::log_error;
 use crate::mutant;
-use crate::rpc::protocol::{CAPS, Reader, Request, VERSION};
+use crate::rpc::protocol::{CAPS, NO_CACHE, Reader, Request, VERSION};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Endpoint, Key, Limits};
 use crate::sys::sync::lock;
@@ -81,7 +83,13 @@ pub struct Connection {
     /// Graphs that the server has.
     graphs: Mutex<Graphs>,
     /// Which weights are offered by their hash.
-    pub offers: Mutex<Offers>,
+    pub(super) offers: Mutex<Offers>,
+}
+
+/// A request whose reply somebody will want to read.
+pub(super) struct Asked {
+    number: u64,
+    slot: Arc<Slot>,
 }
 
 /// A place among the requests of a connection.
@@ -107,7 +115,7 @@ impl Connection {
         let endpoint = Endpoint::parse(text)?;
         let limits = Limits { message: settings.connect, idle: settings.connect };
         let mut channel = Channel::connect(&endpoint.addresses()?, settings.connect, limits)?;
-        greet(&mut channel, settings)?;
+        let has_no_cache = greet(&mut channel, settings)?;
         channel.set_limits(Limits { message: settings.reply, idle: settings.reply });
         let receiver = Receiver { channel: channel.another()?, received: 0 };
         let sender = Sender { channel, waiting: Vec::new(), requested: 0, ahead: 0 };
@@ -119,7 +127,7 @@ impl Connection {
             receiver: Mutex::new(receiver),
             failure: OnceLock::new(),
             graphs: Mutex::default(),
-            offers: Mutex::default(),
+            offers: Mutex::new(Offers::new(!has_no_cache)),
         }))
     }
 
@@ -175,6 +183,12 @@ impl Connection {
 
     /// Sends a request that has no reply. `leave`: at once, with all that wait.
     pub fn post(&self, request: &Request, data: &[u8], leave: bool) -> Result<()> {
+        self.settle()?;
+        self.post_beside(request, data, leave)
+    }
+
+    /// As [`Self::post`], whatever is offered. Only `offers` knows what may be sent so.
+    pub(super) fn post_beside(&self, request: &Request, data: &[u8], leave: bool) -> Result<()> {
         self.send(data.len(), |s| {
             request.write(data.len(), &mut s.waiting);
             s.add(data, leave)
@@ -184,6 +198,7 @@ impl Connection {
     /// As [`Self::post`] for a graph. Which graphs the server has changes in the order of the requests.
     pub fn post_graph(&self, device: u32, uid: u64, describe: impl FnOnce() -> Result<Request>) -> Result<()> {
         self.alive()?;
+        self.settle()?;
         let mut graphs = lock(&self.graphs);
         // A graph that cannot be described is no failure of the connection, and is not counted.
         let request = if graphs.has(device, uid) { Request::GraphRecompute { device, uid } } else { describe()? };
@@ -196,13 +211,13 @@ impl Connection {
 
     /// Frees a buffer.
     pub fn post_free(&self, buffer: u64) {
-        if self.is_lost() {
+        if self.is_lost() || self.settle().is_err() {
             return;
         }
         let mut graphs = lock(&self.graphs);
         graphs.spoil();
         // If it fails, the server has freed everything.
-        let _ = self.post(&Request::FreeBuffer { buffer }, &[], true);
+        let _ = self.post_beside(&Request::FreeBuffer { buffer }, &[], true);
     }
 
     /// Sends something with `more` bytes of data. A server that cannot send its replies reads no requests, so replies are read first if more
@@ -234,16 +249,32 @@ impl Connection {
         })
     }
 
-    /// Sends a request, and waits for its reply of exactly `out.len()` bytes.
-    pub fn call_into(&self, request: &Request, out: &mut [u8]) -> Result<()> {
+    /// Asks for a reply of `size` bytes, which is read later. Only `offers` knows what may be asked before all offers are settled.
+    pub(super) fn ask(&self, request: &Request, size: usize) -> Result<Asked> {
         let slot = Arc::new(Slot::default());
-        let number = self.request(request, out.len(), Target::Slot(slot.clone()))?;
-        self.sending(Sender::leave)?;
-        self.receive(number, Some((number, out)))?;
-        if let Some(bytes) = lock(&slot.0).take() {
+        let number = self.request(request, size, Target::Slot(slot.clone()))?;
+        Ok(Asked { number, slot })
+    }
+
+    /// Sends what waits to leave.
+    pub(super) fn leave(&self) -> Result<()> {
+        self.sending(Sender::leave)
+    }
+
+    /// Waits for a reply, which goes to `out`.
+    pub(super) fn answer(&self, asked: &Asked, out: &mut [u8]) -> Result<()> {
+        self.leave()?;
+        self.receive(asked.number, Some((asked.number, out)))?;
+        if let Some(bytes) = lock(&asked.slot.0).take() {
             out.copy_from_slice(&bytes);
         }
         Ok(())
+    }
+
+    /// Sends a request, and waits for its reply of exactly `out.len()` bytes.
+    pub fn call_into(&self, request: &Request, out: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        self.answer(&self.ask(request, out.len())?, out)
     }
 
     /// As [`Self::call_into`] for a small reply.
@@ -256,7 +287,7 @@ impl Connection {
     /// Sends a request for bytes that go to the host's memory; they are there when a later mark has been waited for.
     pub fn fetch(&self, request: &Request, mut target: HostTarget) -> Result<()> {
         let size = target.bytes().len();
-        if let Err(e) = self.alive() {
+        if let Err(e) = self.alive().and_then(|()| self.settle()) {
             mark_unread(&mut target);
             return Err(e);
         }
@@ -265,7 +296,8 @@ impl Connection {
 
     /// The present end of the requests; everything before it has left.
     pub fn mark(self: &Arc<Self>) -> Mark {
-        let requested = self.sending(|s| s.leave().map(|()| s.requested)).unwrap_or(u64::MAX);
+        let settled = self.settle();
+        let requested = settled.and_then(|()| self.sending(|s| s.leave().map(|()| s.requested))).unwrap_or(u64::MAX);
         Mark { connection: self.clone(), requested }
     }
 
@@ -368,8 +400,8 @@ fn mark_unread(target: &mut HostTarget) {
     }
 }
 
-/// The client's side of the first message.
-fn greet(channel: &mut Channel, settings: &Settings) -> Result<()> {
+/// The client's side of the first message. Returns whether the server says that it has no cache.
+fn greet(channel: &mut Channel, settings: &Settings) -> Result<bool> {
     let ours = if settings.key.is_some() { key::caps()? } else { [0; CAPS] };
     let mut hello = Vec::new();
     Request::Hello { caps: ours }.write(0, &mut hello);
@@ -380,17 +412,18 @@ fn greet(channel: &mut Channel, settings: &Settings) -> Result<()> {
         size => return Err(invalid!("a greeting of {size} bytes: this is no RPC server of ggml, or another version")),
     }
     let mut r = Reader::new(&reply);
-    let ([major, minor, patch, _], theirs) = (r.array()?, r.array::<CAPS>()?);
+    let ([major, minor, patch, cache], theirs) = (r.array()?, r.array::<CAPS>()?);
     if (major != VERSION[0] || minor > VERSION[1]) && !mutant::on("RPC version") {
         let [a, b, c] = VERSION;
         return Err(invalid!(
             "it speaks version {major}.{minor}.{patch} of the protocol, and this library {a}.{b}.{c}"
         ));
     }
+    let has_no_cache = cache == NO_CACHE;
     let Some(key) = &settings.key else {
         return match key::has_key(&theirs) {
             true => Err(invalid!("it wants a key: set GGML_RPC_KEY_FILE")),
-            false => Ok(()),
+            false => Ok(has_no_cache),
         };
     };
     if !key::has_key(&theirs) {
@@ -400,5 +433,5 @@ fn greet(channel: &mut Channel, settings: &Settings) -> Result<()> {
     let mut proof = [0; PROOF];
     let other = |_| invalid!("it has another key");
     channel.read(&mut proof, PROOF as u64).map_err(other)?;
-    if key.is_proven(Role::Server, &ours, &theirs, &proof) { Ok(()) } else { Err(other(invalid!(""))) }
+    if key.is_proven(Role::Server, &ours, &theirs, &proof) { Ok(has_no_cache) } else { Err(other(invalid!(""))) }
 }

@@ -22,8 +22,12 @@ pub const VERSION: [u8; 3] = [8, 0, 1];
 /// Bytes in `Hello` for what else the ends can do. All zeros: plain TCP.
 pub const CAPS: usize = 24;
 
-/// Above this many bytes, weights are first offered by their hash.
-pub const HASH_THRESHOLD: usize = 10 << 20;
+/// Weights with more bytes are first offered by their hash: with fewer, the offer is as large as they are. The original's client offers from 10 MiB on; its
+/// server keeps what it is told to, of any size.
+pub const OFFERED_ABOVE: usize = 1 + 8 + WireTensor::BYTES + 8 + 8;
+
+/// In the greeting of a server that has no cache: offers are useless. The original's server leaves this byte 0, and its client does not read it.
+pub const NO_CACHE: u8 = 1;
 
 /// Graphs that a server keeps for each device. Both sides forget all of them when one more comes.
 pub const GRAPHS_KEPT: usize = 1024;
@@ -152,6 +156,13 @@ mod tests {
         assert!((23..=255).all(|raw| Command::from_byte(raw).is_err()));
         assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
+
+    #[test]
+    fn an_offer_is_smaller_than_what_is_offered() {
+        let mut offer = Vec::new();
+        Request::SetTensorHash { tensor: WireTensor::default(), offset: 0, hash: 0 }.write(0, &mut offer);
+        assert_eq!(OFFERED_ABOVE, offer.len());
     }
 
     #[test]

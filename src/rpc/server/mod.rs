@@ -198,7 +198,7 @@ fn attend(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) -> Result<()> {
     // Of other machines, only the address of each is known: who stays silent makes no line for every attempt.
     let limits = Limits { message: host.options.handshake, idle: host.options.handshake };
     let mut channel = Channel::new(stream, limits)?;
-    session::greet(&mut channel, host.options.key.as_ref())?;
+    session::greet(&mut channel, host.options.key.as_ref(), host.cache.is_some())?;
     channel.set_limits(Limits { message: host.options.message, idle: host.options.idle });
     log_info!("RPC server: {peer} is connected{}", if is_local(&peer) { "" } else { " from another machine" });
     let mut session = session::Session::new(host.clone(), channel);

@@ -10,7 +10,7 @@ use crate::abi::ggml::{GGML_MAX_SRC, ggml_status};
 use crate::backend::{DeviceRef, tensor_io};
 use crate::error::{Error, Result, invalid};
 use crate::mutant;
-use crate::rpc::protocol::{CAPS, Command, GRAPHS_KEPT, Graph, Request, VERSION, WireTensor};
+use crate::rpc::protocol::{CAPS, Command, GRAPHS_KEPT, Graph, NO_CACHE, Request, VERSION, WireTensor};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Key};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The client speaks something else, or has another key or none.
-pub fn greet(channel: &mut Channel, key: Option<&Key>) -> Result<()> {
+pub fn greet(channel: &mut Channel, key: Option<&Key>, has_cache: bool) -> Result<()> {
     let first = channel.first()?.ok_or_else(|| invalid!("it has left without a word"))?;
     if first != Command::Hello as u8 {
         return Err(invalid!("it begins with {first}, not with a greeting of this protocol"));
@@ -34,6 +34,7 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>) -> Result<()> {
     channel.read(&mut caps, size)?;
     let mut reply = [0; 4 + CAPS];
     reply[..VERSION.len()].copy_from_slice(&VERSION);
+    reply[VERSION.len()] = if has_cache { 0 } else { NO_CACHE };
     let Some(key) = key else { return channel.reply(&reply) };
     let ours = key::caps()?;
     reply[4..].copy_from_slice(&ours);

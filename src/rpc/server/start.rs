@@ -71,7 +71,7 @@ pub fn start(
     let options = options(&devices)?;
     let addresses = Endpoint::parse(endpoint)?.addresses()?;
     let listening = |source| Error::Io { what: format!("listening at {endpoint}"), source };
-    let limit = number(&environment::RPC_CACHE_LIMIT)?.map_or(u64::MAX, |mib| mib.saturating_mul(1 << 20));
+    let limit = number(&environment::RPC_CACHE_LIMIT)?.map(|mib| mib.saturating_mul(1 << 20));
     let cache = cache.map(|folder| Cache::open(folder, limit).map(|c| (c, folder))).transpose()?;
     let listener = TcpListener::bind(addresses.as_slice()).map_err(listening)?;
     let local = listener.local_addr().map_err(listening)?;

@@ -1,8 +1,10 @@
-//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `faults` servers that do.
+//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `faults` servers that do; `uploads` counts
+//! what travels.
 
 mod faults;
 mod hostile;
 mod intruders;
+mod uploads;
 
 use super::client;
 use super::protocol::WireTensor;
@@ -199,35 +201,6 @@ fn several_clients_have_no_part_in_each_other() {
         })
     });
     threads.into_iter().for_each(|t| t.join().unwrap());
-}
-
-#[test]
-fn weights_come_from_the_cache_the_second_time() {
-    let temporary = tempfile::tempdir().unwrap();
-    let folder = temporary.path().join("cache");
-    let s = served(|_| {}, Some(Cache::open(&folder, 1 << 30).unwrap()));
-    let upload = || {
-        let backend = s.backend();
-        let mut ctx = Context::with_size(1 << 12, true).unwrap();
-        let t = ctx.new_tensor(GGML_TYPE_F32, &[3 << 20]).unwrap();
-        let buffer = backend.default_buffer_type().alloc_buffer_n(&mut [t.as_ptr()]).unwrap().unwrap();
-        buffer.set_usage(crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        let data = noise(3 << 20, 11);
-        tensor_io::set_bytes(t, &data, 0);
-        let mut back = vec![0; data.len()];
-        tensor_io::get_bytes(t, &mut back, 0);
-        assert!(back == data);
-    };
-    upload();
-    let files = || std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()).collect::<Vec<_>>();
-    assert_eq!(files().len(), 1);
-    // The name is the hash, as the original's files have it.
-    let name = format!("{:016x}", super::protocol::hash(&noise(3 << 20, 11)));
-    assert!(files()[0].ends_with(name));
-    upload();
-    // Somebody has changed the file: it is sent again.
-    std::fs::write(&files()[0], noise(3 << 20, 12)).unwrap();
-    upload();
 }
 
 #[test]
