@@ -38,6 +38,8 @@ pub mod core;
 pub mod device;
 pub mod env;
 #[cfg(test)]
+mod expert_tests;
+#[cfg(test)]
 mod family_tests;
 #[cfg(test)]
 mod format_tests;
