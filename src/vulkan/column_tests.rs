@@ -41,14 +41,14 @@ fn normed(l: &mut Lab, x: TensorRef) -> TensorRef {
     mul(&mut l.ctx, x, w).unwrap()
 }
 
-/// The product of the columns from `first` on, with an addition if there is one column.
+/// The product of `n` columns from number `first` on, after a norm.
 fn product(l: &mut Lab, format: ggml_type, [k, m]: [i64; 2], first: usize, n: usize) -> TensorRef {
     let x = l.f32s(&[k, n as i64], |i| scattered(first * k as usize + i, 2));
     let (x, a) = (normed(l, x), weight(l, format, &[k, m]));
     matmul::mul_mat(&mut l.ctx, a, x).unwrap()
 }
 
-/// Bytes of the results of `n` columns together, which must be those of each column alone.
+/// Fails unless so many columns together give the bytes that each gives alone.
 fn check(device: DeviceRef, way: &str, format: ggml_type, shape: [i64; 2], counts: &[usize]) {
     let column = 4 * shape[1] as usize;
     let alone: Vec<Vec<u8>> =

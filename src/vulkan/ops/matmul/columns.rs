@@ -50,7 +50,11 @@ fn merged(a: &View, b: &View, d: &View) -> Option<(View, View)> {
     let one = |v: &View| {
         let through = v.nb[1].checked_mul(v.ne[1])? == v.nb[2] && v.ne[1] > 1 && group > 1;
         let n = v.ne[1].checked_mul(group).filter(|_| through)?;
-        Some(View { ne: [v.ne[0], n, a.ne[2], v.ne[3]], nb: [v.nb[0], v.nb[1], v.nb[1].checked_mul(n)?, v.nb[3]], ..*v })
+        Some(View {
+            ne: [v.ne[0], n, a.ne[2], v.ne[3]],
+            nb: [v.nb[0], v.nb[1], v.nb[1].checked_mul(n)?, v.nb[3]],
+            ..*v
+        })
     };
     Some((one(b)?, one(d)?))
 }
@@ -64,7 +68,11 @@ fn swapped(a: &View, b: &View, d: &View, info: &Info) -> Option<(View, View)> {
     }
     let one = |v: &View| {
         let [ne3, nb3] = if n > 1 { [n, v.nb[1]] } else { [v.ne[3], v.nb[3]] };
-        Some(View { ne: [v.ne[0], group, a.ne[2], ne3], nb: [v.nb[0], v.nb[2], v.nb[2].checked_mul(group)?, nb3], ..*v })
+        Some(View {
+            ne: [v.ne[0], group, a.ne[2], ne3],
+            nb: [v.nb[0], v.nb[2], v.nb[2].checked_mul(group)?, nb3],
+            ..*v
+        })
     };
     Some((one(b)?, one(d)?))
 }
@@ -85,10 +93,10 @@ pub(super) fn written(d: &View, first: u32, rows: u32) -> Vec<Range> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::super::info::{Features, Identity, Limits};
-    use super::super::super::super::testing::made_up;
     use super::*;
     use crate::abi::ggml::ggml_type::*;
+    use crate::vulkan::info::{Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
     use ash::vk;
 
     fn info() -> Info {
