@@ -159,6 +159,13 @@ fn listener() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
         .pfn_user_callback(Some(message))
 }
 
+/// Whether a message tells of the layers and not of this program. Layers of before September 2024 lose the value of a timeline semaphore that
+/// the host signals while another thread waits, and say so after ten seconds (Vulkan-ValidationLayers, pull request 8519). Gates between
+/// devices are such semaphores.
+fn is_fault_of_the_layers(name: &str) -> bool {
+    name.ends_with("-VkSemaphore-state-timeout")
+}
+
 /// # Safety
 /// `data` is NULL or a message as VK_EXT_debug_utils specifies it.
 unsafe extern "system" fn message(
@@ -167,11 +174,15 @@ unsafe extern "system" fn message(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the caller promises NULL or a valid message. By the extension its text is a C string; NULL is checked all the same.
-    let text = unsafe {
-        let p = data.as_ref().map_or(std::ptr::null(), |d| d.p_message);
-        if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() }
+    // SAFETY: the caller promises NULL or a valid message. By the extension its texts are C strings; NULL is checked all the same.
+    let [name, text] = unsafe {
+        let texts = data.as_ref().map_or([std::ptr::null(); 2], |d| [d.p_message_id_name, d.p_message]);
+        texts.map(|p| if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() })
     };
+    if is_fault_of_the_layers(&name) {
+        log_debug!("ggml_vulkan: validation: {text}");
+        return vk::FALSE;
+    }
     MESSAGES.fetch_add(1, Ordering::Relaxed);
     log_error!("ggml_vulkan: validation: {text}");
     if ABORT_ON_MESSAGE.load(Ordering::Relaxed) {
