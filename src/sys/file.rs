@@ -88,13 +88,21 @@ pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What a machine that loses power may leave of a file that was just replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The old file or the new one: the bytes are on the disk before the name is.
+    Synced,
+    /// A file of other content.
+    None,
+}
+
 /// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with its folders. Other
 /// processes see the old file or the new one. No link is followed: the bytes go to a new file with a name that nobody has, which is then renamed.
-/// `durable`: the bytes are on the disk before the name is; without it, a machine that loses power may have a file with other content.
 ///
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
-pub fn replace_private(path: &Path, parts: &[&[u8]], durable: bool) -> Result<()> {
+pub fn replace_private(path: &Path, parts: &[&[u8]], durability: Durability) -> Result<()> {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut folders = std::fs::DirBuilder::new();
     let mut options = File::options();
@@ -113,7 +121,7 @@ pub fn replace_private(path: &Path, parts: &[&[u8]], durable: bool) -> Result<()
     let mut out = options.write(true).create_new(true).open(&temporary)?;
     let mut write = || -> Result<()> {
         parts.iter().try_for_each(|part| out.write_all(part))?;
-        if durable {
+        if durability == Durability::Synced {
             out.sync_all()?;
         }
         std::fs::rename(&temporary, path)
@@ -262,21 +270,21 @@ mod tests {
         let folder = temporary.path();
         let file = folder.join("a/b.bin");
         assert!(read_private(&file, 100).is_err());
-        replace_private(&file, &[b"some", b" data"], true).unwrap();
+        replace_private(&file, &[b"some", b" data"], Durability::Synced).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"some data");
         assert_eq!(read_private(&file, 9).unwrap(), b"some data");
         assert!(read_private(&file, 8).is_err(), "too long");
         assert!(read_private(folder, 100).is_err(), "a folder");
-        replace_private(&file, &[b"other"], true).unwrap();
+        replace_private(&file, &[b"other"], Durability::Synced).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"other");
-        replace_private(&file, &[b"not durable"], false).unwrap();
+        replace_private(&file, &[b"not durable"], Durability::None).unwrap();
         assert_eq!(read_private(&file, 100).unwrap(), b"not durable");
         assert!(free_space(folder).is_none_or(|bytes| bytes > 0) && free_space(&folder.join("none")).is_none());
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
         // Where the file cannot go, no temporary file stays either.
         std::fs::create_dir_all(folder.join("c/taken")).unwrap();
         std::fs::write(folder.join("c/taken/x"), "").unwrap();
-        assert!(replace_private(&folder.join("c/taken"), &[b"x"], true).is_err());
+        assert!(replace_private(&folder.join("c/taken"), &[b"x"], Durability::Synced).is_err());
         assert_eq!(std::fs::read_dir(folder.join("c")).unwrap().count(), 1);
     }
 
@@ -287,7 +295,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path();
         let (file, link, target) = (folder.join("file"), folder.join("link"), folder.join("target"));
-        replace_private(&file, &[b"data"], true).unwrap();
+        replace_private(&file, &[b"data"], Durability::Synced).unwrap();
         for (mode, good) in [(0o600, true), (0o644, true), (0o620, false), (0o602, false), (0o666, false)] {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(read_private(&file, 100).is_ok(), good, "{mode:o}");
@@ -299,7 +307,7 @@ mod tests {
         std::fs::write(&target, "theirs").unwrap();
         std::fs::remove_file(&link).unwrap();
         symlink(&target, &link).unwrap();
-        replace_private(&link, &[b"ours"], true).unwrap();
+        replace_private(&link, &[b"ours"], Durability::Synced).unwrap();
         assert_eq!(
             (std::fs::read(&target).unwrap(), read_private(&link, 9).unwrap()),
             (b"theirs".into(), b"ours".into())

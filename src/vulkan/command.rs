@@ -506,14 +506,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Makes the work that is recorded from now on wait for a mark of another stream.
+    /// Makes the work that is recorded from now on wait for a mark of another stream of this device. Fails for a mark of another device.
     pub fn wait_for(&mut self, mark: &Mark) -> Result<()> {
         if Arc::ptr_eq(&mark.timeline, &self.timeline) {
             return Ok(());
         }
         if !mark.timeline.is_of(&self.core) {
-            // A device cannot wait for the semaphore of another, so the host waits.
-            return mark.timeline.wait(mark.value).map(drop);
+            return Err(Error::Backend("Vulkan: work cannot wait for another device without a gate".into()));
         }
         self.submit()?;
         self.waits.push(mark.clone());

@@ -261,7 +261,7 @@ fn digest_of(data: &[u8]) -> [u8; 32] {
 }
 
 fn write_cache(file: &Path, data: &[u8]) -> std::io::Result<()> {
-    file::replace_private(file, &[MAGIC, &digest_of(data), data], true)
+    file::replace_private(file, &[MAGIC, &digest_of(data), data], file::Durability::Synced)
 }
 
 /// Whether the header of the driver's data (VkPipelineCacheHeaderVersionOne) names this device.

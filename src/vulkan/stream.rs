@@ -171,11 +171,10 @@ impl VkStream {
 
     /// Makes the work that is queued from now on wait for a mark, of whatever device.
     pub(super) fn wait_for(&self, mark: &Mark) -> Result<()> {
-        let source = mark.timeline.core();
-        if Arc::ptr_eq(source, &self.gpu.core) {
+        if mark.timeline.is_of(&self.gpu.core) {
             return lock(&self.recorder).wait_for(mark);
         }
-        let gate = self.across(source, |crossing| crossing.gate(mark.clone(), None))?;
+        let gate = self.across(mark.timeline.core(), |crossing| crossing.gate(mark.clone(), None))?;
         lock(&self.recorder).wait_for(&gate)
     }
 

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::mutant;
 use crate::rpc::protocol::hash;
-use crate::sys::file::{free_space, read_private, replace_private};
+use crate::sys::file::{Durability, free_space, read_private, replace_private};
 use crate::sys::sync::lock;
 use crate::{log_debug, log_warn};
 use std::collections::HashSet;
@@ -127,7 +127,7 @@ impl Cache {
         }
         let path = self.path(number);
         // What a loss of power leaves is not what its name says, and is removed when it is read.
-        match replace_private(&path, &[data], false) {
+        match replace_private(&path, &[data], Durability::None) {
             Ok(()) => log_debug!("RPC server: {size} bytes are kept in {}", path.display()),
             Err(e) => {
                 self.forget(number, size);
