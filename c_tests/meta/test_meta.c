@@ -1,4 +1,5 @@
-/* Tensor parallelism: a small transformer on a meta device over 1 to 5 CPUs gives what one CPU gives. */
+/* Tensor parallelism: a small transformer on a meta device over 1 to 5 CPUs, or over the devices named as arguments in turns, gives what one CPU
+ * gives. */
 #include "../common/check.h"
 #include "../common/data.h"
 
@@ -12,6 +13,14 @@
 enum { HEADS = 4, HEAD = 8, WIDTH = HEADS * HEAD, HIDDEN = 96, TOKENS = 5, EXPERTS = 4, USED = 2, CELLS = 16 };
 
 static int lines;
+
+static char ** named;
+static int     n_named;
+
+/* Device `d` of those that a meta device spreads over. */
+static ggml_backend_dev_t device(int d) {
+    return n_named > 0 ? ggml_backend_dev_by_name(named[d % n_named]) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+}
 
 static void count_line(enum ggml_log_level level, const char * text, void * data) {
     (void) level, (void) text, (void) data;
@@ -224,7 +233,8 @@ static void transformer_on(int n) {
     struct plan        plan    = { n };
     ggml_backend_dev_t devs[8];
     for (int i = 0; i < n; i++) {
-        devs[i] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+        devs[i] = device(i);
+        CHECK(devs[i] != NULL);
     }
     ggml_backend_dev_t dev = ggml_backend_meta_device(devs, (size_t) n, spread, &plan);
     CHECK(dev != NULL);
@@ -275,8 +285,7 @@ static void names_and_properties(void) {
 /* What is written comes back, whole or in rows, however it is spread. */
 static void bytes_come_back(void) {
     struct plan         plan = { 3 };
-    ggml_backend_dev_t  cpu  = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    ggml_backend_dev_t  devs[3] = { cpu, cpu, cpu };
+    ggml_backend_dev_t  devs[3] = { device(0), device(1), device(2) };
     ggml_backend_t      meta = ggml_backend_dev_init(ggml_backend_meta_device(devs, 3, spread, &plan), NULL);
     struct model        m;
     CHECK(load(&m, meta));
@@ -352,7 +361,9 @@ static void what_cannot_be_spread_fails(void) {
 }
 #endif
 
-int main(void) {
+int main(int argc, char ** argv) {
+    named   = argv + 1;
+    n_named = argc - 1;
     RUN(names_and_properties);
     RUN(bytes_come_back);
     RUN(on_1_device);

@@ -191,14 +191,22 @@ impl VkStream {
         f(&mut all[i])
     }
 
-    /// Queues a copy on the device, behind what is queued on both streams.
+    /// Queues a copy on the device, behind what is queued on both streams. What is queued on the other stream from now on comes after the copy: it
+    /// may write what the copy reads.
     fn queue_copy(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
-        let mark = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
+        let before = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
         let mut recorder = lock(&self.recorder);
-        if let Some(mark) = &mark {
-            recorder.wait_for(mark)?;
+        if let Some(before) = &before {
+            recorder.wait_for(before)?;
         }
         recorder.copy(CopyEnd::new(&from.memory, from.offset), CopyEnd::new(&to.memory, to.offset), bytes)?;
+        if before.is_some() {
+            let copied = recorder.mark()?;
+            // One lock at a time: another thread may copy the other way.
+            drop(recorder);
+            lock(&other.recorder).wait_for(&copied)?;
+            recorder = lock(&self.recorder);
+        }
         self.settle(&mut recorder)
     }
 

@@ -4,8 +4,10 @@ use super::buffer::{VkBuffer, location};
 use super::command::{CopyEnd, Program, Recorder};
 use super::device::author;
 use super::memory::{Memory, Purpose, Span};
+use super::stream::VkStream;
 use super::testing::{Bench, Quiet, devices, noise};
-use crate::backend::author::buffer_author;
+use super::timeline::{Mark, Timeline};
+use crate::backend::author::{buffer_author, stream_author};
 use crate::backend::tensor_io::{self, Pieces};
 use crate::backend::{BackendRef, BufferRef, DeviceRef};
 use crate::sched::race::EXPECTED;
@@ -198,6 +200,32 @@ fn streams_take_turns_by_events() {
         idle.handle().wait(ours);
         idle.handle().record(ours);
         idle.handle().synchronize();
+    });
+}
+
+/// A stream that reads what another stream holds gets what was there when the copy was queued, however late it reads.
+#[test]
+fn a_copy_comes_before_later_work_of_its_source() {
+    both(|device| {
+        let n = 65_536;
+        let (a, b) = (Bench::bytes(device, &[n]), Bench::bytes(device, &[n]));
+        let (source, target) = (a.stream.handle(), b.stream.handle());
+        let held = Timeline::new(&author(device).unwrap().gpu().unwrap().core).unwrap();
+        stream_author::<VkStream>(&target).unwrap().wait_for(&Mark { timeline: held.clone(), value: 1 }).unwrap();
+        let (first, second) = (noise(n as usize, 1), noise(n as usize, 2));
+        // SAFETY: the bytes have the size of the tensors, and live past the waits below.
+        unsafe {
+            source.set_async(a.tensors[0], first.as_ptr(), 0, first.len());
+            assert!(target.try_copy_async(source, a.tensors[0], b.tensors[0]));
+            source.set_async(a.tensors[0], second.as_ptr(), 0, second.len());
+        }
+        // Time for the source to go ahead, if nothing holds it.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        held.open(1).unwrap();
+        target.synchronize();
+        source.synchronize();
+        assert!(get(b.tensors[0]) == first);
+        assert!(get(a.tensors[0]) == second);
     });
 }
 
