@@ -63,6 +63,36 @@ rm -rf "$GGML_VK_PIPELINE_CACHE_DIR"
 counted test_vulkan env GGML_VK_VALIDATE=$validate "$out/test_vulkan"
 counted "test_vulkan staged" env GGML_VK_VALIDATE=$validate GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1 "$out/test_vulkan"
 
+# Two devices, which copy to each other: a software driver that is loaded twice, under two names.
+two=$out/two driver=/usr/share/vulkan/icd.d/lvp_icd.json
+[ -f "$driver" ] || driver=${driver%.json}.$(uname -m).json
+library=$(sed -n 's/.*"library_path": *"\([^"]*\)".*/\1/p' "$driver" 2> /dev/null)
+case $library in
+    */*) ;;
+    *) library=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | sed -n "s,.*libvulkan_lvp\.so.* => ,,p" | head -n 1) ;;
+esac
+if [ -f "${library:-}" ]; then
+    mkdir -p "$two"
+    for i in 0 1; do
+        cp "$library" "$two/driver$i.so"
+        printf '{ "file_format_version": "1.0.0", "ICD": { "library_path": "%s", "api_version": "1.3.0" } }\n' "$two/driver$i.so" > "$two/driver$i.json"
+    done
+    drivers=$two/driver0.json:$two/driver1.json
+    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" c_tests/vulkan/test_two.c -o "$out/test_two" \
+        -L"$prefix/lib" -lggml -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread || bad "build c_tests/vulkan/test_two.c" "see above"
+    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -DGGML_RS -O1 -g -Wall -Wextra -Werror -I"$prefix/include" c_tests/meta/test_meta.c -o "$out/test_meta" \
+        -L"$prefix/lib" -lggml -lggml-cpu -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread || bad "build c_tests/meta/test_meta.c" "see above"
+    on_two() { counted "$1" env VK_DRIVER_FILES="$drivers" VK_ICD_FILENAMES="$drivers" GGML_VK_VISIBLE_DEVICES=0,1 GGML_VK_VALIDATE=$validate "${@:2}"; }
+    on_two test_two "$out/test_two"
+    on_two "test_two staged" GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1 "$out/test_two"
+    on_two "test_meta two" "$out/test_meta" Vulkan0 Vulkan1
+    on_two "test_meta one" "$out/test_meta" Vulkan0
+    on_two "test_meta mixed" "$out/test_meta" Vulkan0 Vulkan1 CPU
+else
+    echo "note: no software driver to load twice ($driver): two devices are not tested"
+    [ -z "${GGML_TEST_VULKAN:-}" ] || bad "two devices" "GGML_TEST_VULKAN is set, but $driver and its library are not there"
+fi
+
 # A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives any
 # driver one, says to the library which pipelines were there, and counts by itself what was compiled.
 compiled_in() { sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled.*/\1/p' "$1" | awk '{ s += $1 } END { print s + 0 }'; }
