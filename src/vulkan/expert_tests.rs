@@ -242,6 +242,42 @@ fn sums_of_experts_are_weighted() {
     }
 }
 
+/// Products of many tokens with the same experts: where some experts do not exist, each product's results for these are 0.
+#[test]
+fn many_tokens_with_experts_agree() {
+    let _quiet = Quiet::new();
+    for (way, device) in kinds().iter().chain(cards()) {
+        for (sorted, format) in [(true, GGML_TYPE_Q8_0), (true, GGML_TYPE_F16), (false, GGML_TYPE_Q8_0)] {
+            let make = |l: &mut Lab| {
+                let (n, slots) = (40, 3);
+                let ids = if sorted {
+                    let ratings = l.noise(&[N_EXPERTS, n], 9);
+                    sort::argsort_top_k(&mut l.ctx, ratings, slots as i32).unwrap()
+                } else {
+                    let some: Vec<i32> = (0..n * slots).map(|i| [3, -1, 0, 4, 99, 1][i as usize * 5 % 6]).collect();
+                    l.i32s(&[slots, n], &some)
+                };
+                let x = l.noise(&[COLUMNS, 1, n], 1);
+                let [gate, up] = [10, 11].map(|seed| {
+                    let a = weight(l, format, &[COLUMNS, COLUMNS, N_EXPERTS], seed);
+                    matmul::mul_mat_id(&mut l.ctx, a, x, ids).unwrap()
+                });
+                let t = glu::glu(&mut l.ctx, ggml_glu_op::GGML_GLU_OP_SWIGLU, gate, Some(up), false).unwrap();
+                let a = weight(l, format, &[COLUMNS, HIDDEN, N_EXPERTS], 12);
+                vec![matmul::mul_mat_id(&mut l.ctx, a, t, ids).unwrap(), gate, up]
+            };
+            let what = format!("{way}, sorted {sorted}, {format:?}");
+            if sorted {
+                assert!(agrees(*device, &what, 2e-4, &make));
+            }
+            let (a, b) = (results(*device, &make).unwrap(), unfused(*device, &make));
+            for (x, y) in a.iter().zip(&b).flat_map(|(a, b)| as_floats(a).into_iter().zip(as_floats(b))) {
+                assert!((x - y).abs() <= 1e-5 * (1.0 + y.abs()), "{what}: {x} for {y}");
+            }
+        }
+    }
+}
+
 /// What others read is written, and the rest is joined no further.
 #[test]
 fn what_others_read_of_experts_is_written() {
