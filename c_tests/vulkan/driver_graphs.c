@@ -288,7 +288,7 @@ static void compute_one(struct ggml_context * ctx, tensor t) {
 
 /* The operations whose shaders depend on a format. */
 static void every_format(enum ggml_type type) {
-    enum { N = 1024, OPS = 12 };
+    enum { N = 1024, OPS = 14 };
     for (int op = 0; op < OPS; op++) {
         struct ggml_context * ctx  = new_context(256);
         tensor                w    = ggml_new_tensor_2d(ctx, type, N, N);
@@ -307,8 +307,24 @@ static void every_format(enum ggml_type type) {
         case 6: t = ggml_cpy(ctx, w, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N, N)); break;
         case 7: t = ggml_cpy(ctx, many, ggml_new_tensor_2d(ctx, type, N, PROMPT)); break;
         case 8: t = ggml_set_rows(ctx, w, one, ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1)); break;
+        case 9:
+        case 10: { /* products of a token with its experts: gated, then weighted and summed */
+            tensor chosen = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 1);
+            /* A norm makes integers of the column where products read these; without it, they read floats. */
+            tensor before = op == 9 ? normed(ctx, one, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N)) : one;
+            tensor column = ggml_reshape_3d(ctx, before, N, 1, 1);
+            tensor first  = ggml_mul_mat_id(ctx, all, column, chosen);
+            if (!ggml_backend_supports_op(gpu, first)) { break; }
+            if (op == 9) {
+                t = ggml_swiglu_split(ctx, first, ggml_mul_mat_id(ctx, ggml_new_tensor_3d(ctx, type, N, N, 8), column, chosen));
+            } else {
+                tensor each = ggml_mul(ctx, first, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 2, 1));
+                t = ggml_add(ctx, ggml_view_2d(ctx, each, N, 1, each->nb[2], 0), ggml_view_2d(ctx, each, N, 1, each->nb[2], each->nb[1]));
+            }
+            break;
+        }
         default: { /* heads of 64, 128 and 256 values: a token, then many */
-            const int head = 64 << (op - 9);
+            const int head = 64 << (op - 11);
             for (int n = 1; n <= PROMPT; n += PROMPT - 1) {
                 struct ggml_context * inner = new_context(64);
                 tensor q = ggml_new_tensor_3d(inner, GGML_TYPE_F32, head, n, 8), kv = ggml_new_tensor_3d(inner, type, head, N, 2);

@@ -12,7 +12,7 @@ use crate::tensor::TensorRef;
 use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
-use crate::tensor::ops::{Place, copy, rows, unary, view};
+use crate::tensor::ops::{Place, copy, recurrent, rows, unary, view};
 use crate::vulkan::device::author;
 
 /// Nodes of a chain in order, result last, and the sources of its first node.
@@ -94,16 +94,45 @@ fn sum_of_experts(l: &mut Lab) -> Made {
     Made { nodes, sources: vec![], name: "sum", kept: vec![] }
 }
 
-const ALL: [Make; 8] =
-    [rms_times_weight, layer_times_weight, add_norm_mul, gate, sigmoid, softplus, rope_into_rows, sum_of_experts];
+fn convolved(l: &mut Lab) -> Made {
+    let (x, w) = (l.noise(&[12, 20, 2], 1), l.noise(&[4, 20], 2));
+    let c = recurrent::ssm_conv(&mut l.ctx, x, w).unwrap();
+    let s = unary::unary(&mut l.ctx, ggml_unary_op::GGML_UNARY_OP_SILU, c, Place::New).unwrap();
+    Made { nodes: vec![c, s], sources: vec![], name: "convolved", kept: vec![] }
+}
 
-fn name(chain: &Chain) -> &'static str {
+fn convolved_with_bias(l: &mut Lab) -> Made {
+    let (x, w, bias) = (l.noise(&[12, 20, 2], 1), l.noise(&[4, 20], 2), l.noise(&[20], 3));
+    let c = recurrent::ssm_conv(&mut l.ctx, x, w).unwrap();
+    let b = add(&mut l.ctx, c, bias).unwrap();
+    let s = unary::unary(&mut l.ctx, ggml_unary_op::GGML_UNARY_OP_SILU, b, Place::New).unwrap();
+    Made { nodes: vec![c, b, s], sources: vec![], name: "convolved", kept: vec![] }
+}
+
+const ALL: [Make; 10] = [
+    rms_times_weight,
+    layer_times_weight,
+    add_norm_mul,
+    gate,
+    sigmoid,
+    softplus,
+    rope_into_rows,
+    sum_of_experts,
+    convolved,
+    convolved_with_bias,
+];
+
+pub(super) fn name(chain: &Chain) -> &'static str {
     match chain {
         Chain::Norm { .. } => "norm",
         Chain::Gated { .. } => "gated",
         Chain::RopeRows { .. } => "rope",
         Chain::Products(_) => "products",
         Chain::SpacedSum { .. } => "sum",
+        Chain::Convolved { .. } => "convolved",
+        Chain::Experts(_) => "experts",
+        Chain::Heads(_) => "heads",
+        Chain::Routing(_) => "routing",
     }
 }
 

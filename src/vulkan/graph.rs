@@ -124,8 +124,21 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of its chains: whether they are
-/// fused depends on who else reads them.
+/// Adds a node of a chain, and the views between it and others: who reads these matters as well.
+fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
+    fused.push(node);
+    for (_, mut t) in node.srcs() {
+        while op_is_empty(t.op())
+            && let Some(of) = t.src(0)
+        {
+            fused.push(t);
+            t = of;
+        }
+    }
+}
+
+/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of its chains, and the
+/// views between them: whether they are fused depends on who else reads them.
 ///
 /// # Errors
 /// As [`ops::supports`], before anything is recorded. A graph whose commands are kept is checked only when they are recorded.
@@ -156,7 +169,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
         let flops: u64 = step.nodes.iter().map(|&k| graph.node(k).flops()).sum();
         recorder.end_node(bytes.max(flops / tune::flops_per_byte(&info)))?;
         if step.nodes.len() > 1 {
-            fused.extend(step.nodes.iter().map(|&k| graph.node(k)));
+            step.nodes.iter().for_each(|&k| with_names(graph.node(k), &mut fused));
         }
     }
     recorder.end_graph()?;

@@ -149,7 +149,7 @@ mod tests {
     use crate::backend::author::stream_author;
     use crate::backend::tensor_io;
     use crate::tensor::ops::binary::add;
-    use crate::tensor::ops::{Place, unary};
+    use crate::tensor::ops::{Place, rows, softmax, sort, unary, view};
     use crate::vulkan::lab::{Lab, floats};
     use crate::vulkan::stream::VkStream;
     use crate::vulkan::testing::{Quiet, devices};
@@ -218,6 +218,40 @@ mod tests {
         assert_eq!(handle.graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
         stream.synchronize();
         assert_eq!(replays(), before, "flags decide about fusion");
+    }
+
+    /// The same nodes, of which somebody outside reads another one: by its view.
+    #[test]
+    fn readers_of_views_matter() {
+        let Some([device, _]) = devices() else { return };
+        let _quiet = Quiet::new();
+        let mut lab = Lab::new();
+        let ratings = lab.noise(&[8, 1], 1);
+        let ctx = &mut lab.ctx;
+        let ids = sort::argsort_top_k(ctx, ratings, 4).unwrap();
+        let table = view::reshape(ctx, ratings, &[1, 8, 1]).unwrap();
+        let gathered = rows::get_rows(ctx, table, ids).unwrap();
+        let flat = view::reshape(ctx, gathered, &[4, 1]).unwrap();
+        let end = softmax::soft_max(ctx, flat, None, 1.0, 0.0, Place::New).unwrap();
+        let outside = unary::scale(ctx, flat, 2.0).unwrap();
+        let (alone, all) = (lab.graph(&[end]), lab.graph(&[end, outside]));
+        let _buffer = lab.place(device);
+        let stream = device.init(None).unwrap();
+        let compute = |graph: GraphRef| {
+            assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
+            stream.synchronize();
+            stream_author::<VkStream>(&stream.handle()).unwrap().stats().replays
+        };
+        let replays = [0; 4].map(|_| compute(alone))[3];
+        assert!(replays > 0);
+        let mut slice = all.slice(0..alone.n_nodes());
+        // SAFETY: a slice of a valid graph, which lives as long as the handle.
+        let part = unsafe { GraphRef::from_ptr(&raw mut slice) }.unwrap();
+        assert!(part.nodes().eq(alone.nodes()));
+        assert_eq!(compute(part), replays);
+        let mut want = floats(ratings);
+        want.sort_by(|a, b| b.total_cmp(a));
+        assert_eq!(floats(gathered), want[..4]);
     }
 
     #[test]

@@ -40,6 +40,8 @@ mod crossing;
 pub mod device;
 pub mod env;
 #[cfg(test)]
+mod expert_tests;
+#[cfg(test)]
 mod family_tests;
 #[cfg(test)]
 mod format_tests;

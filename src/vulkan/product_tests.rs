@@ -17,7 +17,7 @@ use crate::tensor::ops::{Place, copy, glu, matmul, rows, unary, view};
 use std::sync::{Arc, OnceLock};
 
 /// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without a driver.
-fn cards() -> &'static [(&'static str, DeviceRef)] {
+pub(super) fn cards() -> &'static [(&'static str, DeviceRef)] {
     static CARDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
     CARDS.get_or_init(|| {
         let Some([device, _]) = devices() else { return Vec::new() };
@@ -31,7 +31,7 @@ fn cards() -> &'static [(&'static str, DeviceRef)] {
     })
 }
 
-fn weight(l: &mut Lab, format: ggml_type, ne: &[i64], seed: u32) -> TensorRef {
+pub(super) fn weight(l: &mut Lab, format: ggml_type, ne: &[i64], seed: u32) -> TensorRef {
     match format {
         GGML_TYPE_F32 => l.noise(ne, seed),
         GGML_TYPE_F16 => l.f16s(ne, |i| scattered(i, seed)),
@@ -165,7 +165,7 @@ fn rotated(l: &mut Lab, f: ggml_type, with: &Rotation) -> Vec<TensorRef> {
     vec![q, k, v]
 }
 
-fn yarn(n_dims: i32, mode: i32) -> Rope {
+pub(super) fn yarn(n_dims: i32, mode: i32) -> Rope {
     let plain = Rope::plain(n_dims, mode);
     Rope {
         n_ctx_orig: 64,

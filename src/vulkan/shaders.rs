@@ -145,6 +145,8 @@ mod tests {
             ("mul_mat_tile", &[ALL]),
             ("mul_mat_tile_ints", &[ALL, DOT]),
             ("mul_mat_vec", &[ALL, SUBGROUP]),
+            ("mul_mat_experts", &[ALL, SUBGROUP]),
+            ("mul_mat_experts_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_joined", &[ALL, SUBGROUP]),
             ("mul_mat_joined_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),

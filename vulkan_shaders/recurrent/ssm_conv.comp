@@ -1,10 +1,15 @@
 #version 460
-// Convolution of each channel over the tokens of a sequence: y[channel, token] = sum over i of x[token + i, channel] * w[i, channel].
+// Convolution of each channel over the tokens of a sequence: y[channel, token] = sum over i of x[token + i, channel] * w[i, channel]. Fused: adds a bias
+// for each channel (BIAS); SiLU of the result (SILU).
 #include "common.glsl"
 #include "rows.glsl"
+#include "functions.glsl"
+
+layout(constant_id = 3) const bool BIAS = false;
+layout(constant_id = 4) const bool SILU = false;
 
 layout(push_constant, scalar) uniform Push {
-    uint64_t x, w, d;
+    uint64_t x, w, bias, d;
     uint channels, tokens, n_rows, width; // a row for each token of each sequence
     uvec2 x_nb;  // channels, sequences; rows are contiguous
     uint w_nb;
@@ -22,6 +27,7 @@ void main() {
         F32s w = F32s(at(p.w, uint64_t(c) * p.w_nb, 4));
         float sum = 0.0;
         for (uint i = 0; i < p.width; ++i) { sum += x.v[i] * w.v[i]; }
-        d.v[c] = sum;
+        if (BIAS) { sum += F32s(p.bias).v[c]; }
+        d.v[c] = SILU ? silu(sum) : sum;
     }
 }

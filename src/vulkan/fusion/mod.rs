@@ -1,5 +1,6 @@
-//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS, and products of one column
-//! with what follows them (`products`), sums of several tensors.
+//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS, SSM_CONV + SiLU, sums of several
+//! tensors; norms of heads with their rotation (`heads`); products of one column (`products`), and of few tokens with experts (`experts`), with what follows
+//! them; the choice of experts (`routing`).
 //!
 //! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An allocator that does
 //! not know about fusion may let them overlap (V1). The result may have exactly the memory of a source if each element is written by the
@@ -7,9 +8,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod experts;
+pub mod heads;
 pub mod products;
+pub mod routing;
 
-use super::ops::{binary, glu, matmul, norm, rope};
+use super::ops::{binary, glu, matmul, matmul_experts, norm, recurrent, rope, sort};
 use super::plan::DispatchList;
 use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
@@ -56,10 +60,21 @@ pub enum Chain {
         /// SET_ROWS.
         set: TensorRef,
     },
-    /// Additions of tensors at evenly spaced addresses: the results of a token's experts.
+    /// SSM_CONV, a bias for each channel if there is one, and SiLU.
+    Convolved {
+        /// SSM_CONV.
+        conv: TensorRef,
+        /// The bias.
+        bias: Option<TensorRef>,
+        /// SiLU.
+        silu: TensorRef,
+    },
+    /// Additions of tensors at evenly spaced addresses: the results of a token's experts, each times its weight if there are any.
     SpacedSum {
         /// The first tensor.
         first: TensorRef,
+        /// Weights: a value for each tensor and row.
+        weights: Option<TensorRef>,
         /// Number of tensors.
         n: u32,
         /// Elements from one to the next.
@@ -69,6 +84,12 @@ pub enum Chain {
     },
     /// Products of one column, with their additions or their gated function.
     Products(products::Joined),
+    /// Products of few tokens with their experts.
+    Experts(experts::Joined),
+    /// Heads of queries and keys that are normalised and rotated.
+    Heads(heads::Heads),
+    /// The choice of experts.
+    Routing(routing::Routing),
 }
 
 /// A chain, and the numbers of its nodes.
@@ -87,8 +108,14 @@ impl Chain {
             Chain::Norm { add, norm, mul, weight, blocks } => norm::fused(norm, add, Some(weight), mul, blocks, plan),
             Chain::Gated { op, gate, up, mul } => glu::fused_gate(op, gate, up, mul, plan),
             Chain::RopeRows { rope, set } => rope::into_rows(rope, set, plan),
-            Chain::SpacedSum { first, n, spacing, result } => binary::spaced_sum(first, n, spacing, result, plan),
+            Chain::Convolved { conv, bias, silu } => recurrent::conv_into(conv, bias, true, silu, plan),
+            Chain::SpacedSum { first, weights, n, spacing, result } => {
+                binary::spaced_sum(first, weights, (n, spacing), result, plan)
+            }
             Chain::Products(ref joined) => matmul::joined(joined, plan),
+            Chain::Experts(ref joined) => matmul_experts::joined(joined, plan),
+            Chain::Heads(ref heads) => norm::heads(heads, plan),
+            Chain::Routing(ref route) => sort::route(route, plan),
         }
     }
 }
@@ -98,14 +125,27 @@ pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Fo
     let at = |k: usize| (i + k < graph.n_nodes() && !taken[i + k]).then(|| graph.node(i + k));
     let first = at(0)?;
     let (chain, n) = match first.op() {
-        GGML_OP_RMS_NORM | GGML_OP_NORM => (norm_chain(graph, i, None, first, at(1)?, info)?, 2),
+        GGML_OP_RMS_NORM | GGML_OP_NORM => match heads::find(graph, i, taken, info) {
+            Some(found) => return Some(found),
+            None => (norm_chain(graph, i, None, first, at(1)?, info)?, 2),
+        },
         GGML_OP_ADD => match at(1).zip(at(2)).and_then(|(n, m)| norm_chain(graph, i, Some(first), n, m, info)) {
             Some(chain) => (chain, 3),
             None => return sum_chain(graph, i, taken),
         },
-        GGML_OP_UNARY => (gate_chain(graph, first, at(1)?)?, 2),
+        GGML_OP_UNARY => match routing::find(graph, i, taken, info) {
+            Some(found) => return Some(found),
+            None => (gate_chain(graph, first, at(1)?)?, 2),
+        },
+        GGML_OP_SOFT_MAX | GGML_OP_ARGSORT | GGML_OP_TOP_K => return routing::find(graph, i, taken, info),
+        GGML_OP_SSM_CONV => match conv_chain(graph, first, None, at(1)?) {
+            Some(chain) => (chain, 2),
+            None => (conv_chain(graph, first, at(1), at(2)?)?, 3),
+        },
         GGML_OP_ROPE => (rope_chain(graph, first, at(1)?, at(2)?)?, 3),
         GGML_OP_MUL_MAT => return products::find(graph, i, taken, info),
+        GGML_OP_MUL_MAT_ID => return experts::find(graph, i, taken, info),
+        GGML_OP_MUL => return experts::weighted_sum(graph, i, taken, info),
         _ => return None,
     };
     Some(Found { chain, nodes: (i..i + n).collect() })
@@ -215,7 +255,7 @@ fn sum_chain(graph: GraphRef, i: usize, taken: &[bool]) -> Option<Found> {
     }
     let spacing = u32::try_from(spacing / 4).ok()?;
     let fits = nodes.len() > 1 && f32_rows(result) && summands.iter().all(|s| apart_or_same(result, *s));
-    let chain = Chain::SpacedSum { first, n: summands.len() as u32, spacing, result };
+    let chain = Chain::SpacedSum { first, weights: None, n: summands.len() as u32, spacing, result };
     fits.then_some(Found { chain, nodes })
 }
 
@@ -238,6 +278,24 @@ fn gate_chain(graph: GraphRef, unary: TensorRef, mul: TensorRef) -> Option<Chain
         && apart_or_same(mul, gate)
         && apart_or_same(mul, up);
     fits.then_some(Chain::Gated { op, gate, up, mul })
+}
+
+fn conv_chain(graph: GraphRef, conv: TensorRef, add: Option<TensorRef>, silu: TensorRef) -> Option<Chain> {
+    if silu.op() != GGML_OP_UNARY || silu.unary_op() != Some(ggml_unary_op::GGML_UNARY_OP_SILU) {
+        return None;
+    }
+    let bias = match add {
+        None => None,
+        Some(add) if add.op() == GGML_OP_ADD && add.src(0) == Some(conv) && only_for(graph, conv, add) => add.src(1),
+        Some(_) => return None,
+    };
+    let last = add.unwrap_or(conv);
+    let fits = silu.src(0) == Some(last)
+        && only_for(graph, last, silu)
+        && [conv, last, silu].into_iter().all(|t| f32_rows(t) && t.same_shape(conv))
+        && bias.is_none_or(|b| b.ne() == [conv.ne()[0], 1, 1, 1] && f32_rows(b) && apart(silu, b))
+        && conv.srcs().all(|(_, s)| apart(silu, s));
+    fits.then_some(Chain::Convolved { conv, bias, silu })
 }
 
 fn rope_chain(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> Option<Chain> {

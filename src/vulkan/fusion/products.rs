@@ -117,19 +117,21 @@ fn has_room(parts: &[&Part]) -> bool {
 }
 
 /// Where to look for the nodes of a join.
-struct Search<'a> {
-    graph: GraphRef,
+pub(super) struct Search<'a> {
+    pub graph: GraphRef,
     /// Number of the first node.
-    from: usize,
+    pub from: usize,
+    /// How many nodes after the first one may belong to it.
+    pub ahead: usize,
     /// Nodes that were computed earlier than the graph says.
-    taken: &'a [bool],
-    info: &'a Info,
+    pub taken: &'a [bool],
+    pub info: &'a Info,
 }
 
 impl Search<'_> {
     /// The nodes after node `i` that are left.
-    fn after(&self, i: usize) -> impl Iterator<Item = (usize, TensorRef)> {
-        let end = self.graph.n_nodes().min(self.from + 1 + AHEAD);
+    pub fn after(&self, i: usize) -> impl Iterator<Item = (usize, TensorRef)> {
+        let end = self.graph.n_nodes().min(self.from + 1 + self.ahead);
         (i + 1..end).filter(|&k| !self.taken[k]).map(|k| (k, self.graph.node(k)))
     }
 
@@ -214,7 +216,7 @@ impl Search<'_> {
     }
 
     /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first node.
-    fn may_overtake(&self, nodes: &[usize], all: &[usize], reads: &[TensorRef], result: TensorRef) -> bool {
+    pub fn may_overtake(&self, nodes: &[usize], all: &[usize], reads: &[TensorRef], result: TensorRef) -> bool {
         let Ok(written) = buffer::range(result) else { return false };
         let Some(reads) = reads.iter().map(|t| buffer::range(*t).ok()).collect::<Option<Vec<_>>>() else {
             return false;
@@ -312,7 +314,7 @@ impl Search<'_> {
 /// The products that are computed with that at node `i`.
 pub(super) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
     method(graph.node(i), info)?;
-    let search = Search { graph, from: i, taken, info };
+    let search = Search { graph, from: i, ahead: AHEAD, taken, info };
     search.gated().or_else(|| search.rows())
 }
 

@@ -107,30 +107,40 @@ pub fn add_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sum of `n` tensors in F32 with contiguous rows: `first`, and those after it at a distance of `spacing` elements each.
+/// The sum of `n` tensors in F32 with contiguous rows: `first`, and those after it at a distance of `spacing` elements each. `weights` has a value for
+/// each tensor (dimension 1) and each row (dimension 2).
 pub fn spaced_sum(
     first: TensorRef,
-    n: u32,
-    spacing: u32,
+    weights: Option<TensorRef>,
+    (n, spacing): (u32, u32),
     result: TensorRef,
     plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     let (a, d) = (View::of(first)?, View::of(result)?);
+    let w = weights.map(View::of).transpose()?;
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
-    let kernel = KernelFor::new("", g.size, &constants::SpacedSum {})?;
+    let kernel = KernelFor::new("", g.size, &constants::SpacedSum { weighted: w.is_some() })?;
+    // With weights, the first tensor is the whole product: dimension 1 has the tensors, dimension 2 their rows.
+    let a_nb = if w.is_some() { [a.nb[2], 0, 0] } else { a.nb123() };
     let push = push::SpacedSum {
         a: a.at,
         d: d.at,
+        w: w.map_or(0, |w| w.at),
         columns: d.ne[0],
         n_rows: d.n_rows(),
         ne1: d.ne[1],
         ne2: d.ne[2],
         n,
         spacing,
-        a_nb: a.nb123(),
+        a_nb,
         d_nb: d.nb123(),
+        w_nb: w.map_or([0; 2], |w| [w.nb[1], w.nb[2]]),
     };
-    let all = Range::new(a.at, u64::from(spacing) * 4 * u64::from(n - 1) + a.range.len);
-    plan.dispatch(kernel, push, g.groups, &[all], &[d.range]);
+    let all = match w {
+        Some(_) => a.range,
+        None => Range::new(a.at, u64::from(spacing) * 4 * u64::from(n - 1) + a.range.len),
+    };
+    let reads: Vec<_> = [Some(all), w.map(|w| w.range)].into_iter().flatten().collect();
+    plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
     Ok(())
 }

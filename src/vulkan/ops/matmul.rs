@@ -67,9 +67,9 @@ enum Columns {
 }
 
 /// Type of src1 as blocks of 8-bit integers: `BLOCKS` of `product.glsl`.
-const BLOCKS: u32 = 64;
+pub(super) const BLOCKS: u32 = 64;
 /// No gated function: `NO_GATE` of `joined.glsl`.
-const NO_GATE: u32 = 255;
+pub(super) const NO_GATE: u32 = 255;
 /// Bytes of such a block of 32 integers.
 const BLOCK_BYTES: u64 = 40;
 /// Maximum number of experts for `product_lists`.
@@ -169,7 +169,7 @@ fn block_view(b: &View, at: Range) -> View {
 }
 
 /// src1 as blocks: those that an earlier step wrote, or new ones. `None` if there are too many.
-fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
+pub(super) fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     if let Some(at) = plan.converted(b) {
         return Ok(Some(block_view(b, at)));
     }
@@ -179,7 +179,7 @@ fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
 }
 
 /// Whether a product with one column for each matrix should rather read its column as it is, because nobody else needs the blocks.
-fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
+pub(super) fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
         && !ladder::is_forced()
@@ -188,14 +188,14 @@ fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &Di
 }
 
 /// Operands and result of a product.
-struct Operands {
-    a: View,
-    b: View,
-    d: View,
+pub(super) struct Operands {
+    pub a: View,
+    pub b: View,
+    pub d: View,
 }
 
 impl Operands {
-    fn of(node: TensorRef) -> Result<Self> {
+    pub fn of(node: TensorRef) -> Result<Self> {
         Ok(Self { a: View::of(src(node, 0)?)?, b: View::of(src(node, 1)?)?, d: View::of(node)? })
     }
 
@@ -222,7 +222,7 @@ impl Operands {
         }
     }
 
-    fn request(&self, node: TensorRef, columns: u32) -> Request {
+    pub fn request(&self, node: TensorRef, columns: u32) -> Request {
         let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
         Request { columns, format: self.a.dtype, exact }
     }

@@ -11,6 +11,7 @@ pub mod hyper;
 pub mod image;
 pub mod loss;
 pub mod matmul;
+pub mod matmul_experts;
 pub mod matrix;
 pub mod norm;
 pub mod optimizer;

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use super::rope::{Turn, rotates_halves};
 use super::{check_all_f32, check_f32, ensure, matmul, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::fusion::heads::{Heads, Part};
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
@@ -169,5 +171,76 @@ pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()
         param: node.op_param_f32(0),
     };
     plan.dispatch(kernel, push, g.groups, &[dy.range, x.range], &[d.range]);
+    Ok(())
+}
+
+/// Heads of queries and keys that are normalised and rotated (`fusion::heads`).
+pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
+    let parts: Vec<&Part> = heads.parts.iter().flatten().collect();
+    let rope = parts[0].rope;
+    let (position, factors) = (View::of(src(rope, 1)?)?, rope.src(2).map(View::of).transpose()?);
+    let (mut reads, mut writes) = (vec![position.range], Vec::new());
+    reads.extend(factors.map(|f| f.range));
+    let (mut a, mut w, mut d, mut n) = ([0; 2], [0; 2], [0; 2], [0; 2]);
+    let (mut a_nb, mut d_nb) = ([[0; 2]; 2], [[0; 2]; 2]);
+    let (mut to, mut rows_type, mut index, mut index_at, mut rows) = (2, 0, 0, 0, 0);
+    for (i, part) in parts.iter().enumerate() {
+        let (from, weight, result) = (View::of(src(part.norm, 0)?)?, View::of(part.weight)?, View::of(part.result)?);
+        (a[i], w[i], d[i], n[i]) = (from.at, weight.at, result.at, from.ne[1]);
+        a_nb[i] = [from.nb[1], from.nb[2]];
+        d_nb[i] = [result.nb[1], result.nb[2]];
+        reads.extend([from.range, weight.range]);
+        writes.push(result.range);
+        if part.rows {
+            let ids = View::of(src(part.result, 1)?)?;
+            // A row has all heads of a token.
+            d_nb[i] = [from.ne[0], result.nb[1]];
+            (to, rows_type, index, index_at, rows) = (i as u32, result.ty(), ids.ty(), ids.at, result.ne[1]);
+            reads.push(ids.range);
+        }
+    }
+    let turn = Turn::of(rope);
+    let constants = |one_subgroup| constants::NormRope {
+        one_subgroup,
+        rows: to,
+        rows_type,
+        index,
+        halves: rotates_halves(rope),
+        factors: factors.is_some(),
+        dims: turn.n_dims,
+        theta_scale: turn.theta_scale.to_bits(),
+        freq_scale: turn.freq_scale.to_bits(),
+        ext_factor: turn.ext_factor.to_bits(),
+        attn_factor: turn.attn_factor.to_bits(),
+        corr_low: turn.corr[0].to_bits(),
+        corr_high: turn.corr[1].to_bits(),
+    };
+    let [columns, _, tokens, _] = View::of(rope)?.ne;
+    let (kernel, threads) = tune::reduction(columns, constants, plan.info)?;
+    let n_rows = u64::from(tokens) * (u64::from(n[0]) + u64::from(n[1]));
+    let g = Grid::list(n_rows, threads, plan.info)?;
+    let ([a0, a1], [w0, w1], [d0, d1]) = (a, w, d);
+    let push = push::NormRope {
+        a0,
+        a1,
+        w0,
+        w1,
+        d0,
+        d1,
+        index: index_at,
+        position: position.at,
+        factors: factors.map_or(0, |f| f.at),
+        columns,
+        heads0: n[0],
+        heads1: n[1],
+        tokens,
+        a0_nb: a_nb[0],
+        a1_nb: a_nb[1],
+        d0_nb: d_nb[0],
+        d1_nb: d_nb[1],
+        rows,
+        eps: parts[0].norm.op_param_f32(0),
+    };
+    plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())
 }

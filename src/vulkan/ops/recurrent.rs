@@ -70,16 +70,29 @@ pub fn check_ssm_conv(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// SSM_CONV. A workgroup computes several tokens, which share most of what they read.
+/// SSM_CONV.
 pub fn ssm_conv(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let (x, w, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
+    conv_into(node, None, false, node, plan)
+}
+
+/// SSM_CONV, a bias for each channel, and SiLU, into `result`. A workgroup computes several tokens, which share most of what they read.
+pub fn conv_into(
+    node: TensorRef,
+    bias: Option<TensorRef>,
+    silu: bool,
+    result: TensorRef,
+    plan: &mut DispatchList<'_>,
+) -> Result<()> {
+    let (x, w, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(result)?);
+    let bias = bias.map(View::of).transpose()?;
     let size = if plan.info.software { [plan.info.limits.subgroup_size, 1] } else { [32, 4] };
     let n_rows = d.ne[1] * d.ne[2];
     let g = Grid::blocks(d.ne[0], n_rows, size, plan.info)?;
-    let kernel = KernelFor::new("", g.size, &constants::SsmConv {})?;
+    let kernel = KernelFor::new("", g.size, &constants::SsmConv { bias: bias.is_some(), silu })?;
     let push = push::SsmConv {
         x: x.at,
         w: w.at,
+        bias: bias.map_or(0, |b| b.at),
         d: d.at,
         channels: d.ne[0],
         tokens: d.ne[1],
@@ -89,7 +102,8 @@ pub fn ssm_conv(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         w_nb: w.nb[1],
         d_nb: [d.nb[1], d.nb[2]],
     };
-    plan.dispatch(kernel, push, g.groups, &[x.range, w.range], &[d.range]);
+    let reads: Vec<_> = [Some(x), Some(w), bias].into_iter().flatten().map(|v| v.range).collect();
+    plan.dispatch(kernel, push, g.groups, &reads, &[d.range]);
     Ok(())
 }
 

@@ -110,11 +110,14 @@ impl Turn {
 
 /// Whether a rotation can be joined with the product that it rotates: one token, rotated from the first element on, in pairs of neighbours or halves.
 pub(in crate::vulkan) fn joins_product(node: TensorRef, info: &Info) -> bool {
-    let ne = node.ne();
+    node.ne()[2..] == [1, 1] && joins_norm(node, info)
+}
+
+/// Whether a rotation can be joined with the norm of the heads that it rotates: from the first element on, in pairs of neighbours or halves.
+pub(in crate::vulkan) fn joins_norm(node: TensorRef, info: &Info) -> bool {
     node.op() == GGML_OP_ROPE
         && node.dtype() == GGML_TYPE_F32
-        && ne[2..] == [1, 1]
-        && ne[0] > 0
+        && node.ne()[0] > 0
         && matches!(mode(node), Some(0 | 1))
         && node.op_param_i32(15) == 0
         && check(node, info).is_ok()

@@ -1,4 +1,4 @@
-//! Sorting of rows (ARGSORT, TOP_K).
+//! Sorting of rows (ARGSORT, TOP_K), and the choice of experts.
 
 #![forbid(unsafe_code)]
 
@@ -7,9 +7,10 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::fusion::routing::{Routing, Select};
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::{Info, Range, tune};
 
 /// Elements of a run that is sorted first. Each merge doubles the runs.
 const RUN: u32 = 512;
@@ -78,4 +79,46 @@ pub fn sort(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         from = Some(to);
         sorted = sorted.saturating_mul(2);
     }
+}
+
+/// The experts of tokens and their weights (`fusion::routing`).
+pub fn route(route: &Routing, plan: &mut DispatchList<'_>) -> Result<()> {
+    let (a, ids, d) = (View::of(route.source)?, View::of(route.sort)?, View::of(route.weights)?);
+    let (select, by) = match route.select {
+        Select::Values => (0, None),
+        Select::Biased(t) => (1, Some(View::of(t)?)),
+        Select::Other(t) => (2, Some(View::of(t)?)),
+    };
+    let [low, high] = route.norm.flatten().unwrap_or([0.0; 2]);
+    let [scale, offset] = route.scale.unwrap_or([1.0, 0.0]);
+    let constants = |one_subgroup| constants::TopkMoe {
+        one_subgroup,
+        columns: a.ne[0],
+        k: route.k,
+        gating: route.gating as u32,
+        select,
+        late: route.late,
+        norm: route.norm.map_or(0, |clamp| 1 + u32::from(clamp.is_some())),
+        scaled: route.scale.is_some(),
+    };
+    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
+    let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
+    let push = push::TopkMoe {
+        a: a.at,
+        by: by.map_or(0, |b| b.at),
+        ids: ids.at,
+        d: d.at,
+        n_rows: a.n_rows(),
+        a_nb: a.nb[1],
+        by_nb: by.map_or(0, |b| b.nb[1]),
+        ids_nb: ids.nb[1],
+        d_nb: route.k,
+        low,
+        high,
+        scale,
+        offset,
+    };
+    let reads: Vec<_> = [Some(a), by].into_iter().flatten().map(|v| v.range).collect();
+    plan.dispatch(kernel, push, g.groups, &reads, &[ids.range, d.range]);
+    Ok(())
 }

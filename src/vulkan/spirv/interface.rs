@@ -211,6 +211,27 @@ interface! {
             36 a_nb: [u32; 3],
             48 d_nb: [u32; 4],
         }
+        Experts {
+            0 b: u64,
+            8 a0: u64,
+            16 a1: u64,
+            24 d: u64,
+            32 ids: u64,
+            40 s0: u64,
+            48 s1: u64,
+            56 w: u64,
+            64 k: u32,
+            68 m: u32,
+            72 slots: u32,
+            76 experts: u32,
+            80 a_nb: [u32; 2],
+            88 b_nb: [u32; 2],
+            96 d_nb: [u32; 2],
+            104 ids_nb: [u32; 2],
+            112 w_nb: [u32; 2],
+            120 bias_nb: u32,
+            124 summand_nb: u32,
+        }
         FlashAttn {
             0 q: u64,
             8 k: u64,
@@ -469,6 +490,27 @@ interface! {
             72 d_nb: [u32; 4],
             88 param: f32,
         }
+        NormRope {
+            0 a0: u64,
+            8 a1: u64,
+            16 w0: u64,
+            24 w1: u64,
+            32 d0: u64,
+            40 d1: u64,
+            48 index: u64,
+            56 position: u64,
+            64 factors: u64,
+            72 columns: u32,
+            76 heads0: u32,
+            80 heads1: u32,
+            84 tokens: u32,
+            88 a0_nb: [u32; 2],
+            96 a1_nb: [u32; 2],
+            104 d0_nb: [u32; 2],
+            112 d1_nb: [u32; 2],
+            120 rows: u32,
+            124 eps: f32,
+        }
         OutProd {
             0 a: u64,
             8 b: u64,
@@ -644,26 +686,29 @@ interface! {
         SpacedSum {
             0 a: u64,
             8 d: u64,
-            16 columns: u32,
-            20 n_rows: u32,
-            24 ne1: u32,
-            28 ne2: u32,
-            32 n: u32,
-            36 spacing: u32,
-            40 a_nb: [u32; 3],
-            52 d_nb: [u32; 3],
+            16 w: u64,
+            24 columns: u32,
+            28 n_rows: u32,
+            32 ne1: u32,
+            36 ne2: u32,
+            40 n: u32,
+            44 spacing: u32,
+            48 a_nb: [u32; 3],
+            60 d_nb: [u32; 3],
+            72 w_nb: [u32; 2],
         }
         SsmConv {
             0 x: u64,
             8 w: u64,
-            16 d: u64,
-            24 channels: u32,
-            28 tokens: u32,
-            32 n_rows: u32,
-            36 width: u32,
-            40 x_nb: [u32; 2],
-            48 w_nb: u32,
-            52 d_nb: [u32; 2],
+            16 bias: u64,
+            24 d: u64,
+            32 channels: u32,
+            36 tokens: u32,
+            40 n_rows: u32,
+            44 width: u32,
+            48 x_nb: [u32; 2],
+            56 w_nb: u32,
+            60 d_nb: [u32; 2],
         }
         SsmScan {
             0 s0: u64,
@@ -738,6 +783,21 @@ interface! {
             92 ids_nb: [u32; 3],
             104 score_nb: [u32; 3],
             116 d_nb: [u32; 3],
+        }
+        TopkMoe {
+            0 a: u64,
+            8 by: u64,
+            16 ids: u64,
+            24 d: u64,
+            32 n_rows: u32,
+            36 a_nb: u32,
+            40 by_nb: u32,
+            44 ids_nb: u32,
+            48 d_nb: u32,
+            52 low: f32,
+            56 high: f32,
+            60 scale: f32,
+            64 offset: f32,
         }
         Unary {
             0 a: u64,
@@ -908,6 +968,20 @@ interface! {
             5 scope: u32,
             6 side: u32,
         }
+        MulMatExperts of "mul_mat_experts" pushed Experts {
+            3 one_subgroup: bool,
+            4 b: u32,
+            5 gate: u32,
+            6 biases: bool,
+            7 summand: bool,
+        }
+        MulMatExpertsInts of "mul_mat_experts_ints" pushed Experts {
+            3 one_subgroup: bool,
+            4 b: u32,
+            5 gate: u32,
+            6 biases: bool,
+            7 summand: bool,
+        }
         MulMatJoined of "mul_mat_joined" pushed Joined {
             3 one_subgroup: bool,
             4 b: u32,
@@ -983,6 +1057,21 @@ interface! {
             3 one_subgroup: bool,
             4 op: u32,
         }
+        NormRope of "norm_rope" pushed NormRope {
+            3 one_subgroup: bool,
+            4 rows: u32,
+            5 rows_type: u32,
+            6 index: u32,
+            7 halves: bool,
+            8 factors: bool,
+            9 dims: u32,
+            10 theta_scale: u32,
+            11 freq_scale: u32,
+            12 ext_factor: u32,
+            13 attn_factor: u32,
+            14 corr_low: u32,
+            15 corr_high: u32,
+        }
         OutProd of "out_prod" pushed OutProd {
             3 a: u32,
         }
@@ -1030,8 +1119,13 @@ interface! {
             5 sinks: bool,
         }
         SolveTri of "solve_tri" pushed SolveTri {}
-        SpacedSum of "spaced_sum" pushed SpacedSum {}
-        SsmConv of "ssm_conv" pushed SsmConv {}
+        SpacedSum of "spaced_sum" pushed SpacedSum {
+            3 weighted: bool,
+        }
+        SsmConv of "ssm_conv" pushed SsmConv {
+            3 bias: bool,
+            4 silu: bool,
+        }
         SsmScan of "ssm_scan" pushed SsmScan {
             3 n: u32,
             4 lanes: u32,
@@ -1050,6 +1144,16 @@ interface! {
             3 score: bool,
             4 blocks: bool,
             5 bytes: u32,
+        }
+        TopkMoe of "topk_moe" pushed TopkMoe {
+            3 one_subgroup: bool,
+            4 columns: u32,
+            5 k: u32,
+            6 gating: u32,
+            7 select: u32,
+            8 late: bool,
+            9 norm: u32,
+            10 scaled: bool,
         }
         Unary of "unary" pushed Unary {
             3 op: u32,
