@@ -19,6 +19,7 @@ import sys
 import time
 
 import server_load
+from checks import Checks
 
 SENTENCES = ["The cat sits outside", "A man is playing guitar", "The new movie is awesome", "The dog plays in the garden",
              "A woman watches TV", "The new movie is so great", "Rust is a systems programming language",
@@ -34,14 +35,14 @@ SANE_TIMEOUT = 600
 OLDER = ("llama-embedding", "llama-server", "test-c")
 
 
-class Bench:
+class Bench(Checks):
     """Paths, the two ways to run a host, and the count of checks."""
 
-    def __init__(self, cache, ours):
+    def __init__(self, cache, ours, suite):
+        super().__init__(suite)
         self.cache, self.libs = cache, {"ours": ours, "original": os.path.join(cache, "original/lib")}
         self.peers = os.path.join(cache, "peers")
         self.models = os.path.join(cache, "models")
-        self.passed = self.failed = 0
         os.makedirs(self.models, exist_ok=True)
 
     def path(self, program):
@@ -49,11 +50,6 @@ class Bench:
         if not program.startswith("llama-") and program != "test-c":
             return os.path.join(self.peers, program)
         return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
-
-    def check(self, good, what, detail=""):
-        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
-        print(f"  {'ok    ' if good else 'FAILED'} {what}{': ' + detail if detail else ''}", flush=True)
-        return good
 
     def run(self, side, program, *arguments):
         """Runs a host on one library; None and a failed check when it does not end well."""
@@ -315,12 +311,11 @@ SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "q
 def main():
     if len(sys.argv) < 3 or any(n not in SECTIONS for n in sys.argv[3:]):
         sys.exit(__doc__.strip() + "\n\nsections: " + " ".join(SECTIONS))
-    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "hosts")
     for name in sys.argv[3:] or SECTIONS:
         print(f"{name}:", flush=True)
         SECTIONS[name](t)
-    print(f"hosts: {t.passed} passed, {t.failed} failed")
-    sys.exit(t.failed != 0)
+    sys.exit(t.finish())
 
 
 if __name__ == "__main__":
