@@ -57,6 +57,16 @@ need "${CC:-cc}" "the package gcc"
 need "${CXX:-c++}" "the package g++"
 need make "the package make"
 need python3 "the package python3"
+# What the suites fetch, and cmake where the system has none.
+for suite in "${suites[@]}"; do
+    case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse)
+        python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' && break
+        [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ] && break
+        echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"
+        exit 1 ;;
+    esac
+done
+suite=
 
 # A step that only can work or not.
 once() { # NAME COMMAND ...
