@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -294,6 +295,43 @@ def speed(t):
             t.check(a > 0, f"llama-bench, {kind}, {what}", f"{a:.0f} tokens/s, original {b:.0f} (x{a / b:.2f})")
 
 
+def python(t):
+    """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
+    packages = os.path.join(t.cache, "python")
+    if not os.path.isdir(packages):
+        wanted = ("numpy", "diskcache", "jinja2", "typing-extensions")
+        r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", packages + ".part", *wanted], capture_output=True, text=True)
+        if r.returncode != 0:
+            t.skip(f"llama-cpp-python: pip cannot fetch what it depends on ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})")
+            return
+        os.rename(packages + ".part", packages)
+    said, logits = {}, {}
+    for side, libraries in t.libs.items():
+        place = os.path.join(t.models, "python-" + side)
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(os.path.join(t.cache, "src/llama_cpp"), os.path.join(place, "llama_cpp"))
+        lib, out = os.path.join(place, "llama_cpp/lib"), os.path.join(place, "logits")
+        os.mkdir(lib)
+        for folder, begin in ((libraries, "libggml"), (os.path.join(t.cache, "tests/bin"), "libllama")):
+            for name in os.listdir(folder):
+                if name.startswith(begin) and ".so" in name:
+                    shutil.copy(os.path.join(folder, name), lib, follow_symlinks=False)
+        # libllama.so knows the folder that it was linked in; one from pip finds its own.
+        env = dict(os.environ, LD_LIBRARY_PATH=lib, PYTHONPATH=place + os.pathsep + packages, GGML_NO_BACKTRACE="1")
+        r = subprocess.run([sys.executable, script("python_host.py"), t.random_llama("f32"), out, PROMPT], env=env, capture_output=True, text=True, timeout=SANE_TIMEOUT)
+        if not t.check(r.returncode == 0, f"llama-cpp-python on {side}", " | ".join(r.stderr.strip().splitlines()[-3:])[-500:]):
+            return
+        said[side] = json.loads(r.stdout.strip().splitlines()[-1])
+        with open(out, "rb") as f:
+            logits[side] = memoryview(f.read()).cast("f")
+        shutil.rmtree(place)
+    t.check(said["ours"]["ours"] and not said["original"]["ours"], "llama-cpp-python loads the library in its folder")
+    error = nmse(logits["original"][::13], logits["ours"][::13])
+    t.check(len(logits["ours"]) == len(logits["original"]) and said["ours"]["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
+            f"NMSE {error:.1e}, {said['ours']['tokens']} tokens")
+    t.check(len(said["ours"]["text"].strip()) > 10, "llama-cpp-python completes a text", repr(said["ours"]["text"][:40]))
+
+
 def peers(t):
     t.run("ours", "test-c") is not None and t.check(True, "test-c (built against this library)")
     for name in ("test-gguf", "test-alloc", "test-rope", "test-quantize-fns", "test-barrier"):
@@ -305,7 +343,7 @@ def peers(t):
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,
-            "completion": completion, "perplexity": perplexity, "server": server, "speed": speed, "peers": peers}
+            "completion": completion, "perplexity": perplexity, "server": server, "python": python, "speed": speed, "peers": peers}
 
 
 def main():
