@@ -44,7 +44,7 @@ def main():
             different[name, way] += 1
             examples.setdefault((name, way), f"{kind}, seed {seed}, block {i // size}")
     print(f"{'format':10} {'quick':>18} {'plain':>18} {'weighted':>18}   blocks that differ of all, 'c': of them left to chance")
-    c = Checks()
+    checks = Checks()
     for name in names:
         row = [f"{name:10}"]
         for way in ("quick", "plain", "weighted"):
@@ -53,9 +53,9 @@ def main():
         print(" ".join(row))
     for name in names:
         wrong = [f"{way}: {examples[name, way]}" for way in ("quick", "plain", "weighted") if different[name, way]]
-        c.sound(f"{name}: {sum(total[name, w] for w in ('quick', 'plain', 'weighted'))} blocks are equal", wrong)
-    c.check(not lost and next(ours, None) is None and len(names) >= 20, f"records of {len(names)} formats", f"{lost} are not there" if lost else "")
-    return c.finish()
+        checks.sound(f"{name}: {sum(total[name, w] for w in ('quick', 'plain', 'weighted'))} blocks are equal", wrong)
+    checks.check(not lost and next(ours, None) is None and len(names) >= 20, f"records of {len(names)} formats", f"{lost} are not there" if lost else "")
+    return checks.finish()
 
 
 sys.exit(main())
