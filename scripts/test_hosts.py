@@ -299,6 +299,7 @@ def python(t):
     """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
     packages = os.path.join(t.cache, "python")
     if not os.path.isdir(packages):
+        shutil.rmtree(packages + ".part", ignore_errors=True)  # of an interrupted run
         wanted = ("numpy", "diskcache", "jinja2", "typing-extensions")
         r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", packages + ".part", *wanted], capture_output=True, text=True)
         if r.returncode != 0:
@@ -318,7 +319,12 @@ def python(t):
                     shutil.copy(os.path.join(folder, name), lib, follow_symlinks=False)
         # libllama.so knows the folder that it was linked in; one from pip finds its own.
         env = dict(os.environ, LD_LIBRARY_PATH=lib, PYTHONPATH=place + os.pathsep + packages, GGML_NO_BACKTRACE="1")
-        r = subprocess.run([sys.executable, script("python_host.py"), t.random_llama("f32"), out, PROMPT], env=env, capture_output=True, text=True, timeout=SANE_TIMEOUT)
+        command = [sys.executable, script("python_host.py"), t.random_llama("f32"), out, PROMPT]
+        try:
+            r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SANE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            t.check(False, f"llama-cpp-python on {side}", f"no end after {SANE_TIMEOUT} s")
+            return
         if not t.check(r.returncode == 0, f"llama-cpp-python on {side}", " | ".join(r.stderr.strip().splitlines()[-3:])[-500:]):
             return
         said[side] = json.loads(r.stdout.strip().splitlines()[-1])

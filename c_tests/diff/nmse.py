@@ -124,7 +124,10 @@ def check(c, originals, runs, keys):
             continue
         bad = [f"{level} {buffer}: {error:.3e} above {lowest:.3e}" for level, buffer, error, lowest in pairs if not error <= limit(lowest)]
         bad += [f"{level}: not computed" for level in missing]
-        level, buffer, error, lowest = pairs[0] if pairs else ("", "", math.nan, math.nan)
+        if not pairs:
+            c.check(False, name_of(key), "; ".join(bad) or "nothing to compare")
+            continue
+        level, buffer, error, lowest = pairs[0]
         c.check(not bad, name_of(key), "; ".join(bad) or f"at most {error:.3e} ({level}, {buffer}), the original {lowest:.3e}")
 
 
