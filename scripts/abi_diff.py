@@ -24,23 +24,13 @@ import tempfile
 sys.dont_write_bytecode = True
 from abi import debuginfo, headers, names, selftest
 from abi.allowed import Allowed
+from checks import Checks
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LISTS = os.path.join(ROOT, "c_tests", "abi")
 LIBRARIES = ("libggml", "libggml-base", "libggml-cpu")
-passed = failed = 0
-
-
-def check(name, problems):
-    global passed, failed
-    problems = [problems] if isinstance(problems, str) and problems else problems
-    if problems:
-        failed += 1
-        shown = [*problems[:40], *([f"... {len(problems) - 40} more"] if len(problems) > 40 else [])]
-        print(f"FAIL {name}\n    " + "\n    ".join(shown))
-    else:
-        passed += 1
-        print(f"PASS {name}")
+checks = Checks("abi")
+check = checks.sound
 
 
 def structs():
@@ -122,8 +112,7 @@ def main():
             check(name, problem)
     finally:
         shutil.rmtree(work)
-    print(f"abi: {passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

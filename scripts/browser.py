@@ -16,8 +16,9 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 
 
 def find():
-    """Chromium's path, or None."""
-    return next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+    """The path of Chromium, or of what BROWSER names; None if there is none."""
+    names = [os.environ["BROWSER"]] if os.environ.get("BROWSER") else ["chromium", "chromium-browser", "google-chrome"]
+    return next((p for n in names if (p := shutil.which(n))), None)
 
 
 def scheme(dark):

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+from checks import Checks
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUERIES = {
     "slices": "select count(*) from slice",
@@ -47,19 +49,16 @@ def main():
         sys.exit(__doc__)
     node = shutil.which("node") or sys.exit("check_trace: node is missing: install the package nodejs")
     folder = processor()
-    passed = failed = 0
+    c = Checks()
     for path in sys.argv[1:]:
         want = expected(path)
         run = subprocess.run([node, f"{ROOT}/scripts/trace_query.js", folder, path, *QUERIES.values()], capture_output=True, text=True)
         rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[[")]
         got = {name: row[0][0] for name, row in zip(QUERIES, rows)}
         good = run.returncode == 0 and got == want and want["slices"] > 0
-        passed, failed = passed + good, failed + (not good)
-        print(f"{'PASS' if good else 'FAIL'} Perfetto reads {os.path.basename(path)}: " + ", ".join(f"{n} {got.get(n)} (of {w})" for n, w in want.items()))
-        if not good:
+        if not c.check(good, f"Perfetto reads {os.path.basename(path)}", ", ".join(f"{n} {got.get(n)} (of {w})" for n, w in want.items())):
             print(run.stderr[-400:])
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    sys.exit(c.finish())
 
 
 main()

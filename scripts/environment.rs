@@ -59,7 +59,11 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "make upstream-diff, upstream-facts",
         "the versions of the original ([UPSTREAM.md](UPSTREAM.md))",
     ),
-    ("BROWSER", "scripts/screenshots.py", "the browser that takes pictures of pages (default: chromium)"),
+    (
+        "BROWSER",
+        "suite `book`, scripts/pictures.py",
+        "the program that looks at pages and takes pictures of them (default: chromium)",
+    ),
     (
         "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES",
         "scripts/fetch_mesa.py",

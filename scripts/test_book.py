@@ -11,6 +11,7 @@ import sys
 import zlib
 
 import browser
+from checks import Checks
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HTML = os.path.join(ROOT, "target", "book", "html")
@@ -64,19 +65,13 @@ def brightness(path):
 def main():
     out = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "target", "book", "shots")
     os.makedirs(out, exist_ok=True)
-    passed, failed = 0, 0
-
-    def check(good, what):
-        nonlocal passed, failed
-        passed, failed = passed + bool(good), failed + (not good)
-        print(f"  {'ok    ' if good else 'FAILED'} {what}", flush=True)
-
+    c = Checks("book")
     for page in PAGES:
         with open(os.path.join(HTML, page + ".html"), encoding="utf-8") as f:
             text = f.read()
         missing = [p for p in re.findall(r'<img src="([^":]+)"', text) if not os.path.exists(os.path.join(HTML, p))]
-        check(not missing, f"{page}: every picture is there" + (f", not {missing}" if missing else ""))
-        check("{{#" not in text, f"{page}: every snippet is included")
+        c.sound(f"{page}: every picture is there", missing)
+        c.check("{{#" not in text, f"{page}: every snippet is included")
     dead, n = [], 0
     for name in sorted(os.listdir(HTML)):
         if not name.endswith(".html") or name in ("404.html", "print.html", "toc.html"):
@@ -87,9 +82,9 @@ def main():
                 n += 1
                 if path and not re.match(r"[a-z]+:", path) and not os.path.exists(os.path.join(HTML, path)):
                     dead.append(f"{name}: {link}")
-    check(n > 100 and not dead, f"{n} links of the built pages lead to files" + (f", not {dead[:5]}" if dead else ""))
+    c.check(n > 100 and not dead, f"{n} links of the built pages lead to files", "; ".join(dead[:5]))
     if browser.find() is None:
-        print("book: the browser is skipped: chromium is missing (install the package chromium)")
+        c.skip("what the pages look like: chromium is missing (install the package chromium)")
     else:
         with browser.Browser() as b:
             for page in PAGES:
@@ -97,9 +92,8 @@ def main():
                     path = os.path.join(out, f"{page}-{name}.png")
                     b.shot(f"file://{HTML}/{page}.html", path, width, height, dark)
                     light, colours = brightness(path)
-                    check(colours > 8 and (light < 100 if dark else light > 170), f"{page}, {name}: brightness {light:.0f}, {colours} colours")
-    print(f"book: {passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+                    c.check(colours > 8 and (light < 100 if dark else light > 170), f"{page}, {name}: its colours", f"brightness {light:.0f}, {colours} colours")
+    sys.exit(c.finish())
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ import sys
 import tempfile
 import tomllib
 
+from checks import Checks
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGES = ["README.md", "CONTRIBUTING.md"] + sorted(os.path.join("docs", n) for n in os.listdir(os.path.join(ROOT, "docs")) if n.endswith(".md"))
 BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
@@ -30,17 +32,6 @@ ELSEWHERE = {"docs/DISTRIBUTED.md": "by=rpc"}
 # The newest llama.cpp of the suite `hosts` has no llama-cli; its tool for one prompt takes the same options.
 HOSTS = {"llama-cli": "llama-completion", "llama-bench": "llama-bench"}
 SUITES = re.compile(r"^suite_(\w+)\(\)", re.M)
-
-
-class Tests:
-    def __init__(self):
-        self.passed, self.failed, self.skipped = 0, 0, []
-
-    def check(self, good, what, detail=""):
-        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
-        if not good:
-            print(f"  FAILED {what}{': ' + detail if detail else ''}", flush=True)
-        return good
 
 
 def read(path):
@@ -124,7 +115,7 @@ def commands(t, page, place, env, everything, suites):
                 reason = {"root": "changes the system", "hours": "takes hours"}[word]
         if reason:
             first = m[4].strip().splitlines()[0].strip()
-            t.skipped.append(f"{page}:{line}: {reason}: {first[:70]}")
+            t.skip(f"{page}:{line}: {reason}: {first[:70]}")
             continue
         ok, said = run(["bash", "-euo", "pipefail", "-c", m[4]], place, env, 3600 if everything else 300)
         t.check(ok, f"{page}:{line}", said)
@@ -149,7 +140,7 @@ def lists(t):
 
 def main():
     cache, everything = os.path.abspath(sys.argv[1]), sys.argv[2:] == ["all"]
-    prefix, t = os.path.join(ROOT, "target", "install"), Tests()
+    prefix, t = os.path.join(ROOT, "target", "install"), Checks("docs", quiet=True)
     suites = set(SUITES.findall(read("scripts/test.sh")))
     with tempfile.TemporaryDirectory() as work:
         known = examples(t, work, prefix, os.path.join(cache, "original", "lib"))
@@ -188,10 +179,7 @@ def main():
             if not os.path.isdir(f"{home}/ggml"):
                 run(["make", "-s", "install", f"PREFIX={home}/ggml"], place, env)
     lists(t)
-    for s in t.skipped:
-        print(f"  not run: {s}")
-    print(f"docs: {t.passed} passed, {t.failed} failed, {len(t.skipped)} skipped")
-    sys.exit(t.failed > 0)
+    sys.exit(t.finish())
 
 
 if __name__ == "__main__":

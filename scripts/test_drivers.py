@@ -20,6 +20,7 @@ import tempfile
 import zlib
 
 sys.dont_write_bytecode = True
+from checks import Checks
 from drivers_report import render
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -55,16 +56,6 @@ NOT_FOR_METAL = ("mul_mat_coop.", "mul_mat_coop2.")
 LAYER = "VK_LAYER_ggml_rs_driver"
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
-
-
-class Checks:
-    passed = failed = 0
-
-    def check(self, good, what, detail=""):
-        self.passed += bool(good)
-        self.failed += not good
-        print(f"{'PASS' if good else 'FAIL'} {what}{': ' if detail else ''}{detail}", flush=True)
-        return bool(good)
 
 
 def modules():
@@ -252,7 +243,7 @@ def main():
     cache, prefix, extent = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
     mesa, intel, tools = (os.path.join(cache, folder) for folder in ("mesa-sid", "intel-shim", "spirv-tools"))
     out = os.path.join(ROOT, "target/drivers")
-    c, found = Checks(), modules()
+    c, found = Checks("drivers"), modules()
     check_modules(c, found, tools)
     build(prefix, out)
     names = {f"{len(words)}-{zlib.crc32(words):08x}": name for name, words in found.items()}
@@ -263,7 +254,7 @@ def main():
     for name in [n for n in DRIVERS if n.split()[1] in sys.argv[4:]] or (QUICK if extent == "quick" else DRIVERS):
         shims = os.path.join(mesa, "root/usr/lib/x86_64-linux-gnu") if DRIVERS[name][1] != "intel" else intel
         if not os.path.exists(os.path.join(shims, f"lib{DRIVERS[name][1]}_noop_drm_shim.so")):
-            print(f"note: {name} is not tested: no shim in {shims}")
+            c.skip(f"{name}: no shim in {shims}")
             continue
         driver = Driver(name, mesa, shims, out, prefix, names)
         full = dict(data["drivers"].get(name, {}).get("full", {}))
@@ -291,8 +282,7 @@ def main():
             f.write(render(data))
     else:
         c.check(os.path.exists(DOCUMENT) and open(DOCUMENT, encoding="utf-8").read() == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
-    print(f"drivers: {c.passed} passed, {c.failed} failed")
-    sys.exit(c.failed > 0)
+    sys.exit(c.finish())
 
 
 def compact(data):

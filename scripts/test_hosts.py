@@ -13,12 +13,14 @@ import json
 import os
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import time
 
 import server_load
+from checks import Checks
 
 SENTENCES = ["The cat sits outside", "A man is playing guitar", "The new movie is awesome", "The dog plays in the garden",
              "A woman watches TV", "The new movie is so great", "Rust is a systems programming language",
@@ -34,14 +36,14 @@ SANE_TIMEOUT = 600
 OLDER = ("llama-embedding", "llama-server", "test-c")
 
 
-class Bench:
+class Bench(Checks):
     """Paths, the two ways to run a host, and the count of checks."""
 
-    def __init__(self, cache, ours):
+    def __init__(self, cache, ours, suite):
+        super().__init__(suite)
         self.cache, self.libs = cache, {"ours": ours, "original": os.path.join(cache, "original/lib")}
         self.peers = os.path.join(cache, "peers")
         self.models = os.path.join(cache, "models")
-        self.passed = self.failed = 0
         os.makedirs(self.models, exist_ok=True)
 
     def path(self, program):
@@ -49,11 +51,6 @@ class Bench:
         if not program.startswith("llama-") and program != "test-c":
             return os.path.join(self.peers, program)
         return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
-
-    def check(self, good, what, detail=""):
-        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
-        print(f"  {'ok    ' if good else 'FAILED'} {what}{': ' + detail if detail else ''}", flush=True)
-        return good
 
     def run(self, side, program, *arguments):
         """Runs a host on one library; None and a failed check when it does not end well."""
@@ -298,6 +295,49 @@ def speed(t):
             t.check(a > 0, f"llama-bench, {kind}, {what}", f"{a:.0f} tokens/s, original {b:.0f} (x{a / b:.2f})")
 
 
+def python(t):
+    """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
+    packages = os.path.join(t.cache, "python")
+    if not os.path.isdir(packages):
+        shutil.rmtree(packages + ".part", ignore_errors=True)  # of an interrupted run
+        wanted = ("numpy", "diskcache", "jinja2", "typing-extensions")
+        r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", packages + ".part", *wanted], capture_output=True, text=True)
+        if r.returncode != 0:
+            t.skip(f"llama-cpp-python: pip cannot fetch what it depends on ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})")
+            return
+        os.rename(packages + ".part", packages)
+    said, logits = {}, {}
+    for side, libraries in t.libs.items():
+        place = os.path.join(t.models, "python-" + side)
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(os.path.join(t.cache, "src/llama_cpp"), os.path.join(place, "llama_cpp"))
+        lib, out = os.path.join(place, "llama_cpp/lib"), os.path.join(place, "logits")
+        os.mkdir(lib)
+        for folder, begin in ((libraries, "libggml"), (os.path.join(t.cache, "tests/bin"), "libllama")):
+            for name in os.listdir(folder):
+                if name.startswith(begin) and ".so" in name:
+                    shutil.copy(os.path.join(folder, name), lib, follow_symlinks=False)
+        # libllama.so knows the folder that it was linked in; one from pip finds its own.
+        env = dict(os.environ, LD_LIBRARY_PATH=lib, PYTHONPATH=place + os.pathsep + packages, GGML_NO_BACKTRACE="1")
+        command = [sys.executable, script("python_host.py"), t.random_llama("f32"), out, PROMPT]
+        try:
+            r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SANE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            t.check(False, f"llama-cpp-python on {side}", f"no end after {SANE_TIMEOUT} s")
+            return
+        if not t.check(r.returncode == 0, f"llama-cpp-python on {side}", " | ".join(r.stderr.strip().splitlines()[-3:])[-500:]):
+            return
+        said[side] = json.loads(r.stdout.strip().splitlines()[-1])
+        with open(out, "rb") as f:
+            logits[side] = memoryview(f.read()).cast("f")
+        shutil.rmtree(place)
+    t.check(said["ours"]["ours"] and not said["original"]["ours"], "llama-cpp-python loads the library in its folder")
+    error = nmse(logits["original"][::13], logits["ours"][::13])
+    t.check(len(logits["ours"]) == len(logits["original"]) and said["ours"]["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
+            f"NMSE {error:.1e}, {said['ours']['tokens']} tokens")
+    t.check(len(said["ours"]["text"].strip()) > 10, "llama-cpp-python completes a text", repr(said["ours"]["text"][:40]))
+
+
 def peers(t):
     t.run("ours", "test-c") is not None and t.check(True, "test-c (built against this library)")
     for name in ("test-gguf", "test-alloc", "test-rope", "test-quantize-fns", "test-barrier"):
@@ -309,18 +349,17 @@ def peers(t):
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,
-            "completion": completion, "perplexity": perplexity, "server": server, "speed": speed, "peers": peers}
+            "completion": completion, "perplexity": perplexity, "server": server, "python": python, "speed": speed, "peers": peers}
 
 
 def main():
     if len(sys.argv) < 3 or any(n not in SECTIONS for n in sys.argv[3:]):
         sys.exit(__doc__.strip() + "\n\nsections: " + " ".join(SECTIONS))
-    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "hosts")
     for name in sys.argv[3:] or SECTIONS:
         print(f"{name}:", flush=True)
         SECTIONS[name](t)
-    print(f"hosts: {t.passed} passed, {t.failed} failed")
-    sys.exit(t.failed != 0)
+    sys.exit(t.finish())
 
 
 if __name__ == "__main__":

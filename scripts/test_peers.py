@@ -37,8 +37,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class Peers(Bench):
     """The programs of llama.cpp's tests folder."""
 
-    def __init__(self, cache, ours):
-        super().__init__(cache, ours)
+    def __init__(self, cache, ours, suite):
+        super().__init__(cache, ours, suite)
         self.bin = os.path.join(cache, "tests/bin")
         self.timeout = 3600
         self.folder = os.path.join(cache, "peer-models")
@@ -335,13 +335,12 @@ DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all
 def main():
     if len(sys.argv) < 3 or any(n not in SECTIONS and n not in DEMAND for n in sys.argv[3:]):
         sys.exit(__doc__.strip() + "\n\nsections: " + " ".join([*SECTIONS, *DEMAND]))
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "peers")
     os.makedirs(t.folder, exist_ok=True)
     for name in sys.argv[3:] or SECTIONS:
         print(f"{name}:", flush=True)
         (SECTIONS | DEMAND)[name](t)
-    print(f"peers: {t.passed} passed, {t.failed} failed")
-    sys.exit(t.failed != 0)
+    sys.exit(t.finish())
 
 
 if __name__ == "__main__":

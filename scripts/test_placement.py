@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from checks import Checks
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIME = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ?")
 CAUSE = re.compile(r"\[\s*(\S+)[^\]]*\]")
@@ -55,13 +57,7 @@ def main():
     os.makedirs(out, exist_ok=True)
     host, original = f"{cache}/tests/bin/test-llama-archs", f"{cache}/original/lib"
     build(out, f"{cache}/src/llama.cpp/include", original)
-    passed = failed = 0
-
-    def check(good, text):
-        nonlocal passed, failed
-        passed, failed = passed + bool(good), failed + (not good)
-        print(f"{'PASS' if good else 'FAIL'} {text}", flush=True)
-
+    c = Checks("placement")
     for arch in archs or [None]:
         # The host's log has a thread that nobody waits for at the end: now and then its last lines are lost, with either library.
         for _ in range(4):
@@ -73,12 +69,11 @@ def main():
         cut = 1 - min(want_text.count("Summary:"), text.count("Summary:"))
         first = next((f": {x[:150]} | {y[:150]}" for x, y in zip(want, got) if x != y), "")
         splits = sum(line.startswith("##SPLIT") for line in want)
-        check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
-        check(there and abs(there - rows) <= cut and ok == want_text.count("FAIL"),
-              f"{arch or 'all'}: {there} results as the original's {rows}, {ok} differ from the CPU's")
-        check(not races, f"{arch or 'all'}: no races{': ' + races[0][:200] if races else ''}")
-    print(f"placement: {passed} passed, {failed} failed")
-    return int(failed > 0)
+        c.check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
+        c.check(there and abs(there - rows) <= cut and ok == want_text.count("FAIL"),
+                f"{arch or 'all'}: {there} results as the original's {rows}, {ok} differ from the CPU's")
+        c.check(not races, f"{arch or 'all'}: no races", races[0][:200] if races else "")
+    return c.finish()
 
 
 if __name__ == "__main__":

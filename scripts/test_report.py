@@ -10,6 +10,7 @@ import sys
 
 import browser
 import pictures
+from checks import Checks
 from test_book import brightness
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -87,7 +88,9 @@ def look(page, trace, check, where, out, dark):
 
 
 def main():
-    arguments = sys.argv[1:]
+    arguments, c = sys.argv[1:], Checks("report")
+    if browser.find() is None:
+        return c.skip_all("chromium is missing (install the package chromium)")
     if len(arguments) >= 2:
         report, trace = map(os.path.abspath, arguments[:2])
         arguments = arguments[2:]
@@ -95,30 +98,18 @@ def main():
         folder = os.path.join(ROOT, "target", "pictures")
         os.makedirs(folder, exist_ok=True)
         report, trace = (os.path.join(folder, n) for n in ("report.html", "trace.json"))
-        if browser.find() and not (os.path.exists(report) and os.path.exists(trace)):
+        if not (os.path.exists(report) and os.path.exists(trace)):
             if not os.path.exists(pictures.program()):
-                print("report: skipped: llama.cpp's tools are missing (scripts/oracle.sh hosts)")
-                return 0
+                return c.skip_all("llama.cpp's tools are missing (scripts/oracle.sh hosts)")
             pictures.run(folder)
     out = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "target", "report-shots")
     os.makedirs(out, exist_ok=True)
-    passed, failed = 0, 0
-
-    def check(good, what, detail=""):
-        nonlocal passed, failed
-        passed, failed = passed + bool(good), failed + (not good)
-        print(f"  {'ok    ' if good else 'FAILED'} {what}{f' ({detail})' if detail else ''}", flush=True)
-
-    if browser.find() is None:
-        print("report: skipped: chromium is missing (install the package chromium)")
-        return 0
     with browser.Browser() as b:
         for dark in (False, True):
             for width, height in SIZES:
                 with b.page(f"file://{report}", width, height, dark) as page:
-                    look(page, trace, check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
-    print(f"report: {passed} passed, {failed} failed")
-    return int(failed > 0)
+                    look(page, trace, c.check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
+    return c.finish()
 
 
 if __name__ == "__main__":

@@ -339,12 +339,11 @@ SECTIONS = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "s
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__.strip())
-    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "rpc")
     # The comparisons of speed and all operations take longer than CI has.
     for name in sys.argv[3:] or ("pairs", "tool", "minilm", "faults"):
         SECTIONS[name](t)
-    print(f"rpc: {t.passed} passed, {t.failed} failed")
-    return 1 if t.failed else 0
+    return t.finish()
 
 
 if __name__ == "__main__":

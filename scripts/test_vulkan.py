@@ -321,14 +321,13 @@ DEMAND = {"ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits
 def main():
     if len(sys.argv) < 3 or any(n not in SECTIONS | DEMAND for n in sys.argv[3:]):
         sys.exit(__doc__.strip())
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
+    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "vulkan hosts")
     os.makedirs(t.folder, exist_ok=True)
     for name in sys.argv[3:] or SECTIONS:
         begin = time.time()
         (SECTIONS | DEMAND)[name](t)
         print(f"  {name}: {time.time() - begin:.0f} s", flush=True)
-    print(f"vulkan hosts: {t.passed} passed, {t.failed} failed")
-    sys.exit(t.failed != 0)
+    sys.exit(t.finish())
 
 
 if __name__ == "__main__":

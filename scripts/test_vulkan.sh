@@ -249,7 +249,7 @@ if [ -x "$cache/tests/bin/test-backend-ops" ]; then
     # shellcheck disable=SC2086
     GGML_VK_VALIDATE=$validate CACHE_LAYER="$layer" MESA="$newer" python3 scripts/test_vulkan.py "$cache" "$prefix/lib" $sections 2>&1 | tee "$log"
     n=$(sed -n 's/^vulkan hosts: \([0-9]*\) passed.*/\1/p' "$log"); passed=$((passed + ${n:-0}))
-    n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed$/\1/p' "$log"); failed=$((failed + ${n:-1}))
+    n=$(sed -n 's/^vulkan hosts: .* \([0-9]*\) failed.*/\1/p' "$log"); failed=$((failed + ${n:-1}))
 else
     echo "note: no $cache/tests/bin/test-backend-ops (scripts/oracle.sh tests): ops and models were not tested"
     [ "$extent" != all ] || bad "llama.cpp's programs" "they are not built"

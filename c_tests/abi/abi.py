@@ -16,21 +16,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CC, CXX, NM = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++"), os.environ.get("NM", "nm")
 HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h")
-passed = failed = 0
-
-
-def check(name, why):
-    """Reports one test: it fails when `why` says something."""
-    global passed, failed
-    if why:
-        failed += 1
-        print(f"FAIL {name}: {why}")
-    else:
-        passed += 1
-        print(f"PASS {name}")
+checks = Checks()
+check = checks.sound
 
 
 def facts(name):
@@ -287,8 +280,7 @@ def main():
         files(a[1])
     else:
         symbols(a[1:])
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@
 usage: facts.py TEXT FACTS [PENDING]
 PENDING lists beginnings of names that the library does not build yet; a fact of theirs that differs is skipped and counted.
 """
+import os
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
 
 def read(path):
@@ -17,10 +21,10 @@ def main():
         sys.exit(__doc__.strip())
     got = dict(line.split(": ", 1) if ": " in line else (line, "") for line in read(sys.argv[1]))
     pending = [p for p in read(sys.argv[3]) if not p.startswith("#")] if len(sys.argv) == 4 else []
-    same = skipped = failed = 0
+    c, same, skipped = Checks(), 0, 0
     if not got:
-        print(f"FAIL {sys.argv[1]}: the program printed nothing\n0 passed, 1 failed")
-        return 1
+        c.check(False, sys.argv[1], "the program printed nothing")
+        return c.finish()
     for line in read(sys.argv[2]):
         name, value = line.split(": ", 1) if ": " in line else (line, "")
         if got.get(name) == value:
@@ -28,14 +32,12 @@ def main():
         elif any(name.startswith(p) for p in pending):
             skipped += 1
         else:
-            failed += 1
-            print(f"FAIL {name}: {got.get(name, 'nothing')}, expected {value}"[:400])
+            c.check(False, name, f"{got.get(name, 'nothing')}, expected {value}"[:400])
     if same:
-        print(f"PASS {same} facts")
+        c.check(True, f"{same} facts")
     if skipped:
         print(f"note: {skipped} facts are of what is not built yet")
-    print(f"{1 if same else 0} passed, {failed} failed")
-    return 1 if failed else 0
+    return c.finish()
 
 
 if __name__ == "__main__":

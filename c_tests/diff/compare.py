@@ -9,8 +9,12 @@ and the tested library does not is a failure. Cases that the original itself can
 """
 import array
 import math
+import os
 import struct
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
 OK, UNSUPPORTED, CRASHED, FAILED = range(4)
 STATUS = ("computed", "unsupported", "crashed", "failed")
@@ -169,7 +173,7 @@ def main():
         elif loud:
             print(f"  {name}: {e:.1e}")
     overview(groups)
-    passed = failed = 0
+    c = Checks()
     print(f"{'op':20} {'type':8} {'cases':>5} {'worst':>9} {'bound':>7}")
     for (op, group), g in groups.items():
         print(f"{op:20} {group:8} {g['n']:5d} {g['worst']:9.1e} {g['bound']:7.0e}"
@@ -180,13 +184,10 @@ def main():
         if g["missing"]:
             problems.append(f"not supported: {', '.join(g['missing'][:4])}" + (" ..." if len(g["missing"]) > 4 else ""))
         if problems:
-            failed += 1
-            print(f"FAIL {op} {group}: {'; '.join(problems[:4])}" + (f" and {len(problems) - 4} more" if len(problems) > 4 else ""))
+            c.check(False, f"{op} {group}", "; ".join(problems[:4]) + (f" and {len(problems) - 4} more" if len(problems) > 4 else ""))
         elif g["n"]:
-            passed += 1
-            print(f"PASS {op} {group}: {g['n']} cases, worst error {g['worst']:.1e}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+            c.check(True, f"{op} {group}", f"{g['n']} cases, worst error {g['worst']:.1e}")
+    return c.finish()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
 import page  # noqa: E402
+sys.path.insert(0, os.path.join(page.ROOT, "scripts"))
+from checks import Checks  # noqa: E402
 
 # Two ways of rounding activations that are equally good differ by chance: with 256 x 512 results by half a percent (the standard deviation).
 TOLERANCE = 1.02
@@ -114,9 +116,7 @@ def print_table(originals, runs, keys):
                   + (f"  {max(ratios):.4f}" if ratios else "  -"))
 
 
-def check(originals, runs, keys):
-    """Prints PASS and FAIL lines, and returns how many of each."""
-    passed = failed = 0
+def check(c, originals, runs, keys):
     for key in keys:
         pairs, missing = judge(originals, runs, key)
         if baseline(originals, key, PLAIN) is None:
@@ -124,29 +124,21 @@ def check(originals, runs, keys):
             continue
         bad = [f"{level} {buffer}: {error:.3e} above {lowest:.3e}" for level, buffer, error, lowest in pairs if not error <= limit(lowest)]
         bad += [f"{level}: not computed" for level in missing]
-        if bad:
-            failed += 1
-            print(f"FAIL {name_of(key)}: {'; '.join(bad)}")
-        else:
-            passed += 1
-            level, buffer, error, lowest = pairs[0]
-            print(f"PASS {name_of(key)}: at most {error:.3e} ({level}, {buffer}), the original {lowest:.3e}")
-    return passed, failed
+        if not pairs:
+            c.check(False, name_of(key), "; ".join(bad) or "nothing to compare")
+            continue
+        level, buffer, error, lowest = pairs[0]
+        c.check(not bad, name_of(key), "; ".join(bad) or f"at most {error:.3e} ({level}, {buffer}), the original {lowest:.3e}")
 
 
-def check_control(originals, run):
+def check_control(c, originals, run):
     """Every error with coarse activations must be above the limit."""
-    passed = failed = 0
     for key in run.errors:
         small = [pair for pair in judge(originals, {"control": run}, key)[0] if pair[2] <= limit(pair[3])]
-        verdict = "FAIL" if small else "PASS"
-        passed, failed = passed + (not small), failed + bool(small)
-        print(f"{verdict} control, {name_of(key)}: activations of six bits are " + ("not " if small else "") + "above the original")
+        c.check(not small, f"control, {name_of(key)}: activations of six bits are above the original")
     for name in CONTROLS:
         if not any("-".join([kind, form] + [str(w) for w in what[:-1]]) == name for kind, form, what in run.errors):
-            failed += 1
-            print(f"FAIL control, {name}: not computed")
-    return passed, failed
+            c.check(False, f"control, {name}", "not computed")
 
 
 def cell(originals, runs, key):
@@ -190,35 +182,33 @@ def main():
     for library in [a.ours, *builds.values()]:
         if not glob.glob(os.path.join(library, "libggml-base.so*")):
             sys.exit(f"nmse: {library} has no libggml-base.so")
+    c = Checks("nmse")
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         if not make(a.program, next(iter(builds.values())), folder, a.jobs):
-            print("FAIL the original quantizes the numbers\nnmse: 0 passed, 1 failed")
-            return 1
+            c.check(False, "the original quantizes the numbers")
+            return c.finish()
         present = Run(a.program, a.ours, "", folder, "none").features
         levels = [level for level, needs in LEVELS.items() if all(n in present for n in needs)]
         waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level, folder) for level in levels} # the slow one first
         waiting |= {("original", name): pool.submit(Run, a.program, library, "", folder) for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", folder, "-c", *CONTROLS)
         done = {which: run.result() for which, run in waiting.items()}
-    passed = failed = 0
     for (which, name), run in done.items():
         if not run.problem and run.library != which:
             run.problem = f"this library is {run.library or 'not known'}"
         if run.problem:
-            failed += 1
-            print(f"FAIL {which} {name}: {run.problem}")
+            c.check(False, f"{which} {name}", run.problem)
     runs = {name: run for (which, name), run in done.items() if which == "ours"}
     originals = {name: run for (which, name), run in done.items() if which == "original"}
     control = runs.pop("control")
     keys = list(dict.fromkeys(key for run in [*runs.values(), *originals.values()] for key in run.errors))
     keys.sort(key=lambda key: key[0] != "product")
     print_table(originals, runs, keys)
-    for p, f in (check(originals, runs, keys), check_control(originals, control)):
-        passed, failed = passed + p, failed + f
-    if a.write and not failed:
+    check(c, originals, runs, keys)
+    check_control(c, originals, control)
+    if a.write and not c.failed:
         page.replace("nmse", summary(originals, runs, keys), os.path.join(page.ROOT, "docs", "TESTS.md"))
-    print(f"nmse: {passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return c.finish()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,12 @@ some ten F32 numbers by up to about 1e-6 of it; up to 24 steps of at most 0.1 fo
 mean of squares, which keeps relative differences as they are. Measured: 2e-6. A wrong gradient, a missed step or another
 order of batches shows in the first digits. The progress bar's text is equal, its times aside, and its numbers (five digits) to 2e-5.
 """
+import os
 import re
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
 BOUND = 5e-6
 VARIANCE = 1e-6
@@ -56,7 +60,7 @@ def progress(path):
 
 def main():
     want, want_bar, got, got_bar = sys.argv[1:5]
-    passed = failed = 0
+    c = Checks()
     groups, worst_of = {}, {}
     a, b = open(want).read().splitlines(), open(got).read().splitlines()
     for x, y in zip(a, b):
@@ -66,18 +70,13 @@ def main():
         worst_of[group] = max(worst_of.get(group, 0), worst)
     for group, lines in groups.items():
         wrong = [f"{name}: {why}" for name, why in lines if why]
-        passed, failed = passed + (not wrong), failed + bool(wrong)
-        print(f"{'FAIL' if wrong else 'PASS'} {group.partition(':')[0]}: " + (f"{len(wrong)} of {len(lines)} lines; {wrong[0]}" if wrong else f"{len(lines)} lines, worst {worst_of[group]:.1g}"))
+        c.check(not wrong, group.partition(":")[0], f"{len(wrong)} of {len(lines)} lines; {wrong[0]}" if wrong else f"{len(lines)} lines, worst {worst_of[group]:.1g}")
     bars, others = progress(want_bar), progress(got_bar)
     wrong = [(x, y) for x, y in zip(bars, others) if x[0] != y[0] or any(abs(p - q) > 2e-5 * max(1, abs(p)) for p, q in zip(x[1], y[1]))]
     good = not wrong and len(bars) == len(others) and len(bars) > 40
-    passed, failed = passed + good, failed + (not good)
-    print(f"{'PASS' if good else 'FAIL'} the progress bar: {len(bars)} and {len(others)} lines" + (f"; {wrong[0]}" if wrong else ""))
-    if len(a) != len(b) or len(a) < 300:
-        failed += 1
-        print(f"FAIL lines: {len(b)}, not {len(a)}")
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+    c.check(good, "the progress bar", f"{len(bars)} and {len(others)} lines" + (f"; {wrong[0]}" if wrong else ""))
+    c.check(len(a) == len(b) >= 300, "as many lines", f"{len(b)}, the original {len(a)}")
+    return c.finish()
 
 
 sys.exit(main())

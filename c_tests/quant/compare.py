@@ -5,7 +5,11 @@ One thing may differ: the codes of IQ4_NL blocks of zeros at the very start of a
 memory it never wrote (src/quant/iq4_nl.rs). They decode to zeros all the same.
 """
 import collections
+import os
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
 
 def records(path):
@@ -40,7 +44,7 @@ def main():
             different[name, way] += 1
             examples.setdefault((name, way), f"{kind}, seed {seed}, block {i // size}")
     print(f"{'format':10} {'quick':>18} {'plain':>18} {'weighted':>18}   blocks that differ of all, 'c': of them left to chance")
-    passed = failed = 0
+    checks = Checks()
     for name in names:
         row = [f"{name:10}"]
         for way in ("quick", "plain", "weighted"):
@@ -49,13 +53,10 @@ def main():
         print(" ".join(row))
     for name in names:
         wrong = [f"{way}: {examples[name, way]}" for way in ("quick", "plain", "weighted") if different[name, way]]
-        passed, failed = passed + (not wrong), failed + bool(wrong)
-        print(f"{'FAIL' if wrong else 'PASS'} {name}: {sum(total[name, w] for w in ('quick', 'plain', 'weighted'))} blocks" + (f"; {'; '.join(wrong)}" if wrong else " equal"))
-    if lost or next(ours, None) is not None or len(names) < 20:
-        failed += 1
-        print(f"FAIL records: {lost} are not there, {len(names)} formats")
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0)
+        checks.sound(f"{name}: {sum(total[name, w] for w in ('quick', 'plain', 'weighted'))} blocks are equal", wrong)
+    more = next(ours, None) is not None
+    checks.check(not lost and not more and len(names) >= 20, f"records of {len(names)} formats", f"{lost} are not there, {'some' if more else 'none'} too many")
+    return checks.finish()
 
 
 sys.exit(main())

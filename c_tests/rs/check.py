@@ -8,17 +8,11 @@ import os
 import re
 import sys
 
-passed = failed = 0
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
-
-def check(name, problem):
-    global passed, failed
-    if problem:
-        failed += 1
-        print(f"FAIL {name}: {problem}")
-    else:
-        passed += 1
-        print(f"PASS {name}")
+checks = Checks()
+check = checks.sound
 
 
 def number(v):
@@ -125,8 +119,7 @@ def main():
         check("the page fetches nothing", str(outside) if outside else None)
         for name, least in (("trace.json", 3 * (5 + 8 + 8 + 1)), ("trace-way0.json", 9), ("trace-way1.json", 9), ("trace-way2.json", 0)):
             check(f"{name} is a timeline", timeline(os.path.join(folder, name), least))
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return checks.finish()
 
 
 if __name__ == "__main__":

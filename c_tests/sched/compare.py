@@ -9,8 +9,12 @@
 Seeds on which the reference ended the process are only checked for a second one that did not crash.
 
     compare.py REFERENCE OTHER"""
+import os
 import re
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from checks import Checks  # noqa: E402
 
 WAIT = re.compile(r"  .*: (synchronize|event sync \d+|wait \d+|record \d+)\n$")
 COPY = re.compile(r"  .* -> .*: cpy_async .* @\S+ -> (.*) ([01])\n$")
@@ -88,11 +92,11 @@ def main():
     text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned again where the "
             f"reference was not, {impossible} impossible for the reference, {len(bad)} different")
     failed = bool(bad) or not same or same < total // 2 or 20 * at_once > total or 100 * stricter > total or set(names) != set(other)
-    print(f"{'FAIL' if failed else 'PASS'} random graphs over random devices: {text}")
+    c = Checks()
+    c.check(not failed, "random graphs over random devices", text)
     for name, why in bad[:10]:
         print(f"seed {name}: {why}")
-    print(f"{int(not failed)} passed, {int(failed)} failed")
-    return int(failed)
+    return c.finish()
 
 
 if __name__ == "__main__":

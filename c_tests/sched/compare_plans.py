@@ -9,7 +9,7 @@ into them).
 import re
 import sys
 
-from compare import seeds
+from compare import Checks, seeds
 
 ADDRESS = re.compile(r"(@|from )(0x[0-9a-f]+|\(nil\))")
 BYTES = re.compile(r"(size|measured)( \w+)? (\d+)\n")
@@ -77,11 +77,11 @@ def main():
             same += 1
     failed = bool(bad) or not same or set(a) != set(b)
     text = f"{same} equal with {bytes_ours / max(bytes_theirs, 1):.3f} times the bytes, {plans_kept} plans kept, {impossible} impossible for the reference, {len(bad)} different"
-    print(f"{'FAIL' if failed else 'PASS'} small plans for random graphs over random devices: {text}")
+    c = Checks()
+    c.check(not failed, "small plans for random graphs over random devices", text)
     for name, why in bad[:10]:
         print(f"seed {name}: {why}")
-    print(f"{int(not failed)} passed, {int(failed)} failed")
-    return int(failed)
+    return c.finish()
 
 
 sys.exit(main())

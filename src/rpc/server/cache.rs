@@ -120,6 +120,8 @@ impl Cache {
     }
 
     /// Keeps bytes, if there is room for them.
+    // `fetch_update` is called `try_update` since a version of Rust that is newer than our oldest.
+    #[allow(deprecated)]
     pub fn put(&self, data: &[u8]) {
         let (number, size) = (hash(data), data.len() as u64);
         if !self.enter(number, size) {

@@ -36,6 +36,8 @@ impl Budget {
     ///
     /// # Errors
     /// There are not so many left.
+    // `fetch_update` is called `try_update` since a version of Rust that is newer than our oldest.
+    #[allow(deprecated)]
     pub fn take(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
         let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit || mutant::on("RPC budget"));
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
