@@ -13,7 +13,7 @@ pub mod heads;
 pub mod products;
 pub mod routing;
 
-use super::ops::{binary, glu, matmul, matmul_experts, norm, recurrent, rope, sort};
+use super::ops::{binary, glu, matmul, norm, recurrent, rope, sort};
 use super::plan::DispatchList;
 use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
@@ -113,7 +113,7 @@ impl Chain {
                 binary::spaced_sum(first, weights, (n, spacing), result, plan)
             }
             Chain::Products(ref joined) => matmul::joined(joined, plan),
-            Chain::Experts(ref joined) => matmul_experts::joined(joined, plan),
+            Chain::Experts(ref joined) => matmul::experts::joined(joined, plan),
             Chain::Heads(ref heads) => norm::heads(heads, plan),
             Chain::Routing(ref route) => sort::route(route, plan),
         }

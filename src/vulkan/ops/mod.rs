@@ -11,7 +11,6 @@ pub mod hyper;
 pub mod image;
 pub mod loss;
 pub mod matmul;
-pub mod matmul_experts;
 pub mod matrix;
 pub mod norm;
 pub mod optimizer;

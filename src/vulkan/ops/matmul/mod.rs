@@ -4,6 +4,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod experts;
+
 use super::rope::{self, Turn};
 use super::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
