@@ -4,7 +4,7 @@
 use super::device::{Card, author};
 use super::fusion;
 use super::fusion_tests::name;
-use super::lab::{Lab, agrees, bytes, floats, results, scattered};
+use super::lab::{Lab, agrees, as_floats, bind_apart, bytes, floats, results, scattered};
 use super::product_tests::{cards, weight, yarn};
 use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
@@ -89,8 +89,12 @@ fn unfused(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> Vec<
     ends.iter().map(|t| bytes(*t)).collect()
 }
 
-fn as_floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+/// Fails unless each number of a graph with fusion is close to that without.
+fn assert_close(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>, most: f32, what: &str) {
+    let (a, b) = (results(device, make).unwrap(), unfused(device, make));
+    for (x, y) in a.iter().zip(&b).flat_map(|(a, b)| as_floats(a).into_iter().zip(as_floats(b))) {
+        assert!((x - y).abs() <= most * (1.0 + y.abs()), "{what}: {x} for {y}");
+    }
 }
 
 /// Experts that tokens go through.
@@ -218,10 +222,7 @@ fn experts_that_do_not_exist_add_nothing() {
                 vec![layer.gated(l, GGML_TYPE_Q8_0, ids), layer.down(l, GGML_TYPE_Q8_0, ids)]
             };
             assert_eq!(chains_of(*device, &make).len(), 2, "{way}");
-            let (a, b) = (results(*device, &make).unwrap(), unfused(*device, &make));
-            for (x, y) in a.iter().zip(&b).flat_map(|(a, b)| as_floats(a).into_iter().zip(as_floats(b))) {
-                assert!((x - y).abs() <= 1e-3 * (1.0 + y.abs()), "{way}: {x} for {y}");
-            }
+            assert_close(*device, &make, 1e-3, way);
         }
     }
 }
@@ -270,10 +271,7 @@ fn many_tokens_with_experts_agree() {
             if sorted {
                 assert!(agrees(*device, &what, 2e-4, &make));
             }
-            let (a, b) = (results(*device, &make).unwrap(), unfused(*device, &make));
-            for (x, y) in a.iter().zip(&b).flat_map(|(a, b)| as_floats(a).into_iter().zip(as_floats(b))) {
-                assert!((x - y).abs() <= 1e-5 * (1.0 + y.abs()), "{what}: {x} for {y}");
-            }
+            assert_close(*device, &make, 1e-5, &what);
         }
     }
 }
@@ -304,10 +302,7 @@ fn what_others_read_of_experts_is_written() {
                     }
                     ends
                 };
-                let (a, b) = (results(*device, &make).unwrap(), unfused(*device, &make));
-                for (x, y) in a.iter().zip(&b).flat_map(|(a, b)| as_floats(a).into_iter().zip(as_floats(b))) {
-                    assert!((x - y).abs() <= 1e-3 * (1.0 + y.abs()), "{way}, node {i}, output {output}: {x} for {y}");
-                }
+                assert_close(*device, &make, 1e-3, &format!("{way}, node {i}, output {output}"));
             }
         }
     }
@@ -328,12 +323,8 @@ fn results_over_what_experts_read_are_not_joined() {
             let is_weight = |t: &TensorRef| (*t).ne()[..2] == [1, layer.slots];
             let weights = graph.nodes().find_map(|n| n.src(1).filter(is_weight)).unwrap();
             let own = device.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
-            let mut at = own.base();
-            for t in lab.ctx.tensors().filter(|t| *t != sum && t.data().is_null() && t.view_src().is_none()) {
-                at = at.wrapping_add((at as usize).next_multiple_of(256) - at as usize);
-                assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                at = at.wrapping_add(t.nbytes() + 1024);
-            }
+            let rest = lab.ctx.tensors().filter(|t| *t != sum && t.data().is_null() && t.view_src().is_none());
+            bind_apart(own.handle(), rest);
             let place = match over {
                 "column" => column.data(),
                 "weights" => weights.data(),

@@ -1,7 +1,7 @@
 //! Each chain is fused, unless another node needs an intermediate result, or memory overlaps (V1).
 
 use super::fusion::{self, Chain};
-use super::lab::{Lab, floats};
+use super::lab::{Lab, bind_apart, floats};
 use super::testing::{Quiet, devices};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
@@ -241,17 +241,8 @@ fn memory_that_overlaps_is_not_fused_over() {
                     let graph = lab.graph(&[result]);
                     // Memory for all tensors except the result, which then overlaps the source.
                     let own = on.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
-                    let mut at = own.base();
-                    let align = 256;
-                    for t in [guard].into_iter().chain(lab.ctx.tensors()).chain([guard_too]) {
-                        if t == result || !t.data().is_null() {
-                            continue;
-                        }
-                        at = at.wrapping_add((at as usize).next_multiple_of(align) - at as usize);
-                        assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                        // Space after it, so that a shifted result overlaps only one tensor.
-                        at = at.wrapping_add(t.nbytes() + 1024);
-                    }
+                    let all = [guard].into_iter().chain(lab.ctx.tensors()).chain([guard_too]);
+                    bind_apart(own.handle(), all.filter(|t| *t != result && t.data().is_null()));
                     let over = made.sources[source].data().cast::<u8>().wrapping_offset(shift);
                     assert_eq!(memory::bind(own.handle(), result, over), ggml_status::GGML_STATUS_SUCCESS);
                     lab.fill();

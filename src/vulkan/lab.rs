@@ -2,7 +2,7 @@
 
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_status, ggml_tensor};
-use crate::backend::{BufferBox, DeviceRef, tensor_io};
+use crate::backend::{BufferBox, BufferRef, DeviceRef, tensor_io, view as memory};
 use crate::graph::{GraphRef, build};
 use crate::quant::convert::f32_to_f16;
 use crate::quant::{quantize_chunk, traits};
@@ -85,6 +85,16 @@ impl Lab {
     }
 }
 
+/// Gives tensors memory of a buffer, one after the other, with space between: a result that is moved a little overlaps only one.
+pub(super) fn bind_apart(own: BufferRef, tensors: impl Iterator<Item = TensorRef>) {
+    let mut at = own.base();
+    for t in tensors {
+        at = at.wrapping_add((at as usize).next_multiple_of(256) - at as usize);
+        assert_eq!(memory::bind(own, t, at), ggml_status::GGML_STATUS_SUCCESS);
+        at = at.wrapping_add(t.nbytes() + 1024);
+    }
+}
+
 /// A pseudo-random number of magnitude below 1 for a position.
 pub(super) fn scattered(i: usize, seed: u32) -> f32 {
     let x = (i as u32).wrapping_mul(0x9e37_79b9).wrapping_add(seed.wrapping_mul(0x85eb_ca6b));
@@ -103,7 +113,7 @@ pub(super) fn floats(t: TensorRef) -> Vec<f32> {
     as_floats(&bytes(t))
 }
 
-fn as_floats(bytes: &[u8]) -> Vec<f32> {
+pub(super) fn as_floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 

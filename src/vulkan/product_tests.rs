@@ -2,7 +2,7 @@
 
 use super::device::{Card, author};
 use super::fusion::{Chain, find};
-use super::lab::{Lab, agrees, floats, scattered};
+use super::lab::{Lab, agrees, bind_apart, floats, scattered};
 use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
@@ -372,15 +372,7 @@ fn products_do_not_overtake_readers_of_their_memory() {
             let second = matmul::mul_mat(&mut lab.ctx, b, x).unwrap();
             let graph = lab.graph(&[first, between, second]);
             let own = device.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
-            let mut at = own.base();
-            for t in lab.ctx.tensors() {
-                if t == second || !t.data().is_null() {
-                    continue;
-                }
-                at = at.wrapping_add((at as usize).next_multiple_of(256) - at as usize);
-                assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                at = at.wrapping_add(t.nbytes() + 1024);
-            }
+            bind_apart(own.handle(), lab.ctx.tensors().filter(|t| *t != second && t.data().is_null()));
             let place = if over { old.data().cast::<u8>() } else { own.base().wrapping_add(512 << 10) };
             assert_eq!(memory::bind(own.handle(), second, place), ggml_status::GGML_STATUS_SUCCESS);
             lab.fill();
@@ -408,12 +400,7 @@ fn results_over_their_sources_are_not_joined() {
             let sum = add(&mut lab.ctx, product, residual).unwrap();
             let graph = lab.graph(&[sum]);
             let own = device.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
-            let mut at = own.base();
-            for t in lab.ctx.tensors().filter(|t| *t != sum && t.data().is_null()) {
-                at = at.wrapping_add((at as usize).next_multiple_of(256) - at as usize);
-                assert_eq!(memory::bind(own.handle(), t, at), ggml_status::GGML_STATUS_SUCCESS);
-                at = at.wrapping_add(t.nbytes() + 1024);
-            }
+            bind_apart(own.handle(), lab.ctx.tensors().filter(|t| *t != sum && t.data().is_null()));
             let place = match over {
                 "column" => x.data(),
                 "summand" => residual.data(),

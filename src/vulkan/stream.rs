@@ -200,14 +200,14 @@ impl VkStream {
             recorder.wait_for(before)?;
         }
         recorder.copy(CopyEnd::new(&from.memory, from.offset), CopyEnd::new(&to.memory, to.offset), bytes)?;
+        self.settle(&mut recorder)?;
         if before.is_some() {
             let copied = recorder.mark()?;
             // One lock at a time: another thread may copy the other way.
             drop(recorder);
             lock(&other.recorder).wait_for(&copied)?;
-            recorder = lock(&self.recorder);
         }
-        self.settle(&mut recorder)
+        Ok(())
     }
 
     /// Queues a copy from another device, behind what is queued on both streams.

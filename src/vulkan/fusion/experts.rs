@@ -129,11 +129,10 @@ impl Part {
 /// The gated function of two products with experts.
 fn gated(search: &Search<'_>) -> Option<Found> {
     let graph = search.graph;
-    let reader = |value: TensorRef, i| search.after(i).find(|(_, n)| n.srcs().any(|(_, s)| s == value));
     let first = graph.node(search.from);
-    let (mut k, mut node) = reader(first, search.from)?;
+    let (mut k, mut node) = search.reader(first, search.from)?;
     if adds_bias(node, first) {
-        (k, node) = reader(node, k)?;
+        (k, node) = search.reader(node, k)?;
     }
     if node.op() != GGML_OP_GLU || !computed(node) || node.src(2).is_some() {
         return None;
@@ -213,15 +212,14 @@ fn summed(search: &Search<'_>) -> Option<Found> {
     let product = graph.node(search.from);
     let mut down = Part { product, bias: None };
     let (mut value, mut nodes) = (product, vec![search.from]);
-    let next = |value: TensorRef, i| search.after(i).find(|(_, n)| n.srcs().any(|(_, s)| s == value));
-    let (mut k, mut node) = next(value, search.from)?;
+    let (mut k, mut node) = search.reader(value, search.from)?;
     if adds_bias(node, product) {
         if !only_for(graph, product, node) {
             return None;
         }
         (down.bias, value) = (node.src(1), node);
         nodes.push(k);
-        (k, node) = next(value, k)?;
+        (k, node) = search.reader(value, k)?;
     }
     if node.op() != GGML_OP_MUL || !only_for(graph, value, node) {
         return None;
@@ -238,7 +236,7 @@ fn summed(search: &Search<'_>) -> Option<Found> {
     let chain = |summand, result| Chain::Experts(Joined::Sum { down, weights: sum.weights, summand, result });
     // What is added to the sum, if nobody else reads that.
     let last = *nodes.last()?;
-    if let Some((k, add)) = next(sum.result, last)
+    if let Some((k, add)) = search.reader(sum.result, last)
         && add.op() == GGML_OP_ADD
         && only_for(graph, sum.result, add)
         && let Some(summand) = other(add, sum.result)

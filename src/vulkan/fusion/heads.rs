@@ -3,9 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::products::Search;
-use super::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for, other};
+use super::{Chain, Found, apart, apart_or_same, f32_rows, goes_to_rows, only_for, other};
 use crate::abi::ggml::ggml_op::*;
-use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -30,28 +29,29 @@ pub struct Part {
     pub rows: bool,
 }
 
-/// One or two of them.
+/// One or two of them, queries and keys, in the order of the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
-    /// Queries and keys, in the order of the graph.
-    pub parts: [Option<Part>; 2],
+    /// The first.
+    pub first: Part,
+    /// The other one.
+    pub second: Option<Part>,
 }
 
 impl Part {
     /// The chain of the norm at node `i`, and the numbers of its nodes.
     fn at(search: &Search<'_>, i: usize) -> Option<(Self, Vec<usize>)> {
         let graph = search.graph;
-        let next = |value: TensorRef, i| search.after(i).find(|(_, n)| n.srcs().any(|(_, s)| s == value));
         let norm = graph.node(i);
         if norm.op() != GGML_OP_RMS_NORM {
             return None;
         }
-        let (j, mul) = next(norm, i)?;
+        let (j, mul) = search.reader(norm, i)?;
         if mul.op() != GGML_OP_MUL || !only_for(graph, norm, mul) {
             return None;
         }
         let weight = other(mul, norm)?;
-        let (k, rope) = next(mul, j)?;
+        let (k, rope) = search.reader(mul, j)?;
         let (a, ne) = (norm.src(0)?, norm.ne());
         let fits = only_for(graph, mul, rope)
             && rope.src(0) == Some(mul)
@@ -74,23 +74,10 @@ impl Part {
         let (graph, rope) = (search.graph, self.rope);
         let (j, view) = search.after(k).find(|(_, n)| n.src(0) == Some(rope))?;
         let (l, set) = search.after(j).find(|(_, n)| n.src(0) == Some(view))?;
-        let (ne, ids) = (rope.ne(), set.src(1)?);
-        let lonely = [rope, view].into_iter().all(|t| graph.use_count(t) == 1 && !t.has_flag(GGML_TENSOR_FLAG_OUTPUT));
-        let fits = matches!(view.op(), GGML_OP_VIEW | GGML_OP_RESHAPE)
-            && set.op() == GGML_OP_SET_ROWS
-            && computed(set)
-            && rope.is_contiguous()
-            && view.is_contiguous()
-            && view.view_offs() == rope.view_offs()
-            && view.ne() == [ne[0] * ne[1], ne[2], 1, 1]
+        let fits = goes_to_rows(graph, rope, view, set)
             && matches!(set.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
-            && set.is_contiguous_rows()
-            && set.ne()[0] == view.ne()[0]
-            && set.ne()[2..] == [1, 1]
-            && ids.ne() == [ne[2], 1, 1, 1]
-            && ids.is_contiguous()
-            && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64);
-        (lonely && fits).then_some((Self { result: set, rows: true, ..self }, l))
+            && set.ne()[2..] == [1, 1];
+        fits.then_some((Self { result: set, rows: true, ..self }, l))
     }
 
     /// What other workgroups read as well.
@@ -144,5 +131,5 @@ pub(super) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Op
         nodes.extend(more);
         part
     });
-    Some(Found { chain: Chain::Heads(Heads { parts: [Some(first.0), second] }), nodes })
+    Some(Found { chain: Chain::Heads(Heads { first: first.0, second }), nodes })
 }

@@ -19,7 +19,7 @@ use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::*;
-use crate::abi::ggml::{ggml_glu_op, ggml_op, ggml_unary_op};
+use crate::abi::ggml::{ggml_glu_op, ggml_unary_op};
 use crate::backend::op_is_empty;
 use crate::error::Result;
 use crate::graph::GraphRef;
@@ -298,29 +298,32 @@ fn conv_chain(graph: GraphRef, conv: TensorRef, add: Option<TensorRef>, silu: Te
     fits.then_some(Chain::Convolved { conv, bias, silu })
 }
 
-fn rope_chain(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> Option<Chain> {
-    let is_name = |op: ggml_op| matches!(op, GGML_OP_VIEW | GGML_OP_RESHAPE);
-    if set.op() != GGML_OP_SET_ROWS || !is_name(view.op()) || view.src(0)? != rope || set.src(0)? != view {
-        return None;
-    }
-    let lonely = graph.use_count(rope) == 1
-        && graph.use_count(view) == 1
-        && !rope.has_flag(GGML_TENSOR_FLAG_OUTPUT)
-        && !view.has_flag(GGML_TENSOR_FLAG_OUTPUT)
+/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nobody else reads them. `view`: what is between.
+fn goes_to_rows(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> bool {
+    let Some(ids) = set.src(1) else { return false };
+    let ne = rope.ne();
+    set.op() == GGML_OP_SET_ROWS
+        && matches!(view.op(), GGML_OP_VIEW | GGML_OP_RESHAPE)
+        && view.src(0) == Some(rope)
+        && set.src(0) == Some(view)
+        && [rope, view].into_iter().all(|t| graph.use_count(t) == 1 && !t.has_flag(GGML_TENSOR_FLAG_OUTPUT))
         && computed(rope)
-        && computed(set);
-    let (ne, ids) = (rope.ne(), set.src(1)?);
-    let fits = rope.is_contiguous()
+        && computed(set)
+        && rope.is_contiguous()
         && view.is_contiguous()
         && view.view_offs() == rope.view_offs()
         && view.ne() == [ne[0] * ne[1], ne[2], 1, 1]
         && ne[3] == 1
-        && matches!(set.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16)
         && set.is_contiguous_rows()
         && set.ne()[0] == view.ne()[0]
         && ids.ne() == [ne[2], 1, 1, 1]
         && ids.is_contiguous()
-        && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64);
-    let reads = rope.srcs().map(|(_, t)| t).chain([ids]);
-    (lonely && fits && reads.into_iter().all(|t| apart(set, t))).then_some(Chain::RopeRows { rope, set })
+        && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64)
+}
+
+fn rope_chain(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> Option<Chain> {
+    let fits = goes_to_rows(graph, rope, view, set)
+        && matches!(set.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16)
+        && rope.srcs().map(|(_, t)| t).chain(set.src(1)).all(|t| apart(set, t));
+    fits.then_some(Chain::RopeRows { rope, set })
 }

@@ -135,13 +135,18 @@ impl Search<'_> {
         (i + 1..end).filter(|&k| !self.taken[k]).map(|k| (k, self.graph.node(k)))
     }
 
+    /// The first node after node `i` that reads `value`.
+    pub fn reader(&self, value: TensorRef, i: usize) -> Option<(usize, TensorRef)> {
+        self.after(i).find(|(_, n)| n.srcs().any(|(_, s)| s == value))
+    }
+
     /// The product at node `i` with the additions after it, at most `most`, and the numbers of all these nodes.
     fn part(&self, i: usize, most: usize) -> (Part, Vec<usize>) {
         let product = self.graph.node(i);
         let (mut part, mut nodes) = (Part::of(product), vec![i]);
         for k in 0..most {
             let last = nodes[nodes.len() - 1];
-            let next = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == part.result));
+            let next = self.reader(part.result, last);
             let Some((n, add)) = next.filter(|(_, n)| n.op() == GGML_OP_ADD && only_for(self.graph, part.result, *n))
             else {
                 break;
@@ -177,7 +182,7 @@ impl Search<'_> {
             return None;
         }
         loop {
-            let (k, reader) = self.after(last).find(|(_, n)| n.srcs().any(|(_, s)| s == value))?;
+            let (k, reader) = self.reader(value, last)?;
             if self.graph.use_count(value) != 1 || value.has_flag(GGML_TENSOR_FLAG_OUTPUT) {
                 return None;
             }
@@ -237,7 +242,7 @@ impl Search<'_> {
     /// Two products that a gated function joins.
     fn gated(&self) -> Option<Found> {
         let first = self.graph.node(self.from);
-        let (k, node) = self.after(self.from).find(|(_, n)| n.srcs().any(|(_, s)| s == first))?;
+        let (k, node) = self.reader(first, self.from)?;
         let (gate, up) = (node.src(0)?, node.src(1)?);
         let other = if gate == first { up } else { gate };
         if node.op() != GGML_OP_GLU || !computed(node) || node.src(2).is_some() || gate == up {

@@ -176,15 +176,14 @@ pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()
 
 /// Heads of queries and keys that are normalised and rotated (`fusion::heads`).
 pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
-    let parts: Vec<&Part> = heads.parts.iter().flatten().collect();
-    let rope = parts[0].rope;
+    let Part { rope, norm, .. } = heads.first;
     let (position, factors) = (View::of(src(rope, 1)?)?, rope.src(2).map(View::of).transpose()?);
     let (mut reads, mut writes) = (vec![position.range], Vec::new());
     reads.extend(factors.map(|f| f.range));
     let (mut a, mut w, mut d, mut n) = ([0; 2], [0; 2], [0; 2], [0; 2]);
     let (mut a_nb, mut d_nb) = ([[0; 2]; 2], [[0; 2]; 2]);
     let (mut to, mut rows_type, mut index, mut index_at, mut rows) = (2, 0, 0, 0, 0);
-    for (i, part) in parts.iter().enumerate() {
+    for (i, part) in [heads.first].into_iter().chain(heads.second).enumerate() {
         let (from, weight, result) = (View::of(src(part.norm, 0)?)?, View::of(part.weight)?, View::of(part.result)?);
         (a[i], w[i], d[i], n[i]) = (from.at, weight.at, result.at, from.ne[1]);
         a_nb[i] = [from.nb[1], from.nb[2]];
@@ -239,7 +238,7 @@ pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
         d0_nb: d_nb[0],
         d1_nb: d_nb[1],
         rows,
-        eps: parts[0].norm.op_param_f32(0),
+        eps: norm.op_param_f32(0),
     };
     plan.dispatch(kernel, push, g.groups, &reads, &writes);
     Ok(())

@@ -69,9 +69,9 @@ enum Columns {
 }
 
 /// Type of src1 as blocks of 8-bit integers: `BLOCKS` of `product.glsl`.
-pub(super) const BLOCKS: u32 = 64;
+const BLOCKS: u32 = 64;
 /// No gated function: `NO_GATE` of `joined.glsl`.
-pub(super) const NO_GATE: u32 = 255;
+const NO_GATE: u32 = 255;
 /// Bytes of such a block of 32 integers.
 const BLOCK_BYTES: u64 = 40;
 /// Maximum number of experts for `product_lists`.
@@ -171,7 +171,7 @@ fn block_view(b: &View, at: Range) -> View {
 }
 
 /// src1 as blocks: those that an earlier step wrote, or new ones. `None` if there are too many.
-pub(super) fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
+fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     if let Some(at) = plan.converted(b) {
         return Ok(Some(block_view(b, at)));
     }
@@ -181,7 +181,7 @@ pub(super) fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<
 }
 
 /// Whether a product with one column for each matrix should rather read its column as it is, because nobody else needs the blocks.
-pub(super) fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
+fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
         && !ladder::is_forced()
@@ -190,14 +190,14 @@ pub(super) fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32
 }
 
 /// Operands and result of a product.
-pub(super) struct Operands {
-    pub a: View,
-    pub b: View,
-    pub d: View,
+struct Operands {
+    a: View,
+    b: View,
+    d: View,
 }
 
 impl Operands {
-    pub fn of(node: TensorRef) -> Result<Self> {
+    fn of(node: TensorRef) -> Result<Self> {
         Ok(Self { a: View::of(src(node, 0)?)?, b: View::of(src(node, 1)?)?, d: View::of(node)? })
     }
 
@@ -224,7 +224,7 @@ impl Operands {
         }
     }
 
-    pub fn request(&self, node: TensorRef, columns: u32) -> Request {
+    fn request(&self, node: TensorRef, columns: u32) -> Request {
         let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
         Request { columns, format: self.a.dtype, exact }
     }
