@@ -599,7 +599,7 @@ impl Binder<'_> {
     #[inline]
     fn bind_view(&mut self, id: u32) -> Result<bool> {
         let t = self.problem.tensor(id);
-        let base = t.view_src().unwrap_or(t);
+        let base = t.root();
         let Some(buffer) = base.buffer() else { return Ok(false) };
         self.bound.push((t, t.data()));
         if base.data().is_null() {

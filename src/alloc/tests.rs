@@ -41,19 +41,15 @@ fn allocator(alignment: usize, max: usize, expand: usize) -> (GraphAllocator, Ar
     (GraphAllocator::new(&[buft]), state)
 }
 
-fn root(t: TensorRef) -> TensorRef {
-    t.view_src().unwrap_or(t)
-}
-
 /// Whether no node overwrites what a later node, or the host, still reads.
 fn is_safe(g: GraphRef) -> bool {
     let mut last_read = HashMap::new();
     for (i, node) in g.nodes().enumerate() {
         for (_, src) in node.srcs() {
-            last_read.insert(root(src), i);
+            last_read.insert(src.root(), i);
         }
         if node.has_flag(GGML_TENSOR_FLAG_OUTPUT) {
-            last_read.insert(root(node), usize::MAX);
+            last_read.insert(node.root(), usize::MAX);
         }
     }
     let span = |t: TensorRef| t.data() as usize..t.data() as usize + t.nbytes();

@@ -190,6 +190,6 @@ impl TensorRef {
     /// The buffer that holds the data: for a view that of its base.
     #[inline]
     pub fn data_buffer(self) -> Option<BufferRef> {
-        self.view_src().unwrap_or(self).buffer()
+        self.root().buffer()
     }
 }

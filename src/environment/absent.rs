@@ -37,10 +37,6 @@ pub static ABSENT: &[Absent] = &[
     Absent { names: &["GGML_RPC_NO_COMM"], why: "RPC servers do not add results of tensor parallelism by themselves" },
     Absent { names: &["GGML_RDMA_DEV", "GGML_RDMA_GID", "GGML_RPC_NO_RDMA"], why: "connections use TCP, not RDMA" },
     Absent {
-        names: &["GGML_VK_DISABLE_GRAPH_OPTIMIZE"],
-        why: "nodes are not reordered; steps that need nothing of each other share a barrier",
-    },
-    Absent {
         names: &[
             "GGML_VK_DISABLE_BFLOAT16",
             "GGML_VK_DISABLE_COOPMAT2_DECODE_VECTOR",

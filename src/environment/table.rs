@@ -84,6 +84,8 @@ variables! {
         "From how many rows a product is computed on the device although its weights are in host memory.";
     VK_DISABLE_FUSION = "GGML_VK_DISABLE_FUSION", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "Computes each node by itself.";
+    VK_DISABLE_GRAPH_OPTIMIZE = "GGML_VK_DISABLE_GRAPH_OPTIMIZE", Vulkan, since "0.28.0", original Same, Anyone, values "set or not", default "not set",
+        "Leaves the nodes of a graph in the host's order, instead of moving products of the same columns together.";
     VK_DISABLE_ASYNC = "GGML_VK_DISABLE_ASYNC", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "Copies wait until they are finished.";
     VK_DISABLE_F16 = "GGML_VK_DISABLE_F16", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",

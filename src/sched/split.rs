@@ -346,5 +346,5 @@ fn new_split(backend: usize, start: usize) -> Split {
 
 /// Whether the host writes the tensor, or what it is a view of.
 pub fn is_input(t: TensorRef) -> bool {
-    t.view_src().unwrap_or(t).has_flag(GGML_TENSOR_FLAG_INPUT)
+    t.root().has_flag(GGML_TENSOR_FLAG_INPUT)
 }

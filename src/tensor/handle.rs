@@ -318,6 +318,12 @@ impl TensorRef {
         unsafe { Self::from_ptr(view_src) }
     }
 
+    /// The tensor whose memory this one uses: what it is a view of, or itself.
+    #[inline]
+    pub fn root(self) -> Self {
+        self.view_src().unwrap_or(self)
+    }
+
     /// Sets the view source.
     #[inline]
     pub fn set_view_src(self, t: Option<Self>) {

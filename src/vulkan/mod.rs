@@ -65,6 +65,7 @@ mod nodes;
 #[cfg(test)]
 mod op_tests;
 pub mod ops;
+mod order;
 pub mod pipeline;
 pub mod plan;
 mod probe;

@@ -11,6 +11,7 @@ use super::info::Info;
 use super::kept::KeptGraphs;
 use super::memory::Span;
 use super::ops::Shapes;
+use super::order;
 use super::timeline::Mark;
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
@@ -295,6 +296,7 @@ impl Stream for VkStream {
     const PIECES: bool = true;
     const COPIES: bool = true;
     const EVENTS: bool = true;
+    const OPTIMIZES: bool = true;
 
     fn name(&self) -> &CStr {
         &self.name
@@ -305,6 +307,12 @@ impl Stream for VkStream {
         let work = Work { graph, pipelines: &self.gpu.pipelines, shapes: self.shapes };
         let recorded = lock(&self.kept).compute(&mut recorder, work);
         self.ended(recorded.and_then(|()| self.settle(&mut recorder)))
+    }
+
+    fn optimize(&self, graph: GraphRef) {
+        if order::is_on() {
+            order::reorder(graph);
+        }
     }
 
     fn synchronize(&self) -> Result<()> {

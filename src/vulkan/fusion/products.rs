@@ -220,21 +220,25 @@ impl Search<'_> {
         product.srcs().all(|(_, s)| apart(result, s)) && summands.iter().all(|s| apart_or_same(result, *s))
     }
 
-    /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first node.
+    /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first node. What one of them reads may be
+    /// overwritten after its place in the graph: an allocator gives its memory to others then.
     pub fn may_overtake(&self, nodes: &[usize], all: &[usize], reads: &[TensorRef], result: TensorRef) -> bool {
         let Ok(written) = buffer::range(result) else { return false };
-        let Some(reads) = reads.iter().map(|t| buffer::range(*t).ok()).collect::<Option<Vec<_>>>() else {
-            return false;
-        };
         let end = nodes.iter().copied().max().unwrap_or(self.from);
+        let last_reader = |t: TensorRef| {
+            let reads = |i: usize| self.graph.node(i).srcs().any(|(_, s)| s.root() == t.root());
+            nodes.iter().copied().filter(|&i| reads(i)).max().unwrap_or(end)
+        };
+        let reads = reads.iter().map(|t| Some((buffer::range(*t).ok()?, last_reader(*t)))).collect::<Option<Vec<_>>>();
+        let Some(reads) = reads else { return false };
         self.after(self.from)
             .take_while(|(k, _)| *k < end)
             .filter(|(k, n)| !all.contains(k) && !op_is_empty(n.op()) && computed(*n))
-            .all(|(_, n)| {
+            .all(|(k, n)| {
                 let Ok(other) = buffer::range(n) else { return false };
                 let touches = |t: TensorRef| buffer::range(t).is_ok_and(|r| r.overlaps(&written));
                 !other.overlaps(&written)
-                    && !reads.iter().any(|r| r.overlaps(&other))
+                    && !reads.iter().any(|(r, last)| k < *last && r.overlaps(&other))
                     && !n.srcs().any(|(_, s)| touches(s))
             })
     }
