@@ -18,7 +18,13 @@ override MODEL := $(value MODEL)
 override SENTENCES := $(value SENTENCES)
 override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
-export CARGO CARGO_FLAGS DESTDIR STRIP GGML_MAX_NAME MODEL SENTENCES REPORT TRACE DEVICE
+export CARGO CARGO_FLAGS DESTDIR STRIP MODEL SENTENCES REPORT TRACE DEVICE
+# An empty one is another environment for cargo, which would build again what a script has built without make.
+ifneq ($(GGML_MAX_NAME),)
+export GGML_MAX_NAME
+else
+unexport GGML_MAX_NAME
+endif
 
 .PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom dist clean help
 
