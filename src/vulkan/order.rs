@@ -36,6 +36,13 @@ fn may_pass(node: TensorRef, earlier: TensorRef) -> bool {
     !needs && (op_is_empty(earlier.op()) || !share(node, earlier) && !reads(node, earlier) && !reads(earlier, node))
 }
 
+/// Whether a node rotates a product, or a product with a bias. For one column, the dispatch of the products does that too, wherever their nodes are. With all
+/// products in front of it, the rotation could get the memory of their columns, which that dispatch still reads.
+fn rotates_product(node: TensorRef) -> bool {
+    let of = |t: TensorRef| matches!(t.root().op(), GGML_OP_MUL_MAT | GGML_OP_ADD);
+    node.op() == GGML_OP_ROPE && node.src(0).is_some_and(of)
+}
+
 /// Whether nodes are moved.
 pub fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
@@ -52,6 +59,9 @@ pub fn reorder(graph: GraphRef) {
         let mut next = i + 1;
         for k in i + 1..graph.n_nodes().min(i + 1 + AHEAD) {
             let node = graph.node(k);
+            if first.ne()[1] == 1 && rotates_product(node) {
+                break;
+            }
             if !joins(node, first) {
                 continue;
             }
@@ -72,6 +82,7 @@ mod tests {
     use crate::abi::ggml::ggml_type::*;
     use crate::tensor::ops::matmul::mul_mat;
     use crate::tensor::ops::norm::{Norm, norm};
+    use crate::tensor::ops::rope::{Rope, rope};
     use crate::tensor::ops::{Place, rows, view};
     use crate::vulkan::lab::Lab;
 
@@ -102,6 +113,20 @@ mod tests {
         assert_eq!(nodes.len(), 9);
         for (i, n) in nodes.iter().enumerate() {
             assert!(n.srcs().all(|(_, s)| nodes.iter().position(|m| *m == s).is_none_or(|at| at < i)));
+        }
+    }
+
+    #[test]
+    fn a_product_of_one_column_does_not_pass_the_rotation_of_another() {
+        for (columns, places) in [(1, [0, 3, 4]), (2, [0, 1, 2])] {
+            let mut l = Lab::new();
+            let (x, at) = (l.noise(&[32, columns], 1), l.i32s(&[columns], &vec![7; columns as usize]));
+            let [q, k, v] = [2, 3, 4].map(|seed| l.noise(&[32, 32], seed));
+            let products = [q, v, k].map(|w| mul_mat(&mut l.ctx, w, x).unwrap());
+            let heads = view::reshape(&mut l.ctx, products[0], &[8, 4, columns]).unwrap();
+            let turned = rope(&mut l.ctx, heads, at, None, &Rope::plain(8, 0), Place::New).unwrap();
+            let nodes = order(&mut l, &[turned, products[1], products[2]]);
+            assert_eq!(products.map(|p| place_of(&nodes, p)), places, "{columns} columns");
         }
     }
 
